@@ -1,0 +1,1 @@
+"""torchstone compiler/lowering."""

@@ -1,0 +1,1 @@
+"""torchstone conformance/sources."""
