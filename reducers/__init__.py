@@ -1,1 +1,1 @@
-"""torchstone reducers."""
+"""The shrinking engine, its passes for programs, and the reproducers it writes."""
