@@ -1,0 +1,126 @@
+"""Values, operations and graphs: SSA, one block, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from torchstone.compiler.ir.types import Literal, TensorType, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One line of the user's program on the way to an op."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where an op comes from: the user's ``frames``, innermost first, and a note for each expansion that led to it."""
+
+    frames: tuple[Frame, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def noted(self, note: str) -> Location:
+        return replace(self, notes=(*self.notes, note))
+
+
+class Value:
+    """An SSA value. Compared by identity; ``name`` is for people and is made unique when a graph is printed."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, type: Type, name: str = "") -> None:
+        self.type = type
+        self.name = name
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type, for a value that must be a tensor; TypeError otherwise."""
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"expected a tensor, got {self.type}")
+        return self.type
+
+    @property
+    def shape(self):  # noqa: ANN201 - Shape; spelled out it reads worse than it helps
+        return self.tensor.dims
+
+    @property
+    def dtype(self):  # noqa: ANN201
+        return self.tensor.dtype
+
+    @property
+    def rank(self) -> int:
+        return self.tensor.rank
+
+    def __repr__(self) -> str:
+        return f"%{self.name or '_'}: {self.type}"
+
+
+# An operand is a value, a constant PrimValue written in place, or a tuple of operands (a list in the text).
+Operand: TypeAlias = "Value | Literal | tuple[Any, ...]"
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """``results = name(operands) {attributes}``.
+
+    ``aten.*`` ops hold every argument of the PyTorch schema as an operand, in schema order, defaults included.
+    ``flat.*`` ops hold tensors as operands and everything else as attributes.
+    """
+
+    name: str
+    operands: tuple[Operand, ...]
+    results: tuple[Value, ...]
+    attributes: dict[str, Literal] = field(default_factory=dict)
+    location: Location = Location()
+
+    @property
+    def result(self) -> Value:
+        (only,) = self.results
+        return only
+
+    @property
+    def values(self) -> Iterator[Value]:
+        """The values among the operands, those inside lists included, in order."""
+        return values_in(self.operands)
+
+    def __str__(self) -> str:
+        from torchstone.compiler.ir.printer import print_operation
+
+        return print_operation(self)
+
+
+@dataclass(eq=False, slots=True)
+class Graph:
+    """A function: arguments, operations in order, and outputs (values, or literals for outputs that are no tensors)."""
+
+    name: str
+    args: list[Value]
+    ops: list[Operation] = field(default_factory=list)
+    outputs: tuple[Operand, ...] = ()
+
+    def __str__(self) -> str:
+        from torchstone.compiler.ir.printer import print_graph
+
+        return print_graph(self)
+
+
+def values_in(operand: Operand) -> Iterator[Value]:
+    """Yield the values in an operand, walking through lists."""
+    if isinstance(operand, Value):
+        yield operand
+    elif isinstance(operand, tuple):
+        for item in operand:
+            yield from values_in(item)
+
+
+def map_operand(operand: Operand, fn: Any) -> Operand:
+    """Return the operand with ``fn`` applied to every value and literal leaf in it."""
+    if isinstance(operand, tuple):
+        return tuple(map_operand(item, fn) for item in operand)
+    return fn(operand)
