@@ -46,11 +46,11 @@ class Value:
         return self.type
 
     @property
-    def shape(self):  # noqa: ANN201 - Shape; spelled out it reads worse than it helps
+    def shape(self):
         return self.tensor.dims
 
     @property
-    def dtype(self):  # noqa: ANN201
+    def dtype(self):
         return self.tensor.dtype
 
     @property

@@ -1,1 +1,12 @@
-"""torchstone compiler/ops."""
+"""FlatIR: the primitives every target lowers, each with its shape and dtype function and its eager evaluator.
+
+The rows import without torch; only running an evaluator needs it.
+"""
+
+from torchstone.compiler.ops import elementwise, movement, reduction
+from torchstone.compiler.ops.primitive import Primitive, Registry
+
+PRIMITIVES = Registry()
+PRIMITIVES.add(*elementwise.ROWS, *movement.ROWS, *reduction.ROWS)
+
+__all__ = ["PRIMITIVES", "Primitive"]

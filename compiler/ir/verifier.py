@@ -1,0 +1,59 @@
+"""The IR's own rules: definitions before uses, one definition a value, and types that their op's shape function gives."""
+
+from __future__ import annotations
+
+from torchstone.compiler.diagnostics import VerifyError, describe
+from torchstone.compiler.ir.graph import Graph, Value, values_in
+from torchstone.compiler.ir.types import TensorType
+
+
+def verify_graph(graph: Graph) -> None:
+    """Raise VerifyError, naming the op and the rule, unless the graph is well formed.
+
+    ``flat.*`` ops are recomputed: their result types must be what the primitive's shape function says.
+    """
+    from torchstone.compiler.ops import PRIMITIVES
+
+    known: set[int] = set()
+
+    def define(value: Value, where: str) -> None:
+        if id(value) in known:
+            raise VerifyError(f"{value} is defined twice", where=where)
+        known.add(id(value))
+
+    for arg in graph.args:
+        define(arg, "in the arguments")
+    for op in graph.ops:
+        for value in op.values:
+            if id(value) not in known:
+                raise VerifyError(f"{value} is used before it is defined", op=op.name, where=describe(op))
+        if op.name.startswith("flat."):
+            row = PRIMITIVES[op.name]
+            if row.arity is not None and len(op.operands) != row.arity:
+                raise VerifyError(
+                    f"{op.name} takes {row.arity} operands, got {len(op.operands)}", op=op.name, where=describe(op)
+                )
+            if set(op.attributes) != set(row.attributes):
+                raise VerifyError(
+                    f"{op.name} has attributes {sorted(op.attributes)}, wants {sorted(row.attributes)}",
+                    op=op.name,
+                    where=describe(op),
+                )
+            types = [o.type for o in op.operands if isinstance(o, Value) and isinstance(o.type, TensorType)]
+            if len(types) != len(op.operands):
+                raise VerifyError(f"{op.name} takes tensors only", op=op.name, where=describe(op))
+            try:
+                expected = row.infer(*types, **op.attributes)
+            except VerifyError as error:
+                raise VerifyError(error.message, op=op.name, where=describe(op)) from None
+            got = tuple(r.type for r in op.results)
+            if got != expected:
+                raise VerifyError(
+                    f"{op.name} gives {', '.join(map(str, expected))}, the graph says {', '.join(map(str, got))}",
+                    op=op.name, where=describe(op),
+                )  # fmt: skip
+        for result in op.results:
+            define(result, describe(op))
+    for value in values_in(graph.outputs):
+        if id(value) not in known:
+            raise VerifyError(f"output {value} is not defined", where="in the return")

@@ -1,0 +1,70 @@
+"""What a FlatIR primitive is, and the registry of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchstone.compiler.diagnostics import VerifyError, did_you_mean
+from torchstone.compiler.ir.types import TensorType
+
+Infer = Callable[..., tuple[TensorType, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One FlatIR op.
+
+    ``infer(*operand_types, **attributes)`` returns the result types or raises ``VerifyError`` with the offending
+    values; it is the shape and dtype function, and the validity check. ``evaluate(*tensors, **attributes)`` runs the
+    op on torch tensors, attributes holding no symbols any more. ``arity`` None means any number of operands.
+    ``elementwise`` ops take operands of one shape and give that shape.
+    """
+
+    name: str
+    doc: str
+    arity: int | None
+    infer: Infer
+    evaluate: Callable[..., Any]
+    attributes: tuple[str, ...] = ()
+    elementwise: bool = False
+
+    @property
+    def op(self) -> str:
+        """The name in the IR."""
+        return f"flat.{self.name}"
+
+
+class Registry(Mapping[str, Primitive]):
+    """Primitives by IR name (``flat.add``); a second row of the same name is an error."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Primitive] = {}
+
+    def add(self, *rows: Primitive) -> None:
+        for row in rows:
+            if row.op in self._rows:
+                raise ValueError(f"{row.op} is defined twice")
+            self._rows[row.op] = row
+
+    def __getitem__(self, name: str) -> Primitive:
+        try:
+            return self._rows[name]
+        except KeyError:
+            raise VerifyError(f"no primitive {name}{did_you_mean(name, self._rows)}", op=name) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self):
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def check(condition: bool, op: str, message: str) -> None:
+    """Raise ``VerifyError("<op>: <message>")`` unless the condition holds."""
+    if not condition:
+        raise VerifyError(f"{op}: {message}", op=f"flat.{op}")
