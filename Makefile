@@ -1,0 +1,70 @@
+# torchstone: `make run` and `make test` need only Python 3.11 (with venv), g++ and make. `make help` lists the rest.
+
+PYTHON ?= python3.11
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+STORE ?= .torchstone/results.sqlite
+SITE ?= site
+JOBS ?= 2
+BACKENDS ?= eager linalg tosa tensorrt
+LIMIT ?= 6
+RUN_OPTIONS ?= --source opinfo --dtype float32 --limit $(LIMIT)
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+TOX := $(BIN)/tox run --quiet -e
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint types imports docs conformance check clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+# The stamps make every target incremental: nothing is installed again until the package's metadata or the pins change.
+$(VENV)/.stamp-run: pyproject.toml constraints.txt
+	@echo "Installing torchstone and its dependencies into $(VENV) (once; torch is large)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) "$(TORCH)"
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.stamp-test: $(VENV)/.stamp-run
+	$(PIP) --editable ".[test]"
+	@touch $@
+
+$(VENV)/.stamp-tox: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) tox
+	@touch $@
+
+install: $(VENV)/.stamp-run ## create the virtual environment and install torchstone into it
+
+# Exit code 1 of `torchstone run` means "ran, and found failures": the report is what shows them, so it is written first.
+run: $(VENV)/.stamp-run ## run the conformance suite and write the report
+	@status=0; \
+	$(BIN)/torchstone run $(addprefix --backend ,$(BACKENDS)) $(RUN_OPTIONS) --jobs $(JOBS) --store $(STORE) || status=$$?; \
+	if [ $$status -gt 1 ]; then exit $$status; fi; \
+	$(BIN)/torchstone report --store $(STORE) --out $(SITE) && exit $$status
+
+test: $(VENV)/.stamp-test ## run the tests
+	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS)
+
+lint: $(VENV)/.stamp-tox ## check formatting and lint
+	$(TOX) lint
+
+types: $(VENV)/.stamp-tox ## type-check the installed package
+	$(TOX) types
+
+imports: $(VENV)/.stamp-tox ## check which room may import which
+	$(TOX) imports
+
+docs: $(VENV)/.stamp-tox ## build the documentation
+	$(TOX) docs
+
+conformance: $(VENV)/.stamp-tox ## run the suite from an installed package: a few samples of every op
+	$(TOX) conformance
+
+check: lint types imports docs test ## everything a change has to pass
+
+clean: ## remove what make created, results and report included
+	rm -rf $(VENV) .tox build dist *.egg-info $(SITE) .torchstone
