@@ -1,0 +1,85 @@
+"""The pass ``expand``: every op the target does not take is replaced by its rule's FlatIR, until it takes them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchstone.compiler.contract.expansions import EXPANSIONS
+from torchstone.compiler.contract.legalizations import LEGALIZATIONS
+from torchstone.compiler.contract.rules import Row, apply
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.ir import Graph, Operation, Value, map_operand
+
+Takes = Callable[[Operation], "str | None"]
+_DEEPEST = 16
+
+
+def expand(graph: Graph, takes: Takes) -> Graph:
+    """Return a new graph in which ``takes(op)`` is None for every op.
+
+    Unsupported, naming the ATen op at fault, when an op is neither taken nor has a rule.
+    """
+    out = Graph(graph.name, graph.args)
+    values: dict[int, Any] = {id(a): a for a in graph.args}
+
+    def mapped(leaf: Any) -> Any:
+        return values[id(leaf)] if isinstance(leaf, Value) else leaf
+
+    def place(op: Operation, origin: Operation, depth: int) -> None:
+        operands = tuple(map_operand(o, mapped) for o in op.operands)
+        refusal = takes(op)
+        if refusal is None:
+            out.ops.append(Operation(op.name, operands, op.results, op.attributes, op.location))
+            values.update({id(r): r for r in op.results})
+            return
+        row = EXPANSIONS.get(op.name) or LEGALIZATIONS.get(op.name)
+        if row is None or depth > _DEEPEST:
+            raise _unsupported(op, origin, refusal)
+        built, results = _apply(row, op, operands, origin)
+        for value in (v for o in operands for v in _leaves(o)):
+            values.setdefault(id(value), value)
+        for new in built:
+            place(new, origin, depth + 1)
+        values.update({id(old): mapped(new) for old, new in zip(op.results, results, strict=True)})
+
+    for op in graph.ops:
+        place(op, op, 0)
+    out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)
+    return out
+
+
+def _leaves(operand: Any) -> list[Value]:
+    from torchstone.compiler.ir import values_in
+
+    return list(values_in(operand))
+
+
+def _apply(
+    row: Row, op: Operation, operands: tuple[Any, ...], origin: Operation
+) -> tuple[list[Operation], tuple[Any, ...]]:
+    built: list[Operation] = []
+    try:
+        return built, apply(row, op, operands, built)
+    except TorchstoneError as error:
+        error.op = error.op if error.op.startswith("aten.") else origin.name
+        error.where = error.where or describe(origin)
+        raise
+
+
+def _unsupported(op: Operation, origin: Operation, refusal: str) -> Unsupported:
+    reason = refusal if op is origin else f"{origin.name}: {refusal}"
+    return Unsupported(reason, op=origin.name, where=describe(origin))
+
+
+def eliminate_dead_code(graph: Graph) -> Graph:
+    """Return the graph without ops nobody uses; ``flat.check`` is always used."""
+    from torchstone.compiler.ir import values_in
+
+    live = {id(v) for v in values_in(graph.outputs)}
+    kept: list[Operation] = []
+    for op in reversed(graph.ops):
+        if op.name == "flat.check" or any(id(r) in live for r in op.results):
+            kept.append(op)
+            live.update(id(v) for v in op.values)
+    return Graph(graph.name, graph.args, kept[::-1], graph.outputs)

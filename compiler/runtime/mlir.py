@@ -1,0 +1,133 @@
+"""The one module that decides which MLIR bindings are used, and the only one that imports them.
+
+A complete upstream build (``import mlir``) wins; else the copy inside the ``torch-mlir`` wheel (``torch_mlir.ir``).
+Nothing is imported before the first attribute is read::
+
+    from torchstone.compiler.runtime import mlir
+
+    mlir.ir.F32Type            # bindings
+    mlir.linalg.GenericOp      # dialect ``linalg``: any name of a dialect module works
+    with mlir.context():       # the context that this process shares: making one costs 3.5 ms
+        ...
+
+A module that only one provider can read (torch-mlir's own dialects) takes ``mlir.bindings("torch_mlir")``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+from contextlib import AbstractContextManager
+from functools import cached_property, lru_cache
+from glob import glob
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torchstone.compiler.diagnostics import TorchstoneError
+
+PROVIDERS = ("mlir", "torch_mlir")
+_NEEDED = ("ir", "passmanager", "execution_engine", "rewrite", "dialects.linalg", "dialects.bufferization")
+_LIBRARIES = ("libMLIRPythonCAPI.so*", "libTorchMLIRAggregateCAPI.so*", "lib*CAPI*.so*", "lib*CAPI*.dylib")
+_MODULES = ("ir", "passmanager", "execution_engine", "rewrite")
+
+
+class StringRef(ctypes.Structure):
+    """``MlirStringRef`` of the C API."""
+
+    _fields_ = (("data", ctypes.c_char_p), ("length", ctypes.c_size_t))
+
+    @classmethod
+    def of(cls, text: str) -> StringRef:
+        data = text.encode()
+        return cls(data, len(data))
+
+
+class Bindings:
+    """One provider's MLIR: its Python modules, its C API library and the context that this process shares."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+
+    def __getattr__(self, name: str) -> Any:
+        """Import module ``name``: ``ir``, ``passmanager``, ``execution_engine``, ``rewrite`` or a dialect."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        path = name if name in _MODULES else f"dialects.{name}"
+        module: ModuleType = importlib.import_module(f"{self.provider}.{path}")
+        setattr(self, name, module)
+        return module
+
+    @cached_property
+    def shared_context(self) -> Any:
+        """The context every module of this process lives in."""
+        return self.ir.Context()
+
+    @cached_property
+    def capi(self) -> ctypes.CDLL:
+        """The aggregate C API library, already loaded by the Python modules."""
+        _ = self.ir
+        return ctypes.CDLL(self.library_path)
+
+    @cached_property
+    def library_path(self) -> str:
+        """Path of the shared library that holds MLIR, LLVM and the C API."""
+        libs = importlib.import_module(f"{self.provider}._mlir_libs")
+        folder = Path(str(libs.__file__)).parent
+        for pattern in _LIBRARIES:
+            found = sorted(glob(str(folder / pattern)))
+            if found:
+                return found[0]
+        raise TorchstoneError(f"{self.provider}: no C API library in {folder}; reinstall it", stage="compile")
+
+
+def _missing(provider: str) -> str:
+    """Return what ``provider`` lacks, or an empty string. Importing upstream's ``ir`` is the only proof it is whole."""
+    for name in _NEEDED:
+        try:
+            importlib.import_module(f"{provider}.{name}")
+        except ImportError as error:
+            return str(error)
+    return ""
+
+
+@lru_cache(maxsize=None)
+def bindings(provider: str | None = None) -> Bindings:
+    """Return the bindings to use, or those of ``provider`` (``mlir`` or ``torch_mlir``).
+
+    Raises TorchstoneError (stage ``compile``) with the line that installs them when there are none.
+    """
+    reasons = []
+    for name in (provider,) if provider else PROVIDERS:
+        # The name `mlir` may be an empty placeholder package: only a build that has every module counts.
+        reason = _missing(name)
+        if not reason:
+            return Bindings(name)
+        reasons.append(reason)
+    raise TorchstoneError(
+        f"no MLIR Python bindings ({'; '.join(reasons)}); install them with: pip install torch-mlir", stage="compile"
+    )
+
+
+def available() -> str:
+    """Return the provider that is used, or an empty string when there are no bindings."""
+    try:
+        return bindings().provider
+    except TorchstoneError:
+        return ""
+
+
+def context() -> AbstractContextManager[Any]:
+    """Return the context this process shares, to be entered with ``with``."""
+    return bindings().shared_context
+
+
+def __getattr__(name: str) -> Any:
+    """Give the default provider's modules and dialects as attributes of this module."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    value = getattr(bindings(), name)
+    if name in _MODULES or isinstance(value, ModuleType):
+        globals()[name] = value
+    return value
