@@ -1,1 +1,34 @@
-"""torchstone torchstone."""
+"""torchstone: run PyTorch programs through a compiler and through eager, and say whether the compiler is right.
+
+    exe = torchstone.compile(fn, args, target="linalg", dynamic_shapes=None)
+
+Importing this package imports neither torch nor MLIR; ``compile`` does when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchstone.compiler.driver import compile
+
+    __version__: str
+
+__all__ = ["__version__", "compile"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "compile":
+        from torchstone.compiler.driver import compile
+
+        globals()["compile"] = compile
+        return compile
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("torchstone")
+    raise AttributeError(f"module 'torchstone' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

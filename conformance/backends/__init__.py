@@ -1,1 +1,13 @@
-"""torchstone conformance/backends."""
+"""Backends under test: the protocol, the registry, and the adapters that ship with torchstone."""
+
+from torchstone.conformance.backends.base import (
+    Availability,
+    Backend,
+    BackendError,
+    BackendUnsupported,
+    check,
+    load,
+    names,
+)
+
+__all__ = ["Availability", "Backend", "BackendError", "BackendUnsupported", "check", "load", "names"]

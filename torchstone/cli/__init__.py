@@ -1,1 +1,96 @@
-"""torchstone torchstone/cli."""
+"""The command line: one file a command, each loaded only when it is the one that was asked for.
+
+Exit codes: 0 all is well; 1 the run found failures; 2 bad usage or bad input; 130 interrupted.
+A command is a typer function that returns None or an exit code. It raises InputError for what the user can put
+right, which is printed as one line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from torchstone.cli.errors import report_error
+
+COMMANDS: tuple[tuple[str, str, str], ...] = (
+    ("run", "torchstone.cli.run:run", "Run the conformance suite on one or more backends."),
+    ("report", "torchstone.cli.report:report", "Write the support report of a run: Markdown, JSON, HTML."),
+    ("replay", "torchstone.cli.replay:replay", "Try one case again, alone, and show the evidence."),
+    ("fuzz", "torchstone.cli.fuzz:fuzz", "Try random programs on a backend until the time is up."),
+    ("reduce", "torchstone.cli.reduce:reduce", "Shrink a failing case to a standalone script."),
+    ("compile", "torchstone.cli.compile:compile", "Compile a function and print the IR of any stage."),
+    ("runs", "torchstone.cli.runs:runs", "List the runs in a store."),
+    ("ops", "torchstone.cli.ops:ops", "List the ops the suite knows, with their dtypes."),
+    ("backends", "torchstone.cli.backends:backends", "List the backends and whether each can be used here."),
+    ("doctor", "torchstone.cli.doctor:doctor", "Say what is installed, what is missing, and how to get it."),
+)
+
+
+def build(only: str | None = None) -> typer.Typer:
+    """Return the application with every command listed and ``only`` loaded (all of them when None)."""
+    app = typer.Typer(
+        name="torchstone",
+        help="Differential conformance and fuzz testing for PyTorch compilers.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name, where, text in COMMANDS:
+        function = _load(where) if only in (None, name) else _stub
+        app.command(name, help=text)(function)
+    return app
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    sys.exit(invoke(list(sys.argv[1:] if argv is None else argv)))
+
+
+def invoke(args: list[str]) -> int:
+    """Run one command and return its exit code; every error is printed as a line on stderr."""
+    try:
+        name = next((arg for arg in args if not arg.startswith("-")), "")
+        if name and name not in (known := [row[0] for row in COMMANDS]):
+            from torchstone.conformance.errors import UnknownName
+
+            raise UnknownName("command", name, known)
+        code = build(name)(args, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:  # `torchstone ops | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        return report_error(error)
+
+
+def _load(where: str) -> Callable[..., Any]:
+    module, _, attribute = where.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _stub() -> None:
+    """Stand in for a command that is only listed."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import torchstone
+
+        typer.echo(f"torchstone {torchstone.__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass

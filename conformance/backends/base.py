@@ -1,0 +1,115 @@
+"""The backend protocol, and the registry that finds backends by name.
+
+A backend is named by its entry point in the group ``torchstone.backends``, or, while it is being developed, by
+``package.module:attribute`` (the current folder is searched too). Loading one imports its module and nothing of
+the compiler behind it: that happens in ``available``, ``versions`` and ``compile``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from torchstone.conformance.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GROUP = "torchstone.backends"
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend can be used here; if not, why, and the command line that installs it."""
+
+    ok: bool
+    reason: str = ""
+    install: str = ""
+
+
+class BackendError(Exception):
+    """The backend failed on a program it should take. ``stage``: capture, lower, compile or run."""
+
+    def __init__(self, message: str, stage: str = "compile") -> None:
+        super().__init__(message)
+        self.message = message
+        self.stage = stage
+
+
+class BackendUnsupported(Exception):
+    """The backend says it does not take the program. ``op`` names the op at fault when the backend does."""
+
+    def __init__(self, reason: str, stage: str = "lower", op: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.stage = stage
+        self.op = op
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A compiler under test."""
+
+    name: str
+
+    def available(self) -> Availability:
+        """Say whether the backend can run here, cheaply and without raising."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions that explain its results, package name to version."""
+        ...
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        """Compile ``fn`` (a Program) for tensors like ``args`` and return a callable with ``fn``'s results.
+
+        Neither this nor the returned callable may run ``fn`` on the real tensors by way of eager.
+        Raises BackendUnsupported when the backend declines the program, BackendError when it fails; any other
+        exception is taken as an ``error`` of the stage it was raised in.
+        """
+        ...
+
+
+@functools.cache
+def _entry_points() -> dict[str, str]:
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def names() -> list[str]:
+    """Return the registered backend names, sorted, without importing any backend."""
+    return sorted(_entry_points())
+
+
+def check(name: str) -> None:
+    """Raise unless ``name`` is registered or has the form ``package.module:attribute``; imports nothing."""
+    if ":" not in name and name not in _entry_points():
+        raise UnknownName("backend", name, names(), more="; `torchstone backends` lists them")
+
+
+def load(name: str) -> Backend:
+    """Return the backend called ``name``: an instance, whatever the entry point names (class, factory or instance).
+
+    Raises UnknownName for a name that is not registered, InputError for one that cannot be imported.
+    """
+    check(name)
+    spec = _entry_points().get(name, name)
+    module_name, _, attribute = spec.partition(":")
+    if name == spec and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # a backend under development lives beside the user, as with `python -m`
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+        backend = found() if (callable(found) and not hasattr(found, "compile")) or isinstance(found, type) else found
+    except Exception as error:
+        raise InputError(f'backend "{name}" cannot be loaded: {type(error).__name__}: {error}') from error
+    if not isinstance(backend, Backend):
+        missing = [m for m in ("name", "available", "versions", "compile") if not hasattr(backend, m)]
+        raise InputError(f'backend "{name}" is not a backend: it has no {", ".join(missing)}')
+    return backend

@@ -1,0 +1,182 @@
+"""One worker process as the runner sees it: spawn, channel, output tail, memory, death."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
+from torchstone.conformance.runner.worker import resident
+
+TAIL_BYTES = 8192
+CHUNK = 1 << 18
+
+
+class WorkerProcess:
+    """A spawned worker in a session of its own, with a temporary folder of its own.
+
+    Nothing here blocks on the worker: sends are buffered, reads take what is there. ``cache`` outlives the process
+    so that its successor starts warm; ``scratch`` goes with it.
+    """
+
+    def __init__(self, backend: str, scratch: Path, cache: Path) -> None:
+        scratch.mkdir(parents=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        self.scratch = scratch
+        self.channel, theirs = socket.socketpair()
+        self.output, write_end = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "torchstone.conformance.runner.worker", str(theirs.fileno()), _me()],
+                stdin=subprocess.DEVNULL,
+                stdout=write_end,
+                stderr=write_end,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                env=_environment(scratch, cache),
+            )
+        except BaseException:
+            self.channel.close()
+            os.close(self.output)
+            raise
+        finally:
+            theirs.close()
+            os.close(write_end)
+        self.channel.setblocking(False)
+        os.set_blocking(self.output, False)
+        self.pid = self.process.pid
+        self.death = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
+        self.started = time.monotonic()
+        self.channel_open = True
+        self._decoder = Decoder()
+        self._unsent = bytearray()
+        self._tail = bytearray()
+        self.send({"hello": VERSION, "backend": backend})
+
+    # -- the channel --------------------------------------------------------------------------------------------
+
+    def send(self, header: Header, body: bytes = b"") -> None:
+        """Queue a frame and send as much as the socket takes now."""
+        self._unsent += encode(header, body)
+        self.push()
+
+    def push(self) -> None:
+        """Send what is queued, as far as the socket takes it. A dead worker's frames are dropped."""
+        while self._unsent and self.channel_open:
+            try:
+                count = self.channel.send(self._unsent[:CHUNK])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._unsent.clear()
+                return
+            del self._unsent[:count]
+
+    @property
+    def unsent(self) -> bool:
+        return bool(self._unsent)
+
+    def frames(self) -> list[tuple[Header, bytes]]:
+        """Return the frames that have arrived. ``channel_open`` turns false at the end of the stream."""
+        frames: list[tuple[Header, bytes]] = []
+        while self.channel_open:
+            try:
+                chunk = self.channel.recv(CHUNK)
+            except BlockingIOError:
+                break
+            except OSError:
+                chunk = b""
+            if not chunk:
+                self.channel_open = False
+                break
+            try:
+                frames += self._decoder.feed(chunk)
+            except ProtocolError:
+                self.channel_open = False  # whoever wrote this was not the worker's loop: let it die as a crash
+                break
+            if len(chunk) < CHUNK:
+                break
+        return frames
+
+    # -- its output ---------------------------------------------------------------------------------------------
+
+    def read_output(self, limit: int = 4 << 20) -> bool:
+        """Move what the worker printed into the tail, at most ``limit`` bytes; false at the end of the stream."""
+        while limit > 0:
+            try:
+                chunk = os.read(self.output, CHUNK)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not chunk:
+                return False
+            limit -= len(chunk)
+            self._tail += chunk
+            del self._tail[:-TAIL_BYTES]
+        return True
+
+    @property
+    def tail(self) -> str:
+        return self._tail.decode(errors="replace").strip()
+
+    def clear_tail(self) -> None:
+        self._tail.clear()
+
+    # -- life and death -----------------------------------------------------------------------------------------
+
+    def resident(self) -> int:
+        return resident(self.pid)
+
+    def exited(self) -> bool:
+        """Say whether the process is gone, without reaping it: its group must still be there to be killed."""
+        with contextlib.suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return True
+
+    def traceback(self, wait: float = 0.2) -> None:
+        """Ask a hanging worker for its Python stack, which faulthandler writes into the tail."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+            time.sleep(wait)
+        self.read_output()
+
+    def stop(self) -> int:
+        """Kill the process and whatever it started, reap it, remove its folder. Returns its exit code."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        code = self.process.wait()
+        self.read_output()
+        self.channel.close()
+        os.close(self.output)
+        if self.death is not None:
+            os.close(self.death)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        return code
+
+
+def describe_exit(code: int) -> str:
+    """Say how a process ended: ``killed by SIGSEGV`` or ``exited with code 3``."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def _me() -> str:
+    return str(os.getpid())
+
+
+def _environment(scratch: Path, cache: Path) -> dict[str, str]:
+    one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    folders = {"TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
+    return os.environ | one | folders | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTHONHASHSEED": "0"}

@@ -1,0 +1,87 @@
+"""Frames between the runner and a worker: a JSON header and raw bytes, both length-prefixed. No pickle.
+
+A frame is ``<header length: u32><body length: u64><header: UTF-8 JSON object><body>``, little-endian.
+
+    runner -> worker   {"hello": 1, "backend": NAME}        once
+    worker -> runner   {"ready": true, "rss": BYTES}        once, or {"failed": MESSAGE} and exit
+    runner -> worker   {"case": ID} + the case's bytes      any number, answered in order
+    worker -> runner   {"verdict": {...}, "rss": BYTES}
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any
+
+VERSION = 1
+PREFIX = struct.Struct("<IQ")
+MAX_HEADER = 64 << 20
+MAX_BODY = 16 << 30
+
+Header = dict[str, Any]
+
+
+class ProtocolError(Exception):
+    """The bytes on the channel are no frame."""
+
+
+def encode(header: Header, body: bytes = b"") -> bytes:
+    """Return the bytes of one frame."""
+    text = json.dumps(header, separators=(",", ":"), default=str).encode()
+    return PREFIX.pack(len(text), len(body)) + text + body
+
+
+class Decoder:
+    """Turns a stream of chunks, however cut, back into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> list[tuple[Header, bytes]]:
+        """Return the frames that ``chunk`` completes. Raises ProtocolError on bytes that cannot be a frame."""
+        self._buffer += chunk
+        frames: list[tuple[Header, bytes]] = []
+        while len(self._buffer) >= PREFIX.size:
+            header_size, body_size = PREFIX.unpack_from(self._buffer)
+            if header_size > MAX_HEADER or body_size > MAX_BODY:
+                raise ProtocolError(f"frame of {header_size} + {body_size} bytes")
+            end = PREFIX.size + header_size + body_size
+            if len(self._buffer) < end:
+                break
+            text = bytes(self._buffer[PREFIX.size : PREFIX.size + header_size])
+            body = bytes(self._buffer[PREFIX.size + header_size : end])
+            del self._buffer[:end]
+            try:
+                header = json.loads(text)
+            except ValueError as error:
+                raise ProtocolError(f"frame header is not JSON: {error}") from error
+            if not isinstance(header, dict):
+                raise ProtocolError("frame header is not an object")
+            frames.append((header, body))
+        return frames
+
+
+def receive(channel: socket.socket) -> tuple[Header, bytes] | None:
+    """Block for one frame on a blocking socket; None when the other side has gone."""
+    prefix = _exactly(channel, PREFIX.size)
+    if prefix is None:
+        return None
+    header_size, body_size = PREFIX.unpack(prefix)
+    rest = _exactly(channel, header_size + body_size)
+    if rest is None:
+        return None
+    return json.loads(bytes(rest[:header_size])), bytes(rest[header_size:])
+
+
+def _exactly(channel: socket.socket, size: int) -> bytearray | None:
+    data = bytearray(size)
+    view = memoryview(data)
+    at = 0
+    while at < size:
+        count = channel.recv_into(view[at:])
+        if count == 0:
+            return None
+        at += count
+    return data

@@ -1,0 +1,99 @@
+"""A whole run: every entry of a source through every backend, journalled as the verdicts come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.errors import HarnessError
+from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.verdict import Outcome, Stage, Verdict
+
+if TYPE_CHECKING:
+    from torchstone.conformance.case import Case
+    from torchstone.conformance.store import Store
+
+KEEP_NO_BYTES = frozenset({Outcome.PASS, Outcome.UNSUPPORTED, Outcome.UNTESTED})
+
+
+@dataclass
+class Summary:
+    """What a run did. ``errors`` holds, for each backend that could not be run to the end, the harness's reason."""
+
+    tried: int = 0
+    skipped: int = 0
+    failed: int = 0
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed and not self.errors
+
+
+def run(
+    entries: Callable[[], Iterable[Any]],
+    backends: Sequence[str],
+    store: Store,
+    run_id: str,
+    *,
+    jobs: int = 1,
+    timeout: float = 60.0,
+    memory: int = 8 << 30,
+    on_verdict: Callable[[Verdict], None] | None = None,
+    on_tick: Callable[[], None] | None = None,
+) -> Summary:
+    """Try what ``entries()`` yields (Case or Untested) on one backend after the other and journal every verdict.
+
+    A (case, backend) that has a verdict in this run already is skipped, so a run is resumed by calling this again.
+    The caller closes the run with ``store.finish``. A backend whose workers cannot start ends up in
+    ``Summary.errors``; KeyboardInterrupt passes through, with every verdict so far in the journal.
+    """
+    summary = Summary()
+
+    def keep(verdict: Verdict, data: bytes | None) -> None:
+        store.record(run_id, verdict, None if verdict.outcome in KEEP_NO_BYTES else data)
+        summary.tried += 1
+        summary.failed += verdict.failed
+        if on_verdict is not None:
+            on_verdict(verdict)
+
+    def tick() -> None:
+        store.tick()
+        if on_tick is not None:
+            on_tick()
+
+    for backend in backends:
+        done = store.done(run_id, backend)
+
+        def cases(backend: str = backend, done: set[str] = done) -> Iterator[Case]:
+            for entry in entries():
+                name = entry_id(entry)
+                if name in done:
+                    summary.skipped += 1
+                elif hasattr(entry, "program"):
+                    yield entry
+                else:
+                    keep(_untested(entry, backend, name), None)
+
+        try:
+            with Pool(backend, jobs=jobs, timeout=timeout, memory=memory, tick=tick) as pool:
+                for result in pool.results(cases()):
+                    keep(result.verdict, result.data)
+        except HarnessError as error:
+            summary.errors[backend] = str(error)
+        finally:
+            store.flush()
+    return summary
+
+
+def entry_id(entry: Any) -> str:
+    """Return the id under which an entry of a source is journalled."""
+    return entry.id
+
+
+def _untested(entry: Any, backend: str, name: str) -> Verdict:
+    return Verdict(
+        name, backend, entry.source, entry.op, entry.dtype, getattr(entry, "variant", "default"),
+        Stage.CAPTURE, Outcome.UNTESTED, message=entry.reason,
+    )  # fmt: skip

@@ -1,0 +1,42 @@
+"""Options that several commands share, and the checks of their values that need nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# The dtypes a case may have, by their torch names: checked before torch is imported, held equal to torch's by a test.
+DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "complex64", "complex128", "complex32",
+    "int8", "int16", "int32", "int64", "uint8", "bool",
+)  # fmt: skip
+
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", help="Result store [default: .torchstone/results.sqlite, or $TORCHSTONE_STORE]."),
+]
+
+
+def check_dtypes(wanted: Sequence[str]) -> list[str] | None:
+    """Return the dtypes to run, None for all. Raises UnknownName."""
+    from torchstone.conformance.errors import UnknownName
+
+    if "all" in wanted:
+        return None
+    for name in wanted:
+        if name not in DTYPES:
+            raise UnknownName("dtype", name, [*DTYPES, "all"])
+    return list(dict.fromkeys(wanted))
+
+
+def check_names(kind: str, wanted: Sequence[str], known: Iterable[str], *, more: str = "") -> None:
+    """Raise UnknownName for the first of ``wanted`` that is not ``known``."""
+    from torchstone.conformance.errors import UnknownName
+
+    names = list(known)
+    for name in wanted:
+        if name not in names:
+            raise UnknownName(kind, name, names, more=more)

@@ -1,0 +1,66 @@
+"""Listings: the same rows as a table for people, JSON or CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class Format(StrEnum):
+    """How a listing is printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the listing.", case_sensitive=False)]
+
+
+def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format) -> None:
+    """Print ``rows`` on stdout; cells are JSON values, lists of names are joined by a space in table and CSV."""
+    rows = list(rows)
+    if form is Format.json:
+        json.dump([{name: row[name] for name in columns} for row in rows], sys.stdout, indent=2)
+        print()
+        return
+    cells = [[_text(row[name]) for name in columns] for row in rows]
+    if form is Format.csv:
+        csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *cells])
+    elif not sys.stdout.isatty():  # for grep and awk: no borders, no colours, nothing cut off
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        for line in [list(columns), *cells]:
+            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    else:
+        _rich(columns, cells)
+
+
+def _rich(columns: Sequence[str], cells: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for line in cells:
+        table.add_row(*map(escape, line))
+    Console().print(table)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    if isinstance(value, dict):
+        return " ".join(f"{key}={item}" for key, item in value.items())
+    return str(value)
