@@ -1,0 +1,92 @@
+"""What became of one case on one backend: the stage it reached, and one outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Stage(StrEnum):
+    """How far the backend came with the case."""
+
+    CAPTURE = "capture"
+    LOWER = "lower"
+    COMPILE = "compile"
+    RUN = "run"
+    COMPARE = "compare"
+
+
+class Outcome(StrEnum):
+    """The one enum of outcomes. ``untested`` and ``harness-error`` say nothing about the backend."""
+
+    PASS = "pass"
+    MISMATCH = "mismatch"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    OOM = "oom"
+    ERROR = "error"
+    UNSUPPORTED = "unsupported"
+    FALLBACK = "fallback"
+    ILL_CONDITIONED = "ill-conditioned"
+    FLAKY = "flaky"
+    UNTESTED = "untested"
+    HARNESS_ERROR = "harness-error"
+
+
+class Kind(StrEnum):
+    """What differs when the outcome is ``mismatch``."""
+
+    STRUCTURE = "structure"
+    SHAPE = "shape"
+    DTYPE = "dtype"
+    VALUE = "value"
+    MUTATION = "mutation"
+    NONDETERMINISTIC = "nondeterministic"
+
+
+FAILURES = frozenset(
+    {Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.ERROR, Outcome.FLAKY, Outcome.HARNESS_ERROR}
+)
+"""Outcomes that make a run fail when nothing declared them expected."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One row of a result store.
+
+    ``kind`` is empty unless the outcome is ``mismatch``; ``evidence`` holds JSON values only; ``seconds`` is wall time.
+    """
+
+    case_id: str
+    backend: str
+    source: str
+    op: str
+    dtype: str
+    variant: str
+    stage: Stage
+    outcome: Outcome
+    kind: str = ""
+    message: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether this outcome is one that fails a run."""
+        return self.outcome in FAILURES
+
+    def to_json(self) -> str:
+        """The verdict as one line of JSON."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Verdict:
+        """Read what ``to_json`` wrote. Raises ``ValueError`` when a field is missing, unknown or of no known value."""
+        try:
+            fields = json.loads(text)
+            return cls(**{**fields, "stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a verdict: {error}") from error
