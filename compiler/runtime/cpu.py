@@ -1,0 +1,152 @@
+"""A kernel on the CPU: an MLIR function on tensors, compiled in process, called on torch tensors without a copy.
+
+    kernel = CpuKernel(module, inputs=[TensorType((4,), float32)], results=[TensorType((4,), float32)])
+    (y,) = kernel([x])
+
+``module`` is MLIR text or a module: one public function that takes and returns ranked tensors, anything that bufferizes
+(linalg, tensor, arith, math, scf, complex …). A bool tensor is ``i1`` or ``i8`` there, one byte an element either way.
+Results are fresh tensors of torch. Contiguous inputs get code for contiguous memory; the first other one compiles a
+variant that takes any strides, so nothing is ever copied.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.ir.dims import Expr, evaluate
+from torchstone.compiler.ir.types import TensorType
+from torchstone.compiler.runtime import jit, pipelines
+from torchstone.compiler.runtime.bridge import descriptor, readable, torch_dtype
+from torchstone.compiler.runtime.copies import lower_copies
+from torchstone.compiler.runtime.destination import to_destination
+from torchstone.compiler.runtime.guards import divert_aborts
+from torchstone.compiler.runtime.mlir import Bindings, bindings
+
+
+class CpuKernel:
+    """Callable on a sequence of torch tensors, one for each of ``inputs``; gives a tuple, one for each of ``results``.
+
+    Sizes of ``inputs`` may be symbols (bound at each call) or None (anything); sizes of ``results`` are ints or
+    expressions over those symbols. ``work`` is an estimate of the loop iterations (None: unknown), which decides between
+    quick compilation and quick code. Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a
+    tensor does not fit, RuntimeError with the message of a check that failed in the kernel.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        inputs: Sequence[TensorType],
+        results: Sequence[TensorType],
+        entry: str = "main",
+        work: int | None = None,
+        provider: Bindings | None = None,
+    ) -> None:
+        self.provider = provider or bindings()
+        self.inputs = tuple(inputs)
+        self.results = tuple(results)
+        self.entry = entry
+        self._module = pipelines.parse(module, provider=self.provider)
+        self._opt_level = jit.opt_level([_work(self.inputs, self.results) if work is None else work])
+        self._dtypes = [torch_dtype(t.dtype) for t in self.inputs]
+        self._out = [(t.shape, torch_dtype(t.dtype)) for t in self.results]
+        self._dynamic = not all(t.is_static for t in (*self.inputs, *self.results))
+        self._contiguous = _Variant(self, strided=False)
+        self._strided: _Variant | None = None
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        if len(tensors) != len(self.inputs):
+            raise GuardError(f"expected {len(self.inputs)} tensors, got {len(tensors)}")
+        ready: list[torch.Tensor] = []
+        contiguous = True
+        for index, (tensor, spec, dtype) in enumerate(zip(tensors, self.inputs, self._dtypes, strict=True)):
+            tensor = readable(tensor, f"argument {index}")
+            if tensor.dtype is not dtype or (tensor.shape != spec.shape and not _fits(tensor, spec)):
+                got = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+                raise GuardError(f"argument {index}: expected {spec}, got {got}")
+            contiguous = contiguous and tensor.is_contiguous()
+            ready.append(tensor)
+        bound = self._bind(ready) if self._dynamic else None
+        outputs = [
+            torch.empty(shape if bound is None else [evaluate(d, bound) for d in shape], dtype=dtype)  # type: ignore[arg-type]
+            for shape, dtype in self._out
+        ]
+        if not contiguous and self._strided is None:
+            self._strided = _Variant(self, strided=True)
+        variant = self._contiguous if contiguous or self._strided is None else self._strided
+        variant.run(ready, outputs)
+        return tuple(outputs)
+
+    def _bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+        """Bind each symbol to a size, then hold every size of every input against its expression."""
+        bound: dict[str, int] = {}
+        sizes = [(i, d, s) for i, t in enumerate(self.inputs) for d, s in enumerate(t.shape) if isinstance(s, Expr)]
+        for i, d, size in sizes:
+            if str(size).isidentifier():
+                bound.setdefault(str(size), tensors[i].shape[d])
+        for i, d, size in sizes:
+            expected = evaluate(size, bound)
+            if tensors[i].shape[d] != expected:
+                raise GuardError(f"argument {i}: size {size} of dim {d} is {expected}, got {tensors[i].shape[d]}")
+        return bound
+
+    def llvm(self) -> str:
+        """Return the text of the kernel for contiguous inputs in the LLVM dialect."""
+        return str(_lower(self, strided=False)[0])
+
+
+class _Variant:
+    """The code of a kernel for contiguous inputs, or for inputs of any strides."""
+
+    def __init__(self, kernel: CpuKernel, *, strided: bool) -> None:
+        module, self.boundary, self.messages = _lower(kernel, strided=strided)
+        engine = jit.Engine(module, opt_level=kernel._opt_level, provider=kernel.provider)
+        types = (*kernel.inputs, *kernel.results)
+        count = len(types) if self.boundary.bare else sum(3 + 2 * t.rank for t in types)
+        self.function = engine.function("main", count + self.boundary.guarded)
+
+    def run(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+        if self.boundary.bare:
+            arguments = [t.data_ptr() for t in (*inputs, *outputs)]
+        else:
+            arguments = [n for t in (*inputs, *outputs) for n in descriptor(t)]
+        if not self.boundary.guarded:
+            self.function.call(*arguments)
+            return
+        slot = ctypes.c_int32(0)
+        self.function.call(*arguments, ctypes.addressof(slot))
+        if slot.value:
+            raise RuntimeError(self.messages[slot.value - 1])
+
+
+def _lower(kernel: CpuKernel, *, strided: bool) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return the kernel's module in the LLVM dialect, how to call it, and the messages of its checks."""
+    provider = kernel.provider
+    module = pipelines.parse(kernel._module, provider=provider)
+    boundary = to_destination(module, entry=kernel.entry, strided=strided, provider=provider)
+    if boundary.guarded:
+        pipelines.run("inline", module, provider=provider)
+    pipelines.run("buffers", module, provider=provider)
+    lower_copies(module, provider)
+    pipelines.run("llvm-bare" if boundary.bare else "llvm", module, provider=provider)
+    messages = divert_aborts(module, provider) if boundary.guarded else ()
+    return module, boundary, messages
+
+
+def _fits(tensor: torch.Tensor, spec: TensorType) -> bool:
+    """Say whether the rank and the sizes that are known fit; symbols are looked at when they are bound."""
+    return tensor.dim() == spec.rank and all(
+        not isinstance(want, int) or want == got for want, got in zip(spec.shape, tensor.shape, strict=True)
+    )
+
+
+def _work(inputs: Sequence[TensorType], results: Sequence[TensorType]) -> int | None:
+    if not all(t.is_static for t in (*inputs, *results)):
+        return None
+    return sum(prod(d for d in t.shape if isinstance(d, int)) for t in (*inputs, *results))

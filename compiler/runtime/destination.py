@@ -1,0 +1,98 @@
+"""Put a function on tensors into destination form: buffers in, buffers of the caller out, nothing returned.
+
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>
+becomes
+    func.func @main(%x: memref<4xf32>, %out: memref<4xf32>)
+
+so that no result is allocated by the kernel, and inputs are never written. ``strided`` inputs take any strides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.runtime.mlir import Bindings
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """How the function is called: ``bare`` means one pointer a tensor, else a flattened memref descriptor each.
+
+    ``guarded`` functions take one more integer at the end: the address of the error slot (int32, 0 on entry).
+    """
+
+    bare: bool
+    guarded: bool
+
+
+def find(module: Any, entry: str, provider: Bindings) -> Any:
+    """Return the function called ``entry``, or the only public one; TorchstoneError when there is neither."""
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    named = [op for op in functions if op.operation.attributes["sym_name"].value == entry]
+    public = [op for op in functions if "sym_visibility" not in op.operation.attributes]
+    if named or len(public) == 1:
+        return (named or public)[0]
+    names = ", ".join(op.operation.attributes["sym_name"].value for op in functions)
+    raise TorchstoneError(f"the module has no function {entry} (it has {names or 'none'})", stage="compile")
+
+
+def contains(module: Any, name: str, provider: Bindings) -> bool:
+    """Say whether an operation called ``name`` is anywhere in the module."""
+    found = False
+
+    def visit(op: Any) -> Any:
+        nonlocal found
+        found = found or op.name == name
+        return provider.ir.WalkResult.INTERRUPT if found else provider.ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def to_destination(module: Any, *, entry: str, strided: bool, provider: Bindings) -> Boundary:
+    """Rewrite ``entry`` of ``module`` in place and return how it is to be called; the entry is renamed ``main``."""
+    ir, bufferization = provider.ir, provider.bufferization
+    function = find(module, entry, provider).operation
+    block = function.regions[0].blocks[0]
+    guarded = contains(module, "cf.assert", provider)
+    inputs = [_buffer(a.type, strided=strided, provider=provider) for a in block.arguments]
+    result_types = ir.FunctionType(function.attributes["function_type"].value).results
+    outputs = [_buffer(t, strided=False, provider=provider) for t in result_types]
+    extra = [ir.IntegerType.get_signless(64, module.context)] if guarded else []
+    with module.context, function.location:
+        arguments = list(block.arguments)
+        buffers = [block.add_argument(t, function.location) for t in (*inputs, *outputs, *extra)]
+        with ir.InsertionPoint.at_block_begin(block):
+            for argument, buffer in zip(arguments, buffers, strict=False):
+                tensor = bufferization.ToTensorOp(argument.type, buffer, restrict=True)
+                argument.replace_all_uses_with(tensor.result)
+        for _ in arguments:
+            block.erase_argument(0)
+        returned = block.operations[len(block.operations) - 1]
+        with ir.InsertionPoint(returned):
+            for value, buffer in zip(returned.operands, buffers[len(inputs) :], strict=False):
+                bufferization.MaterializeInDestinationOp(None, value, buffer, restrict=True, writable=True)
+            provider.func.ReturnOp([])
+        returned.operation.erase()
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*inputs, *outputs, *extra], []))
+        function.attributes["sym_name"] = ir.StringAttr.get("main")
+        for name in ("arg_attrs", "res_attrs", "sym_visibility"):
+            if name in function.attributes:
+                del function.attributes[name]
+    bare = not strided and all(t.has_static_shape for t in (*inputs, *outputs))
+    return Boundary(bare, guarded)
+
+
+def _buffer(tensor: Any, *, strided: bool, provider: Bindings) -> Any:
+    ir = provider.ir
+    if not isinstance(tensor, ir.RankedTensorType):
+        raise TorchstoneError(f"the kernel has an argument or result that is no ranked tensor: {tensor}", stage="compile")
+    layout = None
+    if strided and tensor.rank:
+        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+        with tensor.context:
+            layout = ir.StridedLayoutAttr.get(0, [dynamic] * tensor.rank)
+    with tensor.context, ir.Location.unknown():
+        return ir.MemRefType.get(tensor.shape, tensor.element_type, layout)

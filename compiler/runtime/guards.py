@@ -1,0 +1,62 @@
+"""Failed checks become Python errors: a kernel reports the first one in an error slot and returns.
+
+MLIR lowers ``cf.assert`` to ``puts(message); abort()``, which would end the process. In the LLVM dialect each such
+block is rewritten to ``*slot = number of the message; return``. The results are then garbage, and the caller raises.
+What the kernel had allocated at that point is not freed: a check that fails is an error, not a loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchstone.compiler.runtime.mlir import Bindings
+
+
+def divert_aborts(module: Any, provider: Bindings) -> tuple[str, ...]:
+    """Rewrite the aborts of ``main`` in place and return the messages; the slot holds 1 + the index of one.
+
+    The address of the slot is ``main``'s last argument, an i64. What ``main`` returns then is all zeros.
+    """
+    ir, llvm = provider.ir, provider.llvm
+    texts: dict[str, str] = {}
+    main = None
+    for op in module.body.operations:
+        operation = op.operation
+        if operation.name == "llvm.mlir.global" and "value" in operation.attributes:
+            texts[operation.attributes["sym_name"].value] = _text(operation.attributes["value"], ir)
+        elif operation.name == "llvm.func" and operation.attributes["sym_name"].value == "main":
+            main = operation
+    assert main is not None, "the module has no function main"
+    messages: list[str] = []
+    blocks = list(main.regions[0].blocks)
+    slot = blocks[0].arguments[len(blocks[0].arguments) - 1]
+    with module.context, main.location:
+        i32 = ir.IntegerType.get_signless(32)
+        pointer = ir.Type.parse("!llvm.ptr")
+        result = main.attributes["function_type"].value.return_type
+        nothing = str(result) == "!llvm.void"
+        for block in blocks:
+            ops = [o.operation for o in block.operations]
+            if ops[-1].name != "llvm.unreachable":
+                continue
+            puts = next(o for o in ops if o.name == "llvm.call" and o.attributes["callee"].value == "puts")
+            source = puts.operands[0].owner
+            messages.append(texts.get(source.attributes["global_name"].value, "a check failed"))
+            for operation in reversed(ops):
+                operation.erase()
+            with ir.InsertionPoint(block):
+                number = llvm.ConstantOp(i32, ir.IntegerAttr.get(i32, len(messages)))
+                llvm.StoreOp(number, llvm.IntToPtrOp(pointer, slot))
+                llvm.ReturnOp(arg=None if nothing else llvm.ZeroOp(result).result)
+    return tuple(messages)
+
+
+def _text(attribute: Any, ir: Any) -> str:
+    """Decode the constant of a message: a string, or the dense bytes upstream now makes of one."""
+    if isinstance(attribute, ir.StringAttr):
+        raw = attribute.value_bytes
+    elif isinstance(attribute, ir.DenseElementsAttr):
+        raw = bytes(int(b) & 0xFF for b in ir.DenseIntElementsAttr(attribute))
+    else:
+        return "a check failed"
+    return raw.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,121 @@
+"""An LLVM-dialect module -> machine code -> functions called by address, in process.
+
+Nothing here knows torch. An ``Engine`` owns its code: function addresses dangle once it is gone, so whoever keeps a
+``Function`` keeps its engine too (``Function`` does).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.runtime.mlir import Bindings, StringRef, bindings
+
+# LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.
+FAST_COMPILE, FAST_CODE = 0, 3
+# Below this many loop iterations a kernel is compiled for compile time; measured break-even of one single call.
+SMALL_WORK = 1 << 16
+
+
+class _EngineHandle(ctypes.Structure):
+    """``MlirExecutionEngine`` of the C API."""
+
+    _fields_ = (("ptr", ctypes.c_void_p),)
+
+
+class Function:
+    """A compiled function, to be called with what its ctypes ``arguments`` take. Keeps its engine alive."""
+
+    __slots__ = ("address", "call", "engine")
+
+    def __init__(self, engine: Engine, address: int, arguments: Sequence[Any], result: Any) -> None:
+        self.engine = engine
+        self.address = address
+        self.call = ctypes.CFUNCTYPE(result, *arguments)(address)
+
+
+class Engine:
+    """The machine code of one module.
+
+    ``module`` holds only the LLVM dialect. ``symbols`` maps a name that the code calls to an address; other names are
+    looked up in the process. Raises TorchstoneError (stage ``compile``) for a symbol that does not exist.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        opt_level: int = FAST_CODE,
+        symbols: dict[str, int] | None = None,
+        provider: Bindings | None = None,
+    ) -> None:
+        self.provider = provider or bindings()
+        symbols = symbols or {}
+        # LLVM reports a missing symbol on stderr alone, at the first lookup, as an address of 0: ask before it does.
+        missing = [name for name in _declared(module) if name not in symbols and not _in_process(name)]
+        if missing:
+            raise TorchstoneError(f"the compiled code needs {', '.join(missing)}, which nothing provides", stage="compile")
+        try:
+            self._engine = self.provider.execution_engine.ExecutionEngine(module, opt_level=opt_level)
+        except Exception as error:
+            raise TorchstoneError(f"LLVM could not compile the module: {error}", stage="compile") from error
+        for name, address in symbols.items():
+            # The engine prefixes what Python registers, as it does for the C interface of a function.
+            self._engine.raw_register_runtime(name, ctypes.c_void_p(address))
+
+    def function(self, name: str, arguments: int | Sequence[Any], result: Any = None) -> Function:
+        """Return the function called ``name``.
+
+        ``arguments`` are its ctypes, or the number of its pointer-sized integers; ``result`` is None or a ctype.
+        """
+        address = _lookup(self.provider)(_handle(self._engine), StringRef.of(name))
+        if not address:
+            raise TorchstoneError(f"the compiled module has no usable function {name}", stage="compile")
+        types = [ctypes.c_size_t] * arguments if isinstance(arguments, int) else arguments
+        return Function(self, address, types, result)
+
+
+@lru_cache(maxsize=None)
+def _lookup(provider: Bindings) -> Any:
+    # The Python method finds only functions wrapped for packed arguments; the C API finds the function itself.
+    lookup = provider.capi.mlirExecutionEngineLookup
+    lookup.restype = ctypes.c_void_p
+    lookup.argtypes = [_EngineHandle, StringRef]
+    return lookup
+
+
+def _handle(engine: Any) -> _EngineHandle:
+    capsule = engine._CAPIPtr
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return _EngineHandle(pointer(capsule, name(capsule)))
+
+
+def _declared(module: Any) -> list[str]:
+    """Return the names of the functions that the module calls and does not define."""
+    names = []
+    for op in module.body.operations:
+        operation = op.operation
+        if operation.name == "llvm.func" and not operation.regions[0].blocks:
+            names.append(operation.attributes["sym_name"].value)
+    return names
+
+
+@lru_cache(maxsize=4096)
+def _in_process(name: str) -> bool:
+    try:
+        ctypes.CDLL(None)[name]
+    except AttributeError:
+        return False
+    return True
+
+
+def opt_level(work: Sequence[int | None]) -> int:
+    """Return the LLVM level for kernels that write tensors of ``work`` elements (None: not known before run time)."""
+    small = all(n is not None and n <= SMALL_WORK for n in work)
+    return FAST_COMPILE if small else FAST_CODE

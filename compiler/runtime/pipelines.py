@@ -1,0 +1,102 @@
+"""The named MLIR pass pipelines of the CPU runtime, parsed once a process and run with MLIR errors turned into ours.
+
+A module travels ``tensors`` -> ``buffers`` -> ``llvm``. Each step is a row of ``PIPELINES``; ``run(name, module)``
+runs it in place. The order of the rows below is the order of the stages.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
+from torchstone.compiler.runtime.mlir import Bindings, bindings
+
+_CLEAN = "canonicalize,cse"
+
+# Destination form: the function's results are buffers of the caller, so nothing that leaves it is allocated in it.
+_BUFFERS = (
+    f"func.func({_CLEAN},linalg-fuse-elementwise-ops),eliminate-empty-tensors,"
+    "one-shot-bufferize{bufferize-function-boundaries=true},buffer-deallocation-pipeline"
+)
+
+# Results of run-time shape: the function returns buffers that its caller owns; identity layouts keep them contiguous.
+_RETURNED_BUFFERS = (
+    "convert-shape-to-std,"
+    f"func.func({_CLEAN},linalg-fuse-elementwise-ops),eliminate-empty-tensors,"
+    "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map},"
+    "buffer-deallocation-pipeline,convert-bufferization-to-memref"
+)
+
+# bf16: the truncation instruction flushes subnormals, so it is emulated *and* expanded to integer arithmetic.
+# complex: never through libm, whose C ABI for complex<f32> differs from the one LLVM gives a struct of two floats.
+_LLVM = (
+    "func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
+    "func.func(arith-emulate-unsupported-floats{{source-types=bf16 target-type=f32}},arith-expand{{include-bf16=true}},"
+    "convert-math-to-llvm{{approximate-log1p=false}}),convert-math-to-libm,convert-complex-to-standard,"
+    "func.func(convert-math-to-llvm{{approximate-log1p=false}}),convert-math-to-libm,"
+    "expand-strided-metadata,lower-affine,finalize-memref-to-llvm{alloc},{functions}convert-to-llvm,"
+    f"reconcile-unrealized-casts,llvm.func({_CLEAN})"
+)
+
+PIPELINES: dict[str, str] = {
+    "buffers": _BUFFERS,
+    "returned-buffers": _RETURNED_BUFFERS,
+    # Every argument is a pointer to a static, contiguous buffer: no descriptors to pass or to optimise away.
+    "llvm-bare": _LLVM.format(alloc="", functions="convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"),
+    "llvm": _LLVM.format(alloc="", functions=""),
+    "llvm-returned": _LLVM.format(alloc="{use-generic-functions=1}", functions=""),
+    "inline": "inline",
+    "clean": f"func.func({_CLEAN})",
+}
+
+
+@lru_cache(maxsize=None)
+def _manager(pipeline: str, provider: Bindings) -> Any:
+    with provider.shared_context:
+        manager = provider.passmanager.PassManager.parse(f"builtin.module({pipeline})")
+    # Verifying after every pass costs a third of the time; the module is verified before the first one.
+    manager.enable_verifier(bool(os.environ.get("TORCHSTONE_VERIFY_PASSES")))
+    return manager
+
+
+def run(name: str, module: Any, *, provider: Bindings | None = None) -> None:
+    """Run the pipeline called ``name`` on ``module`` in place.
+
+    TORCHSTONE_VERIFY_PASSES=1 in the environment verifies the module after every pass.
+    Raises TorchstoneError (stage ``compile``) with MLIR's messages when a pass fails.
+    """
+    if name not in PIPELINES:
+        raise TorchstoneError(f"unknown pipeline {name!r}{did_you_mean(name, PIPELINES)}", stage="compile")
+    run_text(PIPELINES[name], module, label=name, provider=provider)
+
+
+def run_text(pipeline: str, module: Any, *, label: str = "", provider: Bindings | None = None) -> None:
+    """Run a pipeline given as text (what ``builtin.module(…)`` encloses); errors as ``run``."""
+    provider = provider or bindings()
+    try:
+        _manager(pipeline, provider).run(module.operation)
+    except provider.ir.MLIRError as error:
+        raise compile_error(f"pass pipeline {label or pipeline}", error) from error
+
+
+def compile_error(doing: str, error: Any) -> TorchstoneError:
+    """Return our error for an ``MLIRError``: what MLIR reported, each diagnostic on its line with its location."""
+    lines = [f"{doing} failed"]
+    for diagnostic in getattr(error, "error_diagnostics", None) or ():
+        lines.append(f"  {diagnostic.location}: {diagnostic.message}")
+        lines.extend(f"    {note.location}: {note.message}" for note in diagnostic.notes[:2])
+    if len(lines) == 1:
+        lines.append(f"  {error}")
+    return TorchstoneError("\n".join(lines[:12]), stage="compile")
+
+
+def parse(module: Any, *, provider: Bindings | None = None) -> Any:
+    """Return an MLIR module of our context parsed from text or from another module's text; errors as ``run``."""
+    provider = provider or bindings()
+    text = module if isinstance(module, str) else module.operation.get_asm(enable_debug_info=True)
+    try:
+        return provider.ir.Module.parse(text, provider.shared_context)
+    except provider.ir.MLIRError as error:
+        raise compile_error("parsing the MLIR module", error) from error
