@@ -7,9 +7,7 @@ from typing import Any
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Expr
-from torchstone.compiler.ir.dtypes import BY_NAME, DType, Kind
-
-_ORDER = list(Kind)
+from torchstone.compiler.ir.dtypes import BY_NAME, DType
 
 
 def promote(a: DType, b: DType) -> DType:
@@ -62,23 +60,23 @@ def result_type(*operands: Any) -> DType:
             level, dtype = 2, scalar_dtype(operand)
         known = levels[level]
         levels[level] = dtype if known is None else promote(known, dtype)
-    out: DType | None = None
-    for dtype in levels:
-        if dtype is None:
-            continue
-        if out is None:
-            out = dtype
-        elif _category(dtype) > _category(out):
-            # An integer tensor with a Python float gives the default float; a float tensor with complex keeps its width.
-            out = promote(out, dtype)
+    out = _combine(levels[0], _combine(levels[1], levels[2]))
     if out is None:
         raise ValueError("result_type of nothing")
     return out
 
 
-def _category(dtype: DType) -> int:
-    kind = Kind.INT if dtype.kind is Kind.UINT else dtype.kind
-    return _ORDER.index(kind)
+def _combine(higher: DType | None, lower: DType | None) -> DType | None:
+    """Combine two priority levels (c10's combine_categories): the lower one counts when its category is higher."""
+    if higher is None or lower is None:
+        return lower if higher is None else higher
+    if higher.is_complex or (higher.is_float and not lower.is_complex):
+        return higher
+    if higher.is_float:
+        return BY_NAME[f"complex{2 * higher.bits}"] if higher != dt.bfloat16 else dt.complex64
+    if higher.is_bool or lower.is_float or lower.is_complex:
+        return promote(higher, lower)
+    return higher
 
 
 def opmath(dtype: DType) -> DType:

@@ -1,0 +1,110 @@
+"""PyTorch callable -> Executable: the stages of the compiler, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torchstone.compiler.contract.decompose import decompose
+from torchstone.compiler.contract.expand import eliminate_dead_code, expand
+from torchstone.compiler.contract.expansions import EXPANSIONS
+from torchstone.compiler.contract.verify import verify
+from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.frontends import dispatch, export
+from torchstone.compiler.frontends.captured import Captured
+from torchstone.compiler.ir import Graph, Operation
+from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.lowering.target import Kernel, Target
+from torchstone.compiler.ops.evaluate import bind_symbols
+from torchstone.compiler.targets import find_target
+
+
+class Stages(Mapping[str, str]):
+    """The text of every stage, printed when read: ``aten``, ``contract``, ``flat``, then the target's own."""
+
+    def __init__(self, printers: dict[str, Callable[[], str]]) -> None:
+        self._printers = printers
+
+    def __getitem__(self, stage: str) -> str:
+        return self._printers[stage]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._printers)
+
+    def __len__(self) -> int:
+        return len(self._printers)
+
+
+class Executable:
+    """A compiled program. Call it like the original; ``ir[stage]`` is the text of a stage."""
+
+    def __init__(self, captured: Captured, kernel: Kernel, ir: Stages, target: str) -> None:
+        self.ir = ir
+        self.target = target
+        self._captured = captured
+        self._kernel = kernel
+
+    def __call__(self, *args: Any) -> Any:
+        """Run on arguments that fit what was compiled.
+
+        GuardError, before anything runs, names the argument that does not fit. RuntimeError is what eager would raise
+        for these values (an integer division by zero).
+        """
+        tensors = self._captured.bind(args)
+        return self._captured.unflatten(self._kernel(tensors), tensors)
+
+
+@contextmanager
+def _stage(name: str) -> Iterator[None]:
+    """Say in which stage an error of the compiler came up, unless it knows already."""
+    try:
+        yield
+    except TorchstoneError as error:
+        error.__dict__.setdefault("stage", name)
+        raise
+
+
+def compile(
+    fn: Callable[..., Any], args: Sequence[Any], target: str = "linalg", dynamic_shapes: Any = None
+) -> Executable:
+    """Compile ``fn(*args)`` for a target and return an executable.
+
+    ``fn`` is a function or module, ``args`` example arguments (tensors on CPU, any pytree of them, plain Python values,
+    which are specialized). ``dynamic_shapes`` is what torch.export.export takes; without it every size is static.
+    Unsupported says which op the target does not take, and ``stage`` where that was found.
+    """
+    row = find_target(target)
+    with _stage("capture"):
+        captured = dispatch.capture(fn, args) if dynamic_shapes is None else export.capture(fn, args, dynamic_shapes)
+    return build(captured, row)
+
+
+def build(captured: Captured, target: Target) -> Executable:
+    """Take a captured program through contract, lowering and runtime."""
+    with _stage("contract"):
+        contract, flat = to_contract(captured, target)
+    with _stage("lower"):
+        lowered = target.lower(flat)
+    with _stage("compile"):
+        kernel = lowered.load()
+    printers = {"aten": captured.graph.__str__, "contract": contract.__str__, "flat": flat.__str__, **lowered.texts}
+    return Executable(captured, kernel, Stages(printers), target.name)
+
+
+def to_contract(captured: Captured, target: Target) -> tuple[Graph, Graph]:
+    """Return the graph of core ATen ops and the graph of ops the target takes."""
+
+    def keep(op: Operation) -> bool:
+        return op.name in EXPANSIONS or target.takes(op) is None
+
+    verify_graph(captured.graph)
+    tensors = [leaf for leaf in captured.leaves if hasattr(leaf, "shape")]
+    hints = bind_symbols(captured.graph, [*tensors, *captured.captures])
+    contract, guards = decompose(captured.graph, keep, hints)
+    captured.guards.extend(guards)
+    contract = eliminate_dead_code(contract)
+    verify_graph(contract)
+    flat = eliminate_dead_code(expand(contract, target.takes))
+    verify(flat, target.takes)
+    return contract, flat

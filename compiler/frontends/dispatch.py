@@ -1,0 +1,105 @@
+"""The ``dispatch`` frontend: run the program once on clones of its arguments and record the ATen calls it makes.
+
+Under a millisecond for a one-op program. What Python decided on the way (branches on shapes, loops, plain numbers) is
+specialized and guarded; a program that looks at the values of its tensors is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.captured import Captured
+from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Recorder
+from torchstone.compiler.ir import Value
+
+
+def capture(fn: Callable[..., Any], args: Sequence[Any]) -> Captured:
+    """Capture ``fn(*args)``. Unsupported, with stage ``capture``, for what a graph cannot hold.
+
+    Whatever ``fn`` itself raises passes through: the program is at fault, not the compiler.
+    """
+    leaves, in_spec = pytree.tree_flatten(tuple(args))
+    name = getattr(fn, "__name__", type(fn).__name__)
+    if not name.isidentifier():
+        name = "main"
+    try:
+        return _record(fn, leaves, in_spec, name, functional=False)
+    except Mutation:
+        return _record(fn, leaves, in_spec, name, functional=True)
+
+
+def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, functional: bool) -> Captured:
+    clones = _clone(leaves)
+    state = _module_state(fn) if functional else {}
+    recorder = Recorder(name, functional=functional)
+    for clone in clones:
+        if isinstance(clone, torch.Tensor):
+            recorder.input(clone, f"x{len(recorder.graph.args)}")
+    originals = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    held = list(state.values())
+    lifted = _clone(held)
+    for clone, original in zip(lifted, held, strict=True):
+        value = recorder.input(clone, f"c{len(recorder.captures)}")
+        recorder.captures.append((value, original))
+    spec: list[pytree.TreeSpec] = []
+
+    def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
+        given = pytree.tree_unflatten(clones, in_spec)
+        out = torch.func.functional_call(fn, dict(zip(state, lifted, strict=True)), given) if state else fn(*given)
+        flat, out_spec = pytree.tree_flatten(out)
+        spec.append(out_spec)
+        return flat
+
+    with NoEscape(), recorder:
+        if functional:
+            mixed = [i for i, leaf in enumerate(clones) if isinstance(leaf, torch.Tensor)]
+
+            def tensors_only(tensors: list[Any], lifted: list[Any]) -> list[Any]:
+                full = list(clones)
+                for index, tensor in zip(mixed, tensors, strict=True):
+                    full[index] = tensor
+                return run(full, lifted)
+
+            try:
+                flat = torch.func.functionalize(tensors_only)([clones[i] for i in mixed], lifted)
+            except RuntimeError as error:
+                if "functional tensor" not in str(error):
+                    raise
+                raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
+        else:
+            flat = run(clones, lifted)
+        outputs = [recorder.operand(leaf) for leaf in flat]
+    graph = recorder.graph
+    mutated = sorted(recorder.mutations)
+    graph.outputs = (*outputs, *(recorder.mutations[i] for i in mutated))
+    _order_arguments(graph.args, len(originals), [v for v, _ in recorder.captures])
+    return Captured(graph, leaves, in_spec, spec[-1], [t for _, t in recorder.captures], mutated)
+
+
+def _order_arguments(args: list[Value], inputs: int, captures: list[Value]) -> None:
+    assert [id(a) for a in args[inputs:]] == [id(c) for c in captures]
+
+
+def _module_state(fn: Any) -> dict[str, torch.Tensor]:
+    """Parameters and buffers of a module: a functionalized program may write to them."""
+    if not isinstance(fn, torch.nn.Module):
+        return {}
+    return {**dict(fn.named_parameters()), **dict(fn.named_buffers())}
+
+
+def _clone(leaves: Sequence[Any]) -> list[Any]:
+    """Clone the tensors, one clone for each: the program must not write to its caller's while it is captured."""
+    clones: dict[int, torch.Tensor] = {}
+    out: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            if id(leaf) not in clones:
+                clones[id(leaf)] = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+            leaf = clones[id(leaf)]
+        out.append(leaf)
+    return out

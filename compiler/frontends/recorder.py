@@ -1,0 +1,202 @@
+"""Turns the ATen calls that PyTorch makes under it into a graph. Both frontends and the decompositions record with it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.literals import dtype_of, to_literal
+from torchstone.compiler.frontends.symbolic import to_dim
+from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
+
+_OURS = tuple(
+    os.path.join(os.path.dirname(path), "")
+    for path in (torch.__file__, os.path.dirname(os.path.dirname(__file__)) + os.sep + "compiler")
+)
+_is_user: dict[str, bool] = {}
+_MOST_FRAMES = 8
+
+
+def user_location() -> Location:
+    """Return the frames of the running program that are neither PyTorch's nor the compiler's, innermost first."""
+    frames: list[Frame] = []
+    frame = sys._getframe(1)
+    while frame is not None and len(frames) < _MOST_FRAMES:
+        file = frame.f_code.co_filename
+        user = _is_user.get(file)
+        if user is None:
+            user = _is_user[file] = not file.startswith(("<", *_OURS)) and os.sep + "contextlib" not in file
+        if user:
+            frames.append(Frame(file, frame.f_lineno, frame.f_code.co_name))
+        elif frames and file.startswith(_OURS[1]):
+            break  # past the user's function: the rest is who called compile
+        frame = frame.f_back
+    return Location(tuple(frames))
+
+
+class Mutation(Exception):
+    """The program writes in place: it has to be recorded again, functionalized."""
+
+
+class NoEscape(TorchFunctionMode):
+    """Refuses the doors through which values leave a program unseen by dispatch."""
+
+    DOORS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in self.DOORS:
+            raise Unsupported(
+                f"Tensor.{name}() takes values out of the program while it is captured", stage="capture", op=f"Tensor.{name}"
+            )
+        return func(*args, **(kwargs or {}))
+
+
+class Recorder(TorchDispatchMode):
+    """Records into ``graph``. Tensors not announced with ``input`` become captured inputs (``captures``).
+
+    ``mutations`` maps the index of an argument to the value it holds after the program, for functionalized programs.
+    """
+
+    def __init__(self, name: str, *, functional: bool = False) -> None:
+        super().__init__()
+        self.graph = Graph(name, [])
+        self.captures: list[tuple[Value, torch.Tensor]] = []
+        self.mutations: dict[int, Value] = {}
+        self.location: Location | None = None
+        self._functional = functional
+        self._values: dict[int, Value] = {}
+        self._inputs: dict[int, int] = {}
+        self._alive: list[Any] = []  # ids are only good while the tensors live
+
+    def input(self, tensor: torch.Tensor, name: str) -> Value:
+        """Announce an argument of the graph."""
+        value = self._bind(tensor, name)
+        self._inputs[id(tensor)] = len(self.graph.args)
+        self.graph.args.append(value)
+        return value
+
+    def _bind(self, tensor: torch.Tensor, name: str = "") -> Value:
+        self._alive.append(tensor)
+        value = self._values[id(tensor)] = Value(tensor_type(tensor), name)
+        return value
+
+    def operand(self, leaf: Any) -> Any:
+        """Return the IR operand for an argument of a call."""
+        if isinstance(leaf, torch.Tensor):
+            value = self._values.get(id(leaf))
+            if value is None:
+                value = self._bind(leaf, f"c{len(self.captures)}")
+                self.captures.append((value, leaf))
+                self.graph.args.append(value)
+            return value
+        if isinstance(leaf, list | tuple):
+            return tuple(self.operand(item) for item in leaf)
+        return to_literal(leaf)
+
+    def alias(self, tensor: torch.Tensor, value: Value) -> None:
+        """Let a tensor stand for a value that is known already."""
+        self._alive.append(tensor)
+        self._values[id(tensor)] = value
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim" or func._schema.name.startswith("aten::sym_") or func is torch.ops.aten.is_pinned.default:
+            return func(*args, **kwargs)
+        if func.namespace == "prims" and getattr(func, "impl_aten", None) is not None:
+            with self:  # PyTorch's references are written in prims; each prim says what it is in ATen
+                return func.impl_aten(*args, **kwargs)
+        if func in _DATA_DEPENDENT:
+            raise Unsupported("the program looks at the values of its tensors", op=str(func), stage="capture")
+        location = self.location or user_location()
+        if func._schema.is_mutable and func not in _FUNCTIONAL_BY_NATURE:
+            if self._functional and func is torch.ops.aten.copy_.default and id(args[0]) in self._inputs:
+                return self._write_back(func, args, kwargs, location)
+            raise Mutation(str(func))
+        if func is torch.ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
+            return self._training_batch_norm(args, location)
+        return self._record(func, args, kwargs, location)
+
+    def _record(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
+        operands = tuple(self.operand(leaf) for leaf in schema_order(func, args, kwargs))
+        out = func(*args, **kwargs)
+        self.graph.ops.append(Operation(str(func), operands, self._results(func, out), location=location))
+        return out
+
+    def _results(self, func: Any, out: Any) -> tuple[Value, ...]:
+        results: list[Value] = []
+        for item in out if isinstance(out, list | tuple) else (out,):
+            if isinstance(item, torch.Tensor):
+                results.append(self._bind(item))
+            elif item is None:
+                results.append(Value(PrimType("none")))
+            else:
+                raise Unsupported(f"{func} gives a Python {type(item).__name__} that depends on data", op=str(func), stage="capture")
+        return tuple(results)
+
+    def _training_batch_norm(self, args: Any, location: Location) -> Any:
+        """Its schema does not say that it updates the running statistics: record the op that returns them instead."""
+        if not self._functional:
+            raise Mutation("aten.native_batch_norm.default")
+        statistics = args[3:5]
+        if not all(id(t) in self._inputs for t in statistics):
+            raise Unsupported("batch norm updates statistics that are no argument", op="aten.native_batch_norm.default", stage="capture")
+        out = self._record(torch.ops.aten._native_batch_norm_legit_functional.default, args, {}, location)
+        for tensor, updated in zip(statistics, out[3:], strict=True):
+            self.mutations[self._inputs[id(tensor)]] = self._values[id(tensor)] = self.operand(updated)
+        return out[:3]
+
+    def _write_back(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
+        target, source = args[0], args[1]
+        value = self.operand(source)
+        if value.type != tensor_type(target):
+            cast = torch.ops.aten._to_copy.default(source.expand(target.shape), dtype=target.dtype)
+            value = self.operand(cast)
+        self.mutations[self._inputs[id(target)]] = value
+        self._values[id(target)] = value
+        return target
+
+
+_DATA_DEPENDENT = frozenset(
+    {
+        torch.ops.aten._local_scalar_dense.default,
+        torch.ops.aten.equal.default,
+        torch.ops.aten.is_nonzero.default,
+    }
+)
+# Schemas that say they write, of ops whose write nobody can see.
+_FUNCTIONAL_BY_NATURE = frozenset({torch.ops.aten.lift_fresh.default})
+
+
+def tensor_type(tensor: torch.Tensor) -> TensorType:
+    """Return the IR type; Unsupported for layouts other than strided."""
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
+        raise Unsupported(f"a {kind} tensor", stage="capture")
+    return TensorType(tuple(to_dim(s) for s in tensor.shape), dtype_of(tensor.dtype))
+
+
+def schema_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Return every argument of a call in the order of its schema, defaults filled in."""
+    out = list(args)
+    for argument in func._schema.arguments[len(args) :]:
+        out.append(kwargs[argument.name] if argument.name in kwargs else argument.default_value)
+    return out
+
+
+def schema_call(func: Any, operands: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Split arguments in schema order into the positional and keyword arguments of a call."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for argument, operand in zip(func._schema.arguments, operands, strict=True):
+        if argument.kwarg_only:
+            kwargs[argument.name] = operand
+        else:
+            args.append(operand)
+    return args, kwargs

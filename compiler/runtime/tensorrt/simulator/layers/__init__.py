@@ -1,0 +1,1 @@
+"""The simulated layers, one file a family."""
