@@ -40,12 +40,8 @@ _SCALARS: dict[str, Any] = {
 }  # fmt: skip
 
 # Ops that only torch-mlir's own passes lower; the tool is in its wheel, the passes are not in its Python bindings.
-_TOOL_PIPELINE = (
-    "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat,tm-tensor-bufferize),"
-    "one-shot-bufferize{copy-before-write bufferize-function-boundaries "
-    "function-boundary-type-conversion=identity-layout-map},refback-mlprogram-bufferize,"
-    "buffer-deallocation-pipeline,inline,func.func(tm-tensor-to-loops))"
-)
+# It knows no bufferization but of these ops, so they become loops over buffers there and the rest is ours.
+_TOOL_PIPELINE = "builtin.module(func.func(tm-tensor-bufferize,tm-tensor-to-loops))"
 
 
 def run_returning(
@@ -211,15 +207,16 @@ def _integral(dtype: torch.dtype) -> bool:
 def _buffers(module: Any, entry: str, provider: Bindings) -> tuple[Any, bool]:
     """Return the bufferized module, and whether it has checks."""
     text = module if isinstance(module, str) else module.operation.get_asm(enable_debug_info=True)
-    if "tm_tensor." in text or "ml_program.global_" in text:
-        module = pipelines.parse(_torch_mlir_opt(text), provider=provider)
-        pipelines.run_text("convert-bufferization-to-memref", module, provider=provider)
-        return module, contains(module, "cf.assert", provider)
+    tool = "tm_tensor." in text
+    if tool:
+        text = _torch_mlir_opt(text)
     module = pipelines.parse(text, provider=provider)
     function = find(module, entry, provider).operation
     guarded = contains(module, "cf.assert", provider)
     ir = provider.ir
     with module.context:
+        if tool:
+            _mark_fresh(module, provider)
         # An argument belongs to the caller: without this the bufferizer takes it for scratch memory.
         count = len(function.regions[0].blocks[0].arguments)
         keep = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)})
@@ -231,8 +228,20 @@ def _buffers(module: Any, entry: str, provider: Bindings) -> tuple[Any, bool]:
     return module, guarded
 
 
+def _mark_fresh(module: Any, provider: Bindings) -> None:
+    """Say of each tensor made from a buffer that nothing else is: true, the tool has just allocated them all."""
+    ir = provider.ir
+
+    def visit(op: Any) -> Any:
+        if op.name == "bufferization.to_tensor":
+            op.attributes["restrict"] = ir.UnitAttr.get()
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+
+
 def _torch_mlir_opt(text: str) -> str:
-    """Run torch-mlir's own bufferization in its command-line tool and return the module's text."""
+    """Run torch-mlir's own lowering of its own ops in its command-line tool and return the module's text."""
     beside = Path(bindings("torch_mlir").library_path).parent / "torch-mlir-opt"
     tool = str(beside) if beside.exists() else shutil.which("torch-mlir-opt")
     if not tool:
