@@ -56,7 +56,9 @@ class _Sizes:
         for atoms, coefficient in dim.terms:
             factor: Any = coefficient
             for atom in atoms:
-                factor = factor * (self._call(atom.name, [self.size(a) for a in atom.args]) if atom.args else self._symbol(atom.name))
+                factor = factor * (
+                    self._call(atom.name, [self.size(a) for a in atom.args]) if atom.args else self._symbol(atom.name)
+                )
             total = total + factor
         return total
 
@@ -148,12 +150,16 @@ def _trace(op: Operation, sizes: _Sizes) -> tuple[list[Operation], list[Any]] | 
                 flat = out if isinstance(out, list | tuple) else (out,)
                 results = [recorder.operand(leaf) for leaf in flat]
         except Mutation as error:
-            raise Unsupported(f"{op.name}: PyTorch's decomposition writes in place ({error})", op=op.name, where=describe(op)) from None
+            raise Unsupported(
+                f"{op.name}: PyTorch's decomposition writes in place ({error})", op=op.name, where=describe(op)
+            ) from None
         except TorchstoneError as error:
             raise Unsupported(f"{op.name}: {error.message}", op=op.name, where=describe(op)) from error
         except Exception as error:
             raise Unsupported(
-                f"{op.name}: PyTorch's decomposition raises {type(error).__name__}: {error}", op=op.name, where=describe(op)
+                f"{op.name}: PyTorch's decomposition raises {type(error).__name__}: {error}",
+                op=op.name,
+                where=describe(op),
             ) from error
     if recorder.captures:
         raise Unsupported(f"{op.name}: PyTorch's decomposition uses a constant tensor", op=op.name, where=describe(op))

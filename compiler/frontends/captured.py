@@ -49,7 +49,9 @@ class Captured:
                     raise GuardError(f"argument {index} was a tensor when compiled, is {leaf!r}")
                 tensors.append(leaf)
             elif type(leaf) is not type(example) or not (leaf == example or leaf != leaf):
-                raise GuardError(f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}")
+                raise GuardError(
+                    f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
+                )
         self._check(tensors)
         tensors.extend(self.captures)
         return tensors
@@ -79,7 +81,9 @@ class Captured:
     def _check_sizes(self, values: dict[str, int], derived: list[tuple[Value, int, Expr, int]]) -> None:
         for arg, axis, dim, size in derived:
             if symbols(dim) <= set(values) and evaluate(dim, values) != size:
-                raise GuardError(f"%{arg.name} must have size {dim} = {evaluate(dim, values)} in dim {axis}, has {size}")
+                raise GuardError(
+                    f"%{arg.name} must have size {dim} = {evaluate(dim, values)} in dim {axis}, has {size}"
+                )
         key = tuple(values.values())
         if key in self._checked:
             return

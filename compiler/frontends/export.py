@@ -5,25 +5,27 @@ So both frontends give the same graph of ATen ops for the same program.
 
 from __future__ import annotations
 
-import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.fx.traceback as fx_traceback
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.captured import Captured, Guard
-from torchstone.compiler.frontends.recorder import Mutation, Recorder
+from torchstone.compiler.frontends.recorder import Mutation, Recorder, user_location
 from torchstone.compiler.frontends.symbolic import holds
 from torchstone.compiler.ir import Frame, Location
 from torchstone.compiler.ir.dims import Expr, substitute, symbol, symbols
 from torchstone.compiler.ir.graph import Graph, map_operand
 from torchstone.compiler.ir.types import TensorType
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_FRAMES = "torchstone_frames"
 
 
 class _Wrapper(torch.nn.Module):
@@ -49,11 +51,19 @@ class _Replay(torch.fx.Interpreter):
         return super().run_node(n)
 
 
+class _KeepFrames(TorchFunctionMode):
+    """Notes the user's frames on every node that torch.export makes; by itself it keeps frames named ``forward`` only."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        frames = tuple((f.file, f.line, f.function) for f in user_location().frames)
+        with fx_traceback.annotate({_FRAMES: frames}):
+            return func(*args, **(kwargs or {}))
+
+
 def location_of(node: torch.fx.Node) -> Location:
-    """Return the user's frames of an fx node, innermost first, as far as export kept them."""
-    trace = node.meta.get("stack_trace") or ""
-    frames = [Frame(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
-    return Location(tuple(f for f in reversed(frames) if f.file != __file__))
+    """Return the user's frames of an exported node, innermost first."""
+    frames = node.meta.get("custom", {}).get(_FRAMES, ())
+    return Location(tuple(Frame(*frame) for frame in frames))
 
 
 def capture(fn: Callable[..., Any], args: Sequence[Any], dynamic_shapes: Any = None) -> Captured:
@@ -65,8 +75,9 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], dynamic_shapes: Any = N
     if dynamic_shapes is not None and module is not fn:
         dynamic_shapes = _under_star_args(dynamic_shapes)
     try:
-        program = torch.export.export(module, tuple(args), dynamic_shapes=dynamic_shapes, strict=False)
-        program = program.run_decompositions({}) if _has_mutation(program) else program
+        with _KeepFrames(), fx_traceback.preserve_node_meta():
+            program = torch.export.export(module, tuple(args), dynamic_shapes=dynamic_shapes, strict=False)
+        program = _functionalize(program) if _has_mutation(program) else program
     except Unsupported:
         raise
     except Exception as error:
@@ -89,6 +100,13 @@ def _has_mutation(program: torch.export.ExportedProgram) -> bool:
     )
 
 
+def _functionalize(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    with warnings.catch_warnings():
+        # PyTorch 2.13 copies its own deprecated LeafSpec here; a user can do nothing about it.
+        warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
+        return program.run_decompositions({})
+
+
 def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any]) -> Captured:
     name = getattr(fn, "__name__", type(fn).__name__)
     recorder = Recorder(name if name.isidentifier() else "main")
@@ -105,7 +123,9 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any])
         if not isinstance(fake, torch.Tensor):
             continue
         number = len(recorder.graph.args)
-        value = recorder.input(fake, f"x{number}" if spec.kind is InputKind.USER_INPUT else f"c{len(recorder.captures)}")
+        value = recorder.input(
+            fake, f"x{number}" if spec.kind is InputKind.USER_INPUT else f"c{len(recorder.captures)}"
+        )
         names[spec.target or spec.arg.name] = number
         if spec.kind is not InputKind.USER_INPUT:
             recorder.captures.append((value, state[spec.target or ""]))
@@ -182,4 +202,3 @@ def rename_symbols(graph: Graph) -> dict[str, str]:
         op.operands = tuple(map_operand(o, leaf) for o in op.operands)
     graph.outputs = tuple(map_operand(o, leaf) for o in graph.outputs)
     return renamed
-

@@ -15,10 +15,7 @@ from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
 
-_OURS = tuple(
-    os.path.join(os.path.dirname(path), "")
-    for path in (torch.__file__, os.path.dirname(os.path.dirname(__file__)) + os.sep + "compiler")
-)
+_OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _is_user: dict[str, bool] = {}
 _MOST_FRAMES = 8
 
@@ -53,7 +50,9 @@ class NoEscape(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in self.DOORS:
             raise Unsupported(
-                f"Tensor.{name}() takes values out of the program while it is captured", stage="capture", op=f"Tensor.{name}"
+                f"Tensor.{name}() takes values out of the program while it is captured",
+                stage="capture",
+                op=f"Tensor.{name}",
             )
         return func(*args, **(kwargs or {}))
 
@@ -107,7 +106,11 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func.namespace == "prim" or func._schema.name.startswith("aten::sym_") or func is torch.ops.aten.is_pinned.default:
+        if (
+            func.namespace == "prim"
+            or func._schema.name.startswith("aten::sym_")
+            or func is torch.ops.aten.is_pinned.default
+        ):
             return func(*args, **kwargs)
         if func.namespace == "prims" and getattr(func, "impl_aten", None) is not None:
             with self:  # PyTorch's references are written in prims; each prim says what it is in ATen
@@ -137,7 +140,9 @@ class Recorder(TorchDispatchMode):
             elif item is None:
                 results.append(Value(PrimType("none")))
             else:
-                raise Unsupported(f"{func} gives a Python {type(item).__name__} that depends on data", op=str(func), stage="capture")
+                raise Unsupported(
+                    f"{func} gives a Python {type(item).__name__} that depends on data", op=str(func), stage="capture"
+                )
         return tuple(results)
 
     def _training_batch_norm(self, args: Any, location: Location) -> Any:
@@ -146,7 +151,11 @@ class Recorder(TorchDispatchMode):
             raise Mutation("aten.native_batch_norm.default")
         statistics = args[3:5]
         if not all(id(t) in self._inputs for t in statistics):
-            raise Unsupported("batch norm updates statistics that are no argument", op="aten.native_batch_norm.default", stage="capture")
+            raise Unsupported(
+                "batch norm updates statistics that are no argument",
+                op="aten.native_batch_norm.default",
+                stage="capture",
+            )
         out = self._record(torch.ops.aten._native_batch_norm_legit_functional.default, args, {}, location)
         for tensor, updated in zip(statistics, out[3:], strict=True):
             self.mutations[self._inputs[id(tensor)]] = self._values[id(tensor)] = self.operand(updated)

@@ -82,6 +82,7 @@ class _Parser:
         if name in PRIM_TYPES and self.here != "[":
             return PrimType(name)
         if name not in BY_SHORT:
+            self.index -= 1
             raise self.error(f"unknown type {name!r}{did_you_mean(name, [*BY_SHORT, *PRIM_TYPES])}")
         start = self.tokens[self.index][2] + 1
         self.take("[")

@@ -1,0 +1,144 @@
+"""``torchstone compile FILE:FN``: compile a function of the user's own file and print the IR of a stage."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchstone.cli.options import check_names
+
+if TYPE_CHECKING:
+    from torchstone.compiler.ir.types import TensorType
+
+STAGES = ("aten", "contract", "flat", "linalg", "tosa", "tensorrt", "llvm")
+_EXAMPLE_SIZE = 5  # of the first symbol; neither 0 nor 1, which PyTorch specializes
+
+
+def compile(
+    what: Annotated[str, typer.Argument(metavar="FILE:FN", help="Python file and a function or module in it.")],
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            help="One argument, repeated in order: a tensor type such as f32[2, 3] (a name in place of a size, f32[n, 3], "
+            "makes it dynamic), or a Python value as JSON. Without it, FN_args() in the file gives the tuple of arguments.",
+        ),
+    ] = None,
+    target: Annotated[str, typer.Option(help="linalg, tosa, tensorrt or evaluator.")] = "linalg",
+    emit: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]"),
+    ] = None,
+) -> int:
+    """Compile FN for a target and print the IR of the stages asked for. FILE is run, as python FILE would run it."""
+    from torchstone.compiler.targets import TARGETS
+    from torchstone.conformance.errors import InputError
+
+    check_names("target", [target], TARGETS)
+    check_names("stage", emit or [], STAGES)
+    file, _, name = what.rpartition(":")
+    if not file or not name:
+        raise InputError(f"{what}: expected FILE:FN, as in model.py:forward")
+    module = _load(Path(file))
+    names = [n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n))]
+    check_names(f"function in {file}", [name], names)
+    fn = getattr(module, name)
+    fn = fn() if isinstance(fn, type) else fn
+    args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name)
+
+    from torchstone.compiler.driver import compile as build
+
+    executable = build(fn, args, target, dynamic)
+    wanted = emit or [target if target in executable.ir else "flat"]
+    for stage in wanted:
+        if stage not in executable.ir:
+            raise InputError(f"target {target} has no stage {stage}; it has {', '.join(executable.ir)}")
+        if len(wanted) > 1:
+            print(f"// ---- {stage} ----")
+        sys.stdout.write(executable.ir[stage].rstrip() + "\n")
+    return 0
+
+
+def _load(path: Path) -> Any:
+    from torchstone.conformance.errors import InputError
+
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"{path} raises {type(error).__name__}: {error}") from error
+    return module
+
+
+def _arguments(texts: list[str] | None, example: Any, file: str, name: str) -> tuple[tuple[Any, ...], Any]:
+    """Return the example arguments and the dynamic shapes, None when every size is static."""
+    from torchstone.conformance.errors import InputError
+
+    if not texts:
+        if example is None:
+            raise InputError(f"say what {name} takes: --arg 'f32[2, 3]', or a function {name}_args() in {file}")
+        return tuple(example()), None
+    sizes: dict[str, int] = {}
+    parsed = [_argument(text, sizes) for text in texts]
+    if not sizes:
+        return tuple(value for value, _ in parsed), None
+    import torch
+
+    dims = {symbol: torch.export.Dim(symbol) for symbol in sizes}
+    return tuple(v for v, _ in parsed), tuple({i: dims[s] for i, s in axes.items()} or None for _, axes in parsed)
+
+
+def _argument(text: str, sizes: dict[str, int]) -> tuple[Any, dict[int, str]]:
+    from torchstone.conformance.errors import InputError
+
+    try:
+        return json.loads(text), {}
+    except ValueError:
+        pass
+    kind = _type(text)
+    shape, axes = [], {}
+    for axis, dim in enumerate(kind.shape):
+        if not isinstance(dim, int):
+            axes[axis] = symbol = str(dim)
+            if not symbol.isidentifier():
+                raise InputError(f"--arg {text!r}: a dynamic size is a plain name, got {symbol}")
+            dim = sizes.setdefault(symbol, _EXAMPLE_SIZE + 2 * len(sizes))
+        shape.append(dim)
+    return _tensor(shape, kind), axes
+
+
+def _type(text: str) -> TensorType:
+    from torchstone.compiler.ir import ParseError, TensorType, parse_graph
+    from torchstone.conformance.errors import InputError
+
+    try:
+        kind = parse_graph(f"graph @arg(%x: {text}) {{ return }}").args[0].type
+    except ParseError as error:
+        message = error.message.partition(": ")[2]
+        raise InputError(f"--arg {text!r}: {message}; expected a tensor type such as f32[2, 3], or JSON") from None
+    if not isinstance(kind, TensorType) or None in kind.shape:
+        raise InputError(f"--arg {text!r}: expected a tensor type such as f32[2, 3]")
+    return kind
+
+
+def _tensor(shape: list[int], kind: TensorType) -> Any:
+    import torch
+
+    from torchstone.compiler.frontends.literals import TO_TORCH
+
+    dtype = TO_TORCH[kind.dtype]
+    if kind.dtype.is_float or kind.dtype.is_complex:
+        wide = torch.complex64 if kind.dtype.is_complex else torch.float32
+        return torch.randn(shape, dtype=wide).to(dtype)
+    return torch.ones(shape, dtype=dtype)
