@@ -1,0 +1,114 @@
+"""The generator: a program, built forward one call at a time, from nothing but a sequence of choices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.literals import dtype_name, leaves
+from torchstone.conformance.program import Program
+from torchstone.fuzz.choices import Choices, SeededChoices
+from torchstone.fuzz.draft import Draft
+from torchstone.fuzz.rules import Rule, all_rules
+
+ATTEMPTS = 20
+"""How often a call is redrawn, and a program started over, before giving up."""
+
+
+class NothingGenerated(Exception):
+    """None of the ops asked for could be called; the message names them."""
+
+
+def generate(
+    choices: Choices,
+    rules: Sequence[Rule] = (),
+    max_ops: int = 5,
+    must: Sequence[Rule] = (),
+    seed: str = "none",
+    index: int = 0,
+) -> Case:
+    """Build a case: a valid, deterministic program of 1 to ``max_ops`` calls, and its inputs.
+
+    ``rules`` are the ops to choose from (all of them if empty); ``must`` are ops of which the program calls at least
+    one; ``seed`` and ``index`` go into the case's id. Every call has run in eager with a finite result, and the program
+    under fake tensors. Raises NothingGenerated when no call of the ops could be drawn.
+    """
+    pool = list(rules) or list(all_rules().values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(ATTEMPTS):
+            draft = _drafted(choices, pool, max_ops, must)
+            if draft and _sound(draft):
+                return _case(draft, seed, index)
+    names = ", ".join(rule.op for rule in (must or pool)[:5])
+    raise NothingGenerated(f"no valid call of {names} could be drawn in {ATTEMPTS} attempts")
+
+
+def nth(seed: int, index: int, rules: Sequence[Rule] = (), max_ops: int = 5, must: Sequence[Rule] = ()) -> Case:
+    """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it."""
+    choices = SeededChoices(f"{seed}:{index}")
+    return generate(choices, rules, max_ops, must, str(seed), index)
+
+
+def _drafted(choices: Choices, pool: Sequence[Rule], max_ops: int, must: Sequence[Rule]) -> Draft | None:
+    draft = Draft(choices)
+    length = choices.integer(1, max_ops)
+    lead = choices.integer(0, length - 1) if must else -1
+    for at in range(length):
+        if not _extend(draft, must if at == lead else pool) and at == lead:
+            return None
+    return draft if draft.calls else None
+
+
+def _extend(draft: Draft, pool: Sequence[Rule]) -> bool:
+    return any(draft.attempt(draft.choices.pick(pool).add_to) for _ in range(ATTEMPTS))
+
+
+def _sound(draft: Draft) -> bool:
+    """Whether the program gives the same result twice, whatever the random state, and runs under fake tensors."""
+    program = draft.program()
+    inputs = [draft.inputs[name] for name in program.inputs]
+    before = [tensor.clone() for tensor in inputs]
+    results = []
+    for seed in (0, 1):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            results.append(_tensors(program(*inputs)))
+    if any(not _same(one, other) for one, other in zip(*results, strict=True)):
+        return False
+    if any(not _same(one, other) for one, other in zip(inputs, before, strict=True)):
+        return False
+    return runs_fake(program, inputs)
+
+
+def runs_fake(program: Program, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether the program runs on fake tensors and promises the shapes and dtypes that eager gives."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=False) as mode:
+            promised = _tensors(program(*(mode.from_tensor(tensor) for tensor in inputs)))
+    except Exception:  # data-dependent shapes, ops without a meta kernel: a compiler could not capture them either
+        return False
+    real = _tensors(program(*inputs))
+    return [(t.shape, t.dtype) for t in promised] == [(t.shape, t.dtype) for t in real]
+
+
+def _case(draft: Draft, seed: str, index: int) -> Case:
+    program = draft.program()
+    inputs = {name: draft.inputs[name] for name in program.inputs}
+    names = [call.target.removeprefix("torch.").removeprefix("Tensor.") for call in program.calls]
+    dtype = dtype_name(next(iter(inputs.values())).dtype if inputs else draft.base)
+    return Case(program, inputs, source="fuzz", op="+".join(names), dtype=dtype, variant=f"seed-{seed}", index=index)
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)

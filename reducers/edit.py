@@ -1,0 +1,105 @@
+"""Edits of cases that every pass needs: run in eager, rename, prune what nothing uses, rebuild inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.literals import Ref, leaves, map_leaves
+from torchstone.conformance.program import Call, Program
+
+
+def build(case: Case, inputs: dict[str, Tensor], calls: tuple[Call, ...], outputs: Any) -> Case:
+    """Return the case with this program and these inputs, pruned and renamed.
+
+    Calls and inputs that no output depends on are gone; inputs are called x0, x1 … and results v0, v1 … in order.
+    """
+    needed = {ref.name for ref in leaves(outputs)}
+    kept: list[Call] = []
+    for call in reversed(calls):
+        if call.result in needed or call.target.endswith("_"):  # an in-place call is used for what it does
+            kept.append(call)
+            needed |= {ref.name for ref in call.refs()}
+    kept.reverse()
+    names = {name: f"x{at}" for at, name in enumerate(name for name in inputs if name in needed)}
+    names |= {call.result: f"v{at}" for at, call in enumerate(kept)}
+
+    def renamed(tree: Any) -> Any:
+        return map_leaves(tree, lambda leaf: Ref(names[leaf.name], leaf.path) if isinstance(leaf, Ref) else leaf)
+
+    program = Program(
+        tuple(names[name] for name in inputs if name in names),
+        tuple(Call(call.target, renamed(call.args), renamed(call.kwargs), names[call.result]) for call in kept),
+        renamed(outputs),
+    )
+    return case.replace(program=program, inputs={names[name]: inputs[name] for name in inputs if name in names})
+
+
+def tidy(case: Case) -> Case:
+    """Return the case pruned and renamed, with nothing else changed."""
+    return build(case, case.inputs, case.program.calls, case.program.outputs)
+
+
+def with_inputs(case: Case, inputs: dict[str, Tensor]) -> Case:
+    """Return the case with some of its inputs replaced; the others are kept as they are."""
+    return case.replace(inputs={name: inputs.get(name, tensor) for name, tensor in case.inputs.items()})
+
+
+def with_calls(case: Case, change: Callable[[Any], Any]) -> Case:
+    """Return the case with ``change`` applied to every leaf of every call's arguments."""
+    calls = tuple(
+        dataclasses.replace(call, args=map_leaves(call.args, change), kwargs=map_leaves(call.kwargs, change))
+        for call in case.program.calls
+    )
+    return build(case, case.inputs, calls, case.program.outputs)
+
+
+def results(case: Case, until: int | None = None) -> dict[str, Any]:
+    """Return what eager computes: every name's value after the calls before number ``until`` (all of them) have run."""
+    calls = case.program.calls[:until]
+    if not calls:
+        return dict(zip(case.program.inputs, case.fresh_args(), strict=True))
+    everything = [Ref(name) for name in case.program.inputs] + [Ref(call.result) for call in calls]
+    with quiet():
+        values = Program(case.program.inputs, calls, everything)(*case.fresh_args())
+    return dict(zip([ref.name for ref in everything], values, strict=True))
+
+
+def tensors_in(value: Any, path: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], Tensor]]:
+    """Yield every tensor in a result, with the path to it."""
+    if isinstance(value, Tensor):
+        yield path, value
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from tensors_in(item, (*path, at))
+
+
+def trim(tensor: Tensor) -> Tensor:
+    """Return the same view into a storage that holds no more than it reaches: contiguous ones become compact."""
+    if tensor.is_conj() or tensor.is_neg() or tensor.is_contiguous() or tensor.numel() == 0:
+        return tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    reach = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    flat = tensor.detach().as_strided((reach,), (1,), tensor.storage_offset()).clone()
+    return flat.as_strided(tensor.shape, tensor.stride())
+
+
+def special(case: Case) -> bool | None:
+    """Run the case in eager: whether an input or a result holds an inf or a nan, None if it raises an error."""
+    try:
+        with quiet():
+            found = list(tensors_in([*case.args, case.program(*case.fresh_args())]))
+            floating = [t for _, t in found if t.dtype.is_floating_point or t.dtype.is_complex]
+            return not all(bool(tensor.isfinite().all()) for tensor in floating)
+    except Exception:
+        return None
+
+
+def quiet() -> warnings.catch_warnings:
+    """Return a context in which warnings are ignored and afterwards are as before."""
+    return warnings.catch_warnings(action="ignore")

@@ -1,0 +1,108 @@
+"""Reducing a failing case: the predicate, the search, and the confirmation in a fresh worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.reducers import engine, order
+from torchstone.reducers.edit import special, tidy
+from torchstone.reducers.engine import Budget, Step
+from torchstone.reducers.passes import PASSES
+from torchstone.reducers.problem import Problem
+from torchstone.reducers.signature import Signature, signature
+
+Judge = Callable[[Case], Verdict]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduced failure. ``verdict`` is the reduced case's own; ``confirmed``: a fresh worker failed the same way.
+
+    ``complete`` is false when the budget ended the search before nothing more could be taken away.
+    """
+
+    case: Case
+    original: Case
+    backend: str
+    signature: Signature
+    verdict: Verdict
+    steps: tuple[Step, ...]
+    trials: int
+    seconds: float
+    complete: bool
+    confirmed: bool
+
+    @property
+    def script(self) -> str:
+        """A standalone script that shows the failure."""
+        return self.case.script(self.backend)
+
+
+def reduce(
+    case: Case,
+    backend: str,
+    *,
+    budget: Budget | None = None,
+    timeout: float = 60.0,
+    judge: Judge | None = None,
+    verdict: Verdict | None = None,
+    verdicts: MutableMapping[str, bool] | None = None,
+    progress: Callable[[Step], None] | None = None,
+) -> Reduction:
+    """Shrink a case that fails on a backend to the simplest one that fails in the same way.
+
+    Cases are tried in an isolated worker, unless ``judge`` tries them. ``verdict`` is the case's own, where it is known.
+    Raises InputError when the case does not fail, or not twice in the same way.
+    """
+    started = time.monotonic()
+    with Pool(backend, jobs=1, timeout=timeout, retry=False) as pool:
+        judge = judge or pool.verdict
+        first = judge(tidy(case))
+        target = signature(verdict or first)
+        if first.outcome is Outcome.PASS:
+            raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
+        if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
+            raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
+        found = engine.reduce(_problem(case, target, judge), PASSES, budget, verdicts, progress)
+    with Pool(backend, jobs=1, timeout=timeout) as fresh:
+        last = fresh.verdict(found.value)
+    return Reduction(
+        case=found.value,
+        original=case,
+        backend=backend,
+        signature=target,
+        verdict=last,
+        steps=found.steps,
+        trials=found.trials,
+        seconds=time.monotonic() - started,
+        complete=found.complete,
+        confirmed=signature(last) == target,
+    )
+
+
+def _problem(case: Case, target: Signature, judge: Judge) -> Problem[Case]:
+    initial = tidy(case)
+    had_special = special(initial)
+    had_empty = any(tensor.numel() == 0 for tensor in initial.args)
+
+    def valid(candidate: Case) -> bool:
+        # Eager decides what a valid program is. Infinities and empty tensors are provinces of their own, with their own
+        # bugs: a reduction that starts outside does not wander in.
+        if not had_empty and any(tensor.numel() == 0 for tensor in candidate.args):
+            return False
+        has_special = special(candidate)
+        return has_special is not None and (had_special is not False or not has_special)
+
+    return Problem(
+        initial=initial,
+        interesting=lambda candidate: signature(judge(candidate)) == target,
+        size=order.size,
+        content=lambda candidate: candidate.to_bytes(),
+        valid=valid,
+    )

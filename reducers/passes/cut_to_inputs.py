@@ -1,0 +1,55 @@
+"""Replace the result of a call by a new input that holds what eager computed: what is left is the op at fault."""
+
+from __future__ import annotations
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.literals import Ref, map_leaves
+from torchstone.reducers.edit import build, results, tensors_in, trim
+from torchstone.reducers.problem import Rewrite
+
+
+def cut_to_inputs(case: Case) -> Rewrite[Case]:
+    """Try all calls but the last at once, then one after the other, last first: that drops what only fed it as well."""
+    if len(case.program.calls) > 1:
+        everything = cut(case, {call.result for call in case.program.calls[:-1]})
+        if everything is not None and (yield everything):
+            return
+    at = len(case.program.calls) - 1
+    while at >= 0:
+        candidate = cut(case, {case.program.calls[at].result})
+        if candidate is not None and (yield candidate):
+            case = candidate
+            at = min(at, len(case.program.calls))
+        at -= 1
+
+
+def cut(case: Case, names: set[str]) -> Case | None:
+    """Return the case with these calls' results made inputs; None if nothing is left or one of them is no tensor."""
+    calls = [call for call in case.program.calls if call.result not in names]
+    if not calls:
+        return None
+    made: dict[str, dict[tuple, str]] = {}
+    inputs = dict(case.inputs)
+    for at, call in enumerate(case.program.calls):
+        if call.result not in names:
+            continue
+        # A later in-place call may change the value: take it as it is when the call has just run.
+        for path, tensor in tensors_in(results(case, at + 1)[call.result]):
+            name = f"cut_{call.result}_{'_'.join(map(str, path))}"
+            inputs[name] = trim(tensor)
+            made.setdefault(call.result, {})[path] = name
+
+    def replaced(leaf: object) -> object:
+        if not isinstance(leaf, Ref) or leaf.name not in names:
+            return leaf
+        return Ref(made[leaf.name][leaf.path])
+
+    try:
+        kept = tuple(
+            type(call)(call.target, map_leaves(call.args, replaced), map_leaves(call.kwargs, replaced), call.result)
+            for call in calls
+        )
+        outputs = map_leaves(case.program.outputs, replaced)
+    except KeyError:  # a reference to a whole tuple of tensors, or to a number
+        return None
+    return build(case, inputs, kept, outputs)

@@ -1,0 +1,73 @@
+"""What makes two failures the same one: stage, outcome, kind, error class, op, and the message without its particulars."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import astuple, dataclass
+
+from torchstone.conformance.verdict import Outcome, Verdict
+
+# What differs between two runs into the same bug: addresses, paths, shapes, dtypes, names of values, numbers.
+_PARTICULARS = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "ADDR"),
+    (re.compile(r"(?:/[\w.+-]+)+/?"), "PATH"),
+    (re.compile(r"[\[(<][\d?x,\s-]*[\])>]"), "SHAPE"),
+    (re.compile(r"(?<![\w.])[%@]?[a-z]+\d+(?:#\d+)?(?![\w.])"), "NAME"),
+    (re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"), "N"),
+    (re.compile(r"\s+"), " "),
+)
+_CLASS = re.compile(r"\s*(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|Unsupported))\b")
+LENGTH = 160
+
+
+@dataclass(frozen=True, order=True)
+class Signature:
+    """The identity of a failure. A reduction keeps it, a campaign counts by it; two stages never share one."""
+
+    stage: str
+    outcome: str
+    kind: str = ""
+    error: str = ""
+    op: str = ""
+    message: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits that name it in file names."""
+        return hashlib.sha256("\0".join(astuple(self)).encode()).hexdigest()[:8]
+
+    def __str__(self) -> str:
+        head = f"{self.outcome}{f' ({self.kind})' if self.kind else ''} at {self.stage}"
+        tail = " ".join(part for part in (self.op, f"{self.error}:" if self.error else "", self.message) if part)
+        return f"{head}: {tail}" if tail else head
+
+
+def signature(verdict: Verdict) -> Signature:
+    """Return the signature of a verdict.
+
+    A mismatch is identified by its kind alone: its message speaks of elements and distances, which are what a reduction
+    changes.
+    """
+    stage, outcome = str(verdict.stage), str(verdict.outcome)
+    if verdict.outcome in (Outcome.MISMATCH, Outcome.ILL_CONDITIONED, Outcome.PASS):
+        return Signature(stage, outcome, str(verdict.kind))
+    found = _CLASS.match(verdict.message)
+    op = verdict.evidence.get("op", "")
+    return Signature(
+        stage,
+        outcome,
+        str(verdict.kind),
+        found[1] if found else "",
+        op if isinstance(op, str) else "",
+        normalize(verdict.message),
+    )
+
+
+def normalize(message: str) -> str:
+    """Return a message's first line without addresses, paths, shapes, names of values and numbers."""
+    lines = [line for line in message.strip().splitlines() if line.strip()]
+    text = lines[0] if lines else ""
+    for pattern, name in _PARTICULARS:
+        text = pattern.sub(name, text)
+    return text.strip()[:LENGTH]
