@@ -323,6 +323,17 @@ class Store:
                 result.setdefault(backend, {})[outcome] = count
         return result
 
+    def passing_ops(self, run: str) -> dict[str, tuple[int, int]]:
+        """Return, for each backend, how many ops passed every tested sample, and how many had a tested sample."""
+        self.flush()
+        query = (
+            "SELECT backend, sum(passing), count(*) FROM (SELECT backend, min(outcome = 'pass') AS passing FROM verdicts "
+            "WHERE run = ? AND outcome != 'untested' GROUP BY backend, op) GROUP BY backend"
+        )
+        tested = {backend: (0, 0) for backend in self.counts(run)}
+        with self._errors():
+            return tested | {name: (passing, ops) for name, passing, ops in self._db.execute(query, (_key(run),))}
+
     def done(self, run: str, backend: str) -> set[str]:
         """Return the ids of the cases that have a verdict of ``backend`` in the run."""
         self.flush()

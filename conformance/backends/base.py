@@ -54,7 +54,10 @@ class BackendUnsupported(Exception):
 
 @runtime_checkable
 class Backend(Protocol):
-    """A compiler under test."""
+    """A compiler under test.
+
+    A backend whose first compilation is slow may also have ``warm_up()``, which a worker calls before its first case.
+    """
 
     name: str
 

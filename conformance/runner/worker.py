@@ -87,6 +87,8 @@ def _start(hello: dict[str, Any]) -> Backend:
     availability = backend.available()
     if not availability.ok:
         raise RuntimeError(f"backend {backend.name} is not available: {availability.reason}")
+    if hasattr(backend, "warm_up"):
+        backend.warm_up()
     gc.collect()
     gc.freeze()
     return backend

@@ -1,0 +1,97 @@
+"""torchstone's own compiler as three backends: one contract, three targets."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STAGES = {"capture": "capture", "contract": "lower", "lower": "lower", "compile": "compile", "run": "run"}
+
+
+class _Builtin:
+    """A target of ``torchstone.compile``."""
+
+    name = ""
+    packages: tuple[str, ...] = ("torch", "torchstone")
+
+    def available(self) -> Availability:
+        return Availability(True)
+
+    def versions(self) -> dict[str, str]:
+        return _versions(self.packages)
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.driver import compile
+
+        try:
+            executable = compile(fn, args, target=self.name)
+        except TorchstoneError as error:
+            raise _translate(error) from error
+
+        def run(*tensors: Tensor) -> Any:
+            try:
+                return executable(*tensors)
+            except TorchstoneError as error:
+                raise _translate(error) from error
+
+        return run
+
+
+class _Mlir(_Builtin):
+    packages = ("torch", "torchstone", "torch-mlir")
+
+    def available(self) -> Availability:
+        # Looking for the package is enough: which bindings serve, and whether they are whole, is the runtime's say.
+        if any(importlib.util.find_spec(name) is not None for name in ("mlir", "torch_mlir")):
+            return Availability(True)
+        return Availability(False, "no MLIR Python bindings", "pip install torch-mlir")
+
+
+class Linalg(_Mlir):
+    """ATen -> FlatIR -> linalg -> LLVM, in process."""
+
+    name = "linalg"
+
+
+class Tosa(_Mlir):
+    """ATen -> FlatIR -> TOSA, then upstream's tosa-to-linalg and the same runtime."""
+
+    name = "tosa"
+
+
+class TensorRT(_Builtin):
+    """ATen -> FlatIR -> TensorRT's network API; a simulator of it stands in where the library is absent."""
+
+    name = "tensorrt"
+    packages = ("torch", "torchstone", "tensorrt")
+
+    def versions(self) -> dict[str, str]:
+        found = _versions(self.packages)
+        return found if "tensorrt" in found else found | {"tensorrt": "simulator"}
+
+
+def _translate(error: Any) -> BackendError | BackendUnsupported:
+    from torchstone.compiler.diagnostics import Unsupported
+
+    stage = STAGES.get(error.stage, "compile")
+    if isinstance(error, Unsupported):
+        return BackendUnsupported(str(error), stage, op=error.op)
+    return BackendError(str(error), stage)
+
+
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

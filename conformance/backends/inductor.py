@@ -1,0 +1,72 @@
+"""PyTorch's own compiler: ``torch.compile`` with the inductor backend, the whole program in one graph."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Inductor:
+    """Each program is compiled from scratch: dynamo is reset, inductor's caches of finished graphs are off.
+
+    What dynamo cannot put into one graph is ``unsupported`` at capture; an op that inductor hands back to ATen as an
+    external call is inductor's own way of supporting it and counts as support.
+    """
+
+    name = "inductor"
+
+    def available(self) -> Availability:
+        compiler = os.environ.get("CXX", "g++")
+        if shutil.which(compiler) or shutil.which("clang++"):
+            return Availability(True)
+        return Availability(False, f"no C++ compiler ({compiler})", "apt-get install g++  # or set CXX")
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": version("torch")}
+
+    def warm_up(self) -> None:
+        """Compile one kernel: the first one also compiles headers and probes the CPU, 10 to 30 s of it."""
+        import torch
+
+        self.compile(lambda x: x + 1, (torch.ones(8),))
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        import torch
+        import torch._inductor.config
+        from torch._dynamo import exc
+
+        from torchstone.conformance.program_fx import as_module
+        from torchstone.conformance.storages import fresh
+
+        torch._dynamo.reset()
+        module = as_module(fn)
+        with torch._inductor.config.patch(_OPTIONS):
+            compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="inductor")
+            try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
+                compiled(*fresh(args))
+            except exc.Unsupported as error:
+                raise BackendUnsupported(_first_lines(error), "capture") from error
+            except exc.BackendCompilerFailed as error:
+                raise BackendError(_first_lines(error), "compile") from error
+            except exc.TorchDynamoException as error:
+                raise BackendError(_first_lines(error), "capture") from error
+            except Exception as error:
+                raise BackendError(_first_lines(error), "run") from error
+        return compiled
+
+
+# A cache of finished graphs would let one case answer for another; the C++ cache below it is keyed by the code.
+_OPTIONS = {"fx_graph_cache": False, "compile_threads": 1}
+
+
+def _first_lines(error: BaseException, count: int = 6) -> str:
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: " + "\n".join(lines[:count])

@@ -1,0 +1,208 @@
+"""torch-mlir as three backends: its official FX importer to linalg, TOSA or StableHLO, run on torchstone's CPU runtime.
+
+torch-mlir's own reference runtime is not in the wheel; what is on trial is its import and lowering. An op that its
+lowering rejects is ``unsupported`` with the op's name; a result that our runtime cannot execute is an ``error`` at
+the compile stage.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# How the dialect that torch-mlir ends in becomes linalg on tensors; each is the dialect's own upstream conversion.
+TO_LINALG = {
+    "linalg-on-tensors": "",
+    "tosa": (
+        "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-tensor,tosa-to-arith{include-apply-rescale=true},"
+        "tosa-to-scf),canonicalize"
+    ),
+    "stablehlo": "func.func(chlo-legalize-to-stablehlo),stablehlo-legalize-to-linalg,canonicalize",
+}
+DECLINED = re.compile(
+    r"failed to legalize|unsupported|not supported|does not support|unimplemented|not implemented|unhandled|"
+    r"does not conform|only support",
+    re.IGNORECASE,
+)
+
+
+class _TorchMlir:
+    """One of torch-mlir's output types."""
+
+    name = ""
+    output_type = ""
+
+    def available(self) -> Availability:
+        if importlib.util.find_spec("torch_mlir") is None or importlib.util.find_spec("torch_mlir.fx") is None:
+            return Availability(False, "torch-mlir is not installed", "pip install torch-mlir")
+        return Availability(True)
+
+    def versions(self) -> dict[str, str]:
+        return {"torch-mlir": version("torch-mlir"), "torch": version("torch")}
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch.export copies deprecated tree specs
+            program = _capture(fn, args)
+            module = self._lower(program)
+            return _Executable(program, module)
+
+    def _lower(self, program: Any) -> Any:
+        """Return the module in linalg on tensors."""
+        from torch_mlir import fx, ir
+        from torch_mlir.compiler_utils import TorchMlirCompilerError
+        from torch_mlir.dialects import torch as torch_dialect
+        from torch_mlir.extras.fx_importer import FxImporter
+
+        context = ir.Context()
+        torch_dialect.register_dialect(context)
+        importer = FxImporter(context=context)
+        with _diagnostics(context) as said:
+            try:
+                module = fx.export_and_import(
+                    program, output_type=self.output_type, fx_importer=importer, decomposition_table={}
+                )
+            except TorchMlirCompilerError as error:
+                raise _declined(said, str(error)) from error
+            except NotImplementedError as error:
+                raise BackendUnsupported(f"importer: {error}", "lower") from error
+            if TO_LINALG[self.output_type]:
+                _run(TO_LINALG[self.output_type], module, said)
+        return module
+
+
+class TorchMlirLinalg(_TorchMlir):
+    name = "torch-mlir-linalg"
+    output_type = "linalg-on-tensors"
+
+
+class TorchMlirTosa(_TorchMlir):
+    name = "torch-mlir-tosa"
+    output_type = "tosa"
+
+
+class TorchMlirStablehlo(_TorchMlir):
+    name = "torch-mlir-stablehlo"
+    output_type = "stablehlo"
+
+    def _lower(self, program: Any) -> Any:
+        _register_stablehlo()
+        module = super()._lower(program)
+        if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", str(module)):
+            raise BackendUnsupported(f"{left.group()} has no conversion to linalg", "compile", op=left.group())
+        return module
+
+
+class _Executable:
+    """The lowered module as a callable with the program's results; mutated inputs are written back."""
+
+    def __init__(self, program: Any, module: Any) -> None:
+        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.runtime.mlir import bindings
+        from torchstone.compiler.runtime.returning import load_returning
+
+        signature = program.graph_signature
+        self.inputs = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
+        self.outputs = signature.output_specs
+        self.tree = program.call_spec.out_spec
+        # MLIR's integers are signless: the exported program knows which of them were unsigned.
+        values = [node.meta["val"] if hasattr(node, "meta") else None for node in program.graph.output_node().args[0]]
+        dtypes = [getattr(value, "dtype", None) for value in values]
+        try:
+            self.kernel = load_returning(module, result_dtypes=dtypes, provider=bindings("torch_mlir"))
+        except TorchstoneError as error:
+            raise BackendError(f"on torchstone's runtime: {error}", "compile") from error
+
+    def __call__(self, *args: Tensor) -> Any:
+        from torch.utils._pytree import tree_unflatten
+
+        from torchstone.compiler.diagnostics import TorchstoneError
+
+        try:
+            results = list(self.kernel(args))
+        except TorchstoneError as error:
+            raise BackendError(f"on torchstone's runtime: {error}", "run") from error
+        by_name = dict(zip(self.inputs, args, strict=True))
+        flat = []
+        for spec, value in zip(self.outputs, results, strict=True):
+            if spec.kind.name == "USER_INPUT_MUTATION":
+                by_name[spec.target].copy_(value)
+            elif spec.kind.name == "USER_OUTPUT":
+                # An output that is an input comes back as a fresh tensor; the program's result is the input itself.
+                flat.append(by_name.get(getattr(spec.arg, "name", ""), value))
+            else:
+                raise BackendError(f"torch.export gave an output of kind {spec.kind.name}", "run")
+        return tree_unflatten(flat, self.tree)
+
+
+def _capture(fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Any:
+    """Return the exported program in the ops that torch-mlir takes; what torch.export declines is unsupported."""
+    import torch
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+    from torchstone.conformance.program_fx import as_module
+
+    try:
+        program = torch.export.export(as_module(fn), args, strict=False)
+        return program.run_decompositions(get_decomposition_table())
+    except Exception as error:
+        first = str(error).strip().splitlines()[:2]
+        raise BackendUnsupported(f"torch.export: {type(error).__name__}: {' '.join(first)}", "capture") from error
+
+
+@contextmanager
+def _diagnostics(context: Any) -> Iterator[list[str]]:
+    """Collect MLIR's messages, which otherwise go to the process's stderr."""
+    said: list[str] = []
+
+    def listen(diagnostic: Any) -> bool:
+        said.append(str(diagnostic.message))
+        return True
+
+    handler = context.attach_diagnostic_handler(listen)
+    try:
+        yield said
+    finally:
+        handler.detach()
+
+
+def _run(pipeline: str, module: Any, said: list[str]) -> None:
+    from torch_mlir.ir import MLIRError
+    from torch_mlir.passmanager import PassManager
+
+    with module.context:
+        try:
+            PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
+        except MLIRError as error:
+            raise _declined(said, str(error), stage="compile") from error
+
+
+def _declined(said: list[str], error: str, stage: str = "lower") -> BackendUnsupported | BackendError:
+    """Tell an op that is rejected from a lowering that broke, by what MLIR said."""
+    message = "; ".join(said[:2]) or next((line for line in error.splitlines() if line.strip()), "no message")
+    message = message[:600]
+    if not DECLINED.search(message):
+        return BackendError(message, stage)
+    op = re.search(r'name = "torch\.(aten\.[\w.]+)"', message) or re.search(r"'(?:torch\.)?([\w.]+)'", message)
+    return BackendUnsupported(message, stage, op=op.group(1) if op else "")
+
+
+def _register_stablehlo() -> None:
+    from torch_mlir._mlir_libs import _stablehlo
+
+    if not _REGISTERED:
+        _stablehlo.register_stablehlo_passes()
+        _REGISTERED.append(True)
+
+
+_REGISTERED: list[bool] = []

@@ -1,0 +1,27 @@
+"""``torchstone ops``: what the suite can ask of a backend."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from torchstone.cli.options import check_dtypes
+from torchstone.cli.tables import Format, FormatOption, show
+
+COLUMNS = ("op", "dtypes")
+
+
+def ops(
+    pattern: Annotated[list[str] | None, typer.Argument(help="Ops or shell patterns [default: all].")] = None,
+    dtype: Annotated[list[str] | None, typer.Option("--dtype", help="Only ops with samples of this dtype.")] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """List the ops the suite knows, with their dtypes."""
+    wanted = check_dtypes(dtype or ["all"])
+    from torchstone.conformance.sources import opinfo
+
+    rows = [{"op": name, "dtypes": opinfo.dtypes_of(name)} for name in opinfo.select(pattern or None)]
+    if wanted is not None:
+        rows = [row for row in rows if set(wanted) & set(row["dtypes"])]
+    show(rows, COLUMNS, form)

@@ -1,0 +1,86 @@
+"""Progress of a run on stderr: a live line on a terminal, a plain line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import bisect
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchstone.conformance.verdict import Verdict
+
+PLAIN_SECONDS = 10.0
+LIVE_SECONDS = 0.2
+
+
+class Progress:
+    """Counts verdicts and says how fast they come and when they will be through.
+
+    How many cases there will be is not known before they are generated, but they come op by op in the order of
+    ``ops``, so the position of the latest op is the share that is done.
+    """
+
+    def __init__(self, backends: Sequence[str], ops: Sequence[str]) -> None:
+        self.backends = list(backends)
+        self.ops = sorted(ops)
+        self.counts: Counter[str] = Counter()
+        self.cases = 0
+        self.backend = self.backends[0]
+        self.share = 0.0
+        self.began = self.shown = time.monotonic()
+        self._live: Any = None
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
+            self._live.start()
+            self._live.update(self.line(), refresh=True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one verdict."""
+        if verdict.backend != self.backend:
+            self.backend, self.share = verdict.backend, 0.0
+            self.counts.clear()
+        self.cases += 1
+        self.counts[str(verdict.outcome)] += 1
+        place = bisect.bisect_right(self.ops, verdict.op) / max(1, len(self.ops))
+        self.share = max(self.share, min(place, 1.0))
+
+    def tick(self) -> None:
+        """Show the progress when it is time to; call it as often as you like."""
+        now = time.monotonic()
+        if now - self.shown < (PLAIN_SECONDS if self._live is None else LIVE_SECONDS):
+            return
+        self.shown = now
+        if self._live is None:
+            print(self.line(), file=sys.stderr, flush=True)
+        else:
+            self._live.update(self.line(), refresh=True)
+
+    def line(self) -> str:
+        """One line: backend, share, cases, rate, time left, outcomes."""
+        seconds = time.monotonic() - self.began
+        done = (self.backends.index(self.backend) + self.share) / len(self.backends)
+        left = f"{_clock(seconds / done * (1 - done))} left" if done > 0.01 and seconds > 3 else "starting"
+        outcomes = "  ".join(f"{name} {count}" for name, count in self.counts.most_common())
+        return (
+            f"{self.backend}: {self.share:4.0%} of {len(self.ops)} ops, {self.cases} cases, "
+            f"{self.cases / max(seconds, 0.1):.0f}/s, {left}  {outcomes}"
+        )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,98 @@
+"""``torchstone replay``: one case again, alone in a fresh worker, with everything that explains the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchstone.cli.errors import FAILURES, OK
+from torchstone.cli.options import StoreOption
+
+if TYPE_CHECKING:
+    from torchstone.conformance.case import Case
+    from torchstone.conformance.verdict import Verdict
+
+
+def replay(
+    case: Annotated[str, typer.Argument(metavar="FILE|CASE", help="A saved case, or a case's id.")],
+    backend: Annotated[str, typer.Option("--backend", "-b", help="Backend to try it on.")],
+    run: Annotated[str | None, typer.Option("--run", help="Take the stored case of this run.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds the case may take.")] = 60.0,
+    memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory the worker may take.")] = 8.0,
+    store: StoreOption = None,
+    script: Annotated[
+        bool, typer.Option("--script", help="Print the case as a standalone script; run nothing.")
+    ] = False,
+) -> int:
+    """Try one case again, alone, and show the evidence. Exit code 0 if it passes, 1 otherwise."""
+    from torchstone.cli.run import _check
+    from torchstone.conformance.runner import Pool
+
+    _check({"sources": [], "backends": [backend]})
+    found = find_case(case, store, run)
+    if script:
+        print(found.script(backend))
+        return OK
+    with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
+        verdict = pool.verdict(found)
+    show_verdict(found, verdict)
+    return OK if verdict.outcome == "pass" else FAILURES
+
+
+def find_case(name: str, store: Path | None = None, run: str | None = None) -> Case:
+    """Return the case in a file, in a store (the newest stored form unless a run is named), or in its source.
+
+    Raises InputError when there is none, saying why.
+    """
+    from torchstone.conformance.case import Case, CaseError
+    from torchstone.conformance.errors import InputError, UnknownName
+    from torchstone.conformance.sources import opinfo
+    from torchstone.conformance.store import Store, default_path
+
+    try:
+        if Path(name).is_file():
+            return Case.load(name)
+        source, _, rest = name.partition(":")
+        if not rest:
+            raise InputError(f'"{name}" is neither a file nor a case id like opinfo:softmax:float32:0')
+        path = store or default_path()
+        known: list[str] = []
+        if store is not None or run is not None or path.exists():
+            with Store(path, create=False) as db:
+                data = db.case_bytes(name, run)
+                if data is not None:
+                    return Case.from_bytes(data)
+                known = list(db.case_ids(run))
+    except CaseError as error:
+        raise InputError(str(error)) from error
+    if source != "opinfo":
+        raise UnknownName("case", name, known)
+    op, _, tail = rest.partition(":")
+    dtype, _, index = tail.partition(":")
+    if not index.isdigit():
+        raise InputError(f'"{name}" is not a case id; they look like opinfo:softmax:float32:0')
+    return opinfo.case(op, dtype, int(index))
+
+
+def show_verdict(case: Case, verdict: Verdict) -> None:
+    """Print the program, the inputs' shapes, the verdict and its evidence."""
+    print(f"case     {verdict.case_id}")
+    for name, tensor in case.inputs.items():
+        layout = "" if tensor.is_contiguous() else f" strides {tuple(tensor.stride())}"
+        print(f"input    {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}{layout}")
+    for line in str(case.program).splitlines():
+        print(f"program  {line}")
+    print(f"backend  {verdict.backend}")
+    kind = f" ({verdict.kind})" if verdict.kind else ""
+    print(f"verdict  {verdict.outcome}{kind} at stage {verdict.stage} after {verdict.seconds:.3f} s")
+    for line in verdict.message.splitlines():
+        print(f"message  {line}")
+    for name, value in verdict.evidence.items():
+        text = value if isinstance(value, str) else json.dumps(value, indent=2)
+        lines = text.splitlines() or [""]
+        print(f"evidence {name}: {lines[0] if len(lines) == 1 else ''}".rstrip())
+        for line in lines if len(lines) > 1 else []:
+            print(f"         {line}")

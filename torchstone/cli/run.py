@@ -1,0 +1,178 @@
+"""``torchstone run``: the conformance suite, from the command line to the store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
+from torchstone.cli.options import StoreOption, check_dtypes, check_names
+
+if TYPE_CHECKING:
+    from torchstone.conformance.store import Run, Store
+
+SOURCES = ("opinfo",)
+
+
+def run(
+    backend: Annotated[
+        list[str] | None, typer.Option("--backend", "-b", help="Backend to try; repeatable. Names or module:attribute.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="Where cases come from [default: opinfo].")
+    ] = None,
+    op: Annotated[
+        list[str] | None, typer.Option("--op", help="Op or shell pattern; repeatable [default: all].")
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option("--dtype", help="Dtype, or all; repeatable [default: float32].")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,
+    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
+    memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory a worker may take.")] = 8.0,
+    store: StoreOption = None,
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", help="Go on with this run (or latest): same options, only what is missing."),
+    ] = None,
+) -> int:
+    """Run the conformance suite on one or more backends."""
+    from torchstone.conformance.store import Store
+
+    workers = _jobs(jobs)
+    if resume is not None:
+        _refuse_with_resume(backend=backend, source=source, op=op, dtype=dtype, limit=limit)
+        with Store(store, create=False) as db:
+            record = db.run(resume)
+            _check(record.options)
+            db.reopen(record.run)
+            return _go(db, record, workers, timeout, memory)
+    if not backend:
+        from torchstone.conformance.backends import names
+        from torchstone.conformance.errors import InputError
+
+        raise InputError(f"give at least one --backend (known: {', '.join(names())})")
+    options: dict[str, Any] = {
+        "backends": list(dict.fromkeys(backend)),
+        "sources": list(dict.fromkeys(source or SOURCES)),
+        "ops": op,
+        "dtypes": check_dtypes(dtype or ["float32"]),
+        "limit": limit,
+    }
+    versions = _check(options)
+    with Store(store) as db:
+        run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
+        return _go(db, db.run(run_id), workers, timeout, memory)
+
+
+def _check(options: dict[str, Any]) -> dict[str, str]:
+    """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
+    from torchstone.conformance.backends import check, load
+    from torchstone.conformance.errors import InputError
+
+    check_names("source", options["sources"], SOURCES)
+    for name in options["backends"]:
+        check(name)
+    versions: dict[str, str] = {}
+    for name in options["backends"]:
+        backend = load(name)
+        state = backend.available()
+        if not state.ok:
+            how = f"; install it with: {state.install}" if state.install else ""
+            raise InputError(f'backend "{name}" cannot be used here: {state.reason}{how}')
+        versions |= backend.versions()
+    return _versions() | versions
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("torchstone", "torch")} | {"python": platform.python_version()}
+
+
+def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int:
+    """Run, journal, show; whatever ends it, the store says how far it came."""
+    from torchstone.cli.progress import Progress
+    from torchstone.cli.summary import show_summary
+    from torchstone.conformance.runner import run as run_cases
+    from torchstone.conformance.sources import opinfo
+
+    options = record.options
+    state = "interrupted"
+    try:
+        with _sigterm_interrupts():
+            ops = opinfo.select(options["ops"])
+            with Progress(options["backends"], ops) as progress:
+                summary = run_cases(
+                    lambda: opinfo.iterate(ops, options["dtypes"], options["limit"]),
+                    options["backends"],
+                    db,
+                    record.run,
+                    jobs=jobs,
+                    timeout=timeout,
+                    memory=int(memory * 2**30),
+                    on_verdict=progress.add,
+                    on_tick=progress.tick,
+                )
+        state = "finished"
+    except KeyboardInterrupt:
+        state = "interrupted"
+    finally:
+        db.finish(record.run, state)
+    show_summary(db, record.run)
+    for name, reason in () if state == "interrupted" else summary.errors.items():
+        print(f"error: {name}: {reason}", file=sys.stderr)
+    if state == "interrupted":
+        command = ["torchstone", "run", "--resume", record.run, "--store", str(db.path)]
+        print(f"interrupted; the results so far are kept. To go on:\n  {shlex.join(command)}", file=sys.stderr)
+        return INTERRUPTED
+    failed = any(_fails(outcome) for counts in db.counts(record.run).values() for outcome in counts)
+    return FAILURES if failed or summary.errors else OK
+
+
+def _fails(outcome: str) -> bool:
+    from torchstone.conformance.verdict import FAILURES as FAILED
+    from torchstone.conformance.verdict import Outcome
+
+    return Outcome(outcome) in FAILED
+
+
+def _jobs(text: str) -> int:
+    from torchstone.conformance.errors import InputError
+
+    if text == "auto":
+        return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f'--jobs takes a number from 1 or auto, got "{text}"')
+    return int(text)
+
+
+def _refuse_with_resume(**given: object) -> None:
+    from torchstone.conformance.errors import InputError
+
+    for name, value in given.items():
+        if value:
+            raise InputError(f"--{name} cannot go with --resume: a run is resumed with the options it was started with")
+
+
+@contextlib.contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let a polite kill end the run as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

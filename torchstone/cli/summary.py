@@ -1,0 +1,31 @@
+"""The table that ends a run: outcomes per backend, ops with every sample passing, and where to look next."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from torchstone.cli.tables import Format, show
+
+if TYPE_CHECKING:
+    from torchstone.conformance.store import Store
+
+
+def show_summary(db: Store, run: str) -> None:
+    """Print on stdout what the store holds of the run."""
+    from torchstone.conformance.store import DEFAULT_PATH
+    from torchstone.conformance.verdict import Outcome
+
+    counts = db.counts(run)
+    seen = {outcome for outcomes in counts.values() for outcome in outcomes}
+    columns = [str(outcome) for outcome in Outcome if outcome in seen]
+    passing = db.passing_ops(run)
+    rows = [
+        {"backend": backend, "cases": sum(outcomes.values()), **{name: outcomes.get(name, 0) for name in columns}}
+        | {"ops passing": f"{passing[backend][0]} of {passing[backend][1]}"}
+        for backend, outcomes in counts.items()
+    ]
+    print()
+    show(rows, ["backend", "cases", *columns, "ops passing"], Format.table)
+    where = [] if db.path == DEFAULT_PATH else ["--store", str(db.path)]
+    print(f"\nrun {run} is in {db.path}; for the report: {shlex.join(['torchstone', 'report', '--run', run, *where])}")
