@@ -7,7 +7,7 @@ from typing import Any
 
 from torchstone.compiler.contract.expansions import EXPANSIONS
 from torchstone.compiler.contract.legalizations import LEGALIZATIONS
-from torchstone.compiler.contract.rules import Row, apply
+from torchstone.compiler.contract.rules import Declined, Row, apply
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand
 
@@ -36,7 +36,10 @@ def expand(graph: Graph, takes: Takes) -> Graph:
         row = EXPANSIONS.get(op.name) or LEGALIZATIONS.get(op.name)
         if row is None or depth > _DEEPEST:
             raise _unsupported(op, origin, refusal)
-        built, results = _apply(row, op, operands, origin)
+        try:
+            built, results = _apply(row, op, operands, origin)
+        except Declined:
+            raise _unsupported(op, origin, refusal) from None
         for value in (v for o in operands for v in _leaves(o)):
             values.setdefault(id(value), value)
         for new in built:

@@ -11,6 +11,10 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Operation, TensorType, Value
 
 
+class Declined(Exception):
+    """A rule has nothing for this op after all: the target's own refusal is what the user reads."""
+
+
 class Expander(Builder):
     """The builder a rule gets: it knows the operation being replaced.
 

@@ -1,0 +1,63 @@
+"""Float division in TOSA, which has a reciprocal and no quotient: correctly rounded, by one corrected multiplication.
+
+x * (1/y) is up to 1.5 ULP off (49 * (1/49) is not 1), and 1/y overflows or loses bits where y is tiny or huge. So both
+operands are scaled by powers of two into the middle of the range, the residual x - q*y is computed exactly (Dekker,
+"A floating-point technique for extending the available precision", 1971), and q is corrected by it (Markstein).
+"""
+
+from __future__ import annotations
+
+from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
+
+# Magnitudes end up in [2**-67, 2**46], quotients in [2**-113, 2**113]: splitting them does not overflow (2**13 more),
+# and no part of a product is subnormal.
+_LARGE, _SMALL, _SCALE = 2.0**36, 2.0**-46, 2.0**82
+
+
+def divide(e: Emitter, x: Handle, y: Handle) -> Handle:
+    """Return x / y in float32, rounded to nearest even; a subnormal quotient may be rounded twice."""
+    add, sub, mul = (lambda a, b: e.map("add", a, b)), (lambda a, b: e.map("sub", a, b)), e.multiply
+    one = e.like(x, 1.0)
+    scale_x, unscale_x = _scales(e, x)
+    scale_y, _ = _scales(e, y)
+    a, b = mul(x, scale_x), mul(y, scale_y)
+    r = e.map("reciprocal", b)
+    q = mul(a, r)
+    product, error = _product(e, q, b)
+    correction = mul(sub(sub(a, product), error), r)
+    # No correction of a zero (it would lose its sign), an infinity or a NaN (the correction is NaN).
+    matters = e.compare("greater", e.map("abs", correction), e.like(x, 0.0))
+    q = e.select(matters, add(q, correction), q)
+    # Equal scales cancel and must not be applied one after the other: the first might overflow.
+    same = e.compare("equal", scale_x, scale_y)
+    return mul(mul(q, e.select(same, one, scale_y)), e.select(same, one, unscale_x))
+
+
+def _scales(e: Emitter, x: Handle) -> tuple[Handle, Handle]:
+    """Return the power of two that brings |x| into the middle of the range, and its inverse."""
+    magnitude = e.map("abs", x)
+    large = e.compare("greater", magnitude, e.like(x, _LARGE))
+    small = e.compare("greater", e.like(x, _SMALL), magnitude)
+
+    def pick(if_large: float, if_small: float) -> Handle:
+        return e.select(large, e.like(x, if_large), e.select(small, e.like(x, if_small), e.like(x, 1.0)))
+
+    return pick(1 / _SCALE, _SCALE), pick(_SCALE, 1 / _SCALE)
+
+
+def _product(e: Emitter, x: Handle, y: Handle) -> tuple[Handle, Handle]:
+    """Return fl(x*y) and the exact rest x*y - fl(x*y)."""
+    mul = e.multiply
+    product = mul(x, y)
+    (xh, xl), (yh, yl) = _split(e, x), _split(e, y)
+    error = e.map("sub", mul(xh, yh), product)
+    for left, right in ((xh, yl), (xl, yh), (xl, yl)):
+        error = e.map("add", error, mul(left, right))
+    return product, error
+
+
+def _split(e: Emitter, x: Handle) -> tuple[Handle, Handle]:
+    """Return x as the sum of two floats of at most 12 bits (Veltkamp)."""
+    big = e.multiply(x, e.like(x, 4097.0))
+    high = e.map("sub", big, e.map("sub", big, x))
+    return high, e.map("sub", x, high)

@@ -1,0 +1,154 @@
+"""Builds TOSA through the bindings' generated builders, inferring result types and leaving broadcasts implicit.
+
+A value is kept *thin* when it can be: of the full rank, with size 1 in the dims it is constant along, because every
+elementwise TOSA op repeats size-1 dims of its operands by itself. ``full`` makes the copies where an op needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.ir import DType, Location, Value
+from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.runtime import mlir
+
+Handle = Any  # an mlir.ir.Value
+
+
+def location(source: Location, name: str) -> Any:
+    """Return the op's name around the user's innermost line, for MLIR's diagnostics."""
+    ir = mlir.ir
+    frames = [ir.Location.file(f.file, f.line, 0) for f in source.frames[:1]]
+    return ir.Location.name(name, *frames)
+
+
+class Emitter:
+    """Emits ops at the current insertion point. ``values`` maps the id of each IR value to its (maybe thin) handle."""
+
+    def __init__(self) -> None:
+        self.ir = mlir.ir
+        self.tosa = mlir.tosa
+        self.any = self.ir.ShapedType.get_dynamic_size()
+        self.values: dict[int, Handle] = {}
+
+    # Types
+
+    def element(self, dtype: DType) -> Any:
+        return self.ir.Type.parse(dtype.mlir)
+
+    def type(self, shape: Sequence[Dim | None], element: Any) -> Any:
+        """Return a ranked tensor type; a size that is no int is dynamic. ``element`` is a dtype or an MLIR type."""
+        element = self.element(element) if isinstance(element, DType) else element
+        return self.ir.RankedTensorType.get([d if isinstance(d, int) else self.any for d in shape], element)
+
+    def shape(self, x: Handle) -> list[int]:
+        return list(x.type.shape)
+
+    def is_static(self, x: Handle) -> bool:
+        return self.any not in self.shape(x)
+
+    # Constants
+
+    def constant(self, value: Any, shape: Sequence[int], element: Any) -> Handle:
+        """A ``tosa.const``: ``value`` is one number, or all of them in row-major order."""
+        kind = self.type(shape, element)
+        attribute = self._elements(value, kind)
+        return self.tosa.const(attribute)
+
+    def _elements(self, value: Any, kind: Any) -> Any:
+        dense, element = self.ir.DenseElementsAttr, kind.element_type
+        if isinstance(value, tuple):
+            return dense.get([self._number(v, element) for v in value], kind)
+        return dense.get_splat(kind, self._number(value, element))
+
+    def _number(self, value: Any, element: Any) -> Any:
+        ir = self.ir
+        if not isinstance(element, ir.IntegerType):
+            return ir.FloatAttr.get(element, float(value))
+        if element.width == 1:
+            return ir.BoolAttr.get(bool(value))
+        number = int(value) & ((1 << element.width) - 1)
+        return ir.IntegerAttr.get(element, number - (1 << element.width) if number >> (element.width - 1) else number)
+
+    def like(self, x: Handle, value: Any) -> Handle:
+        """One number, of x's element type, as a thin value."""
+        return self.constant(value, [1] * x.type.rank, x.type.element_type)
+
+    def sizes(self, values: Sequence[int]) -> Handle:
+        """A ``tosa.const_shape``."""
+        ir = self.ir
+        kind = ir.Type.parse(f"!tosa.shape<{len(values)}>")
+        tensor = ir.RankedTensorType.get([len(values)], ir.IndexType.get())
+        items = [ir.IntegerAttr.get(ir.IndexType.get(), v) for v in values]
+        attribute = (
+            ir.DenseElementsAttr.get(items, tensor) if items else ir.Attribute.parse("dense<> : tensor<0xindex>")
+        )
+        return self.tosa.const_shape(kind, attribute)
+
+    # Elementwise
+
+    def joined(self, *xs: Handle, element: Any = None) -> Any:
+        """Return the type of an elementwise result: in each dim the size that is not 1; the last operand's element."""
+        shape = [next((d for d in dims if d != 1), 1) for dims in zip(*(self.shape(x) for x in xs), strict=True)]
+        return self.type(shape, element or xs[-1].type.element_type)
+
+    def map(self, name: str, *xs: Handle, element: Any = None) -> Handle:
+        """Emit an elementwise op on operands of one rank."""
+        return self.map_to(self.joined(*xs, element=element), name, *xs)
+
+    def map_to(self, out: Any, name: str, *xs: Handle) -> Handle:
+        """Emit an op with this result type. Builders whose op infers its result take the type as ``results``."""
+        builder = getattr(self.tosa, name)
+        return builder(*xs, results=[out]) if name == "equal" else builder(out, *xs)
+
+    def compare(self, name: str, x: Handle, y: Handle) -> Handle:
+        boolean = self.ir.IntegerType.get_signless(1)
+        out = self.joined(x, y, element=boolean)
+        return self.map_to(out, name, x, y)
+
+    def multiply(self, x: Handle, y: Handle) -> Handle:
+        return self.tosa.mul(self.joined(x, y), x, y, self.constant(0, [1], self.ir.IntegerType.get_signless(8)))
+
+    def select(self, predicate: Handle, x: Handle, y: Handle) -> Handle:
+        return self.map("select", predicate, x, y)
+
+    def cast(self, x: Handle, element: Any) -> Handle:
+        return self.map("cast", x, element=element)
+
+    # Movement
+
+    def reshape(self, x: Handle, shape: Sequence[int]) -> Handle:
+        if list(shape) == self.shape(x):
+            return x
+        return self.tosa.reshape(x, self.sizes(shape), results=[self.type(shape, x.type.element_type)])
+
+    def transpose(self, x: Handle, permutation: Sequence[int]) -> Handle:
+        shape = self.shape(x)
+        return self.tosa.transpose(
+            self.type([shape[p] for p in permutation], x.type.element_type), x, list(permutation)
+        )
+
+    def tile(self, x: Handle, shape: Sequence[int]) -> Handle:
+        """Repeat the size-1 dims of x up to ``shape``."""
+        have = self.shape(x)
+        if have == list(shape):
+            return x
+        repeats = [1 if a == b else b for a, b in zip(have, shape, strict=True)]
+        return self.tosa.tile(self.type(shape, x.type.element_type), x, self.sizes(repeats))
+
+    # IR values
+
+    def thin(self, value: Value) -> Handle:
+        return self.values[id(value)]
+
+    def full(self, value: Value) -> Handle:
+        """Return the handle with every repeated dim made; Unsupported where a repeated size is dynamic."""
+        x = self.values[id(value)]
+        want = [d if isinstance(d, int) else self.any for d in value.shape]
+        if self.shape(x) == want:
+            return x
+        if self.any in want:
+            raise Unsupported(f"TOSA repeats no dim of dynamic size, for {value.type}", stage="lower")
+        return self.tile(x, want)

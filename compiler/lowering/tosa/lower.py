@@ -1,0 +1,129 @@
+"""FlatIR graph -> validated TOSA module -> kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchstone.compiler.contract.legalizations.empty import checks_to_outputs, fold_empty, is_empty
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand, values_in
+from torchstone.compiler.lowering.target import Kernel, Lowered
+from torchstone.compiler.lowering.tosa import elementwise, movement, reduction
+from torchstone.compiler.lowering.tosa.emitter import Emitter, location
+from torchstone.compiler.lowering.tosa.table import MOVABLE, Rule
+from torchstone.compiler.lowering.tosa.validate import to_linalg, validate
+from torchstone.compiler.ops import PRIMITIVES
+
+RULES: dict[str, Rule] = {
+    f"flat.{rule.name}": rule
+    for rule in (*elementwise.ROWS, *elementwise.STRUCTURED, *movement.ROWS, *reduction.ROWS)
+}  # fmt: skip
+for _name in RULES:
+    _ = PRIMITIVES[_name]  # a row for an op that does not exist is an error here, not a row nobody reads
+
+
+def takes(op: Operation) -> str | None:
+    """Return None when TOSA has this op, else why not."""
+    if op.name == "flat.check":
+        return None
+    rule = RULES.get(op.name)
+    if rule is not None:
+        return rule.refuses(op)
+    if op.name.startswith("flat."):
+        return f"TOSA has no {op.name.removeprefix('flat.')}"
+    return f"{op.name} has no expansion to FlatIR"
+
+
+def lower(graph: Graph) -> Lowered:
+    """Return the TOSA of a graph of taken ops, validated; Unsupported for what the profile does not allow."""
+    graph, messages = checks_to_outputs(fold_empty(graph))
+    outputs = list({id(v): v for v in values_in(graph.outputs)}.values())
+    module = build(graph, outputs)
+    text = str(module)
+    validate(module)
+    texts = {"tosa": lambda: text}
+
+    def load() -> Kernel:
+        from torchstone.compiler.runtime.cpu import CpuKernel
+
+        to_linalg(module)
+        linalg = str(module)
+        texts["linalg"] = lambda: linalg
+        types = [a.tensor for a in graph.args]
+        kernel = CpuKernel(module, inputs=types, results=[v.tensor for v in outputs])
+        texts["llvm"] = kernel.llvm
+        return _Run(graph, outputs, messages, kernel)
+
+    return Lowered(load, texts)
+
+
+class _Run:
+    """Calls the compiled function, raises for a check that failed, and puts literals among the outputs."""
+
+    def __init__(self, graph: Graph, outputs: list[Value], messages: tuple[str, ...], kernel: Any) -> None:
+        self.kernel = kernel
+        self.messages = messages
+        self.slots = {id(v): i for i, v in enumerate(outputs)}
+        self.graph = graph
+
+    def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        from torchstone.compiler.ir.dims import evaluate
+        from torchstone.compiler.ops.evaluate import bind_symbols
+
+        results = self.kernel(tensors)
+
+        def concrete(leaf: Any) -> Any:
+            if isinstance(leaf, Value):
+                return results[self.slots[id(leaf)]]
+            return evaluate(leaf, bind_symbols(self.graph, tensors)) if isinstance(leaf, Expr) else leaf
+
+        outputs = tuple(map_operand(o, concrete) for o in self.graph.outputs)
+        kept = len(outputs) - len(self.messages)
+        for message, holds in zip(self.messages, outputs[kept:], strict=True):
+            if not bool(holds):
+                raise RuntimeError(message)
+        return outputs[:kept]
+
+
+def build(graph: Graph, outputs: Sequence[Value]) -> Any:
+    """Return a verified MLIR module with one function ``main`` over the graph's tensors."""
+    from torchstone.compiler.runtime import mlir
+
+    for value in (*graph.args, *outputs):
+        if not isinstance(value.type, TensorType):
+            raise Unsupported(f"TOSA passes tensors only, got {value.type}", stage="lower")
+        if value.dtype.name not in MOVABLE:
+            raise Unsupported(f"TOSA has no {value.dtype.name}", stage="lower")
+    ir = mlir.ir
+    with mlir.context(), ir.Location.unknown():
+        module, e = ir.Module.create(), Emitter()
+        kinds = [e.type(v.shape, v.dtype) for v in graph.args], [e.type(v.shape, v.dtype) for v in outputs]
+        with ir.InsertionPoint(module.body):
+            function = mlir.func.FuncOp("main", kinds)
+        with ir.InsertionPoint(function.add_entry_block()):
+            for arg, handle in zip(graph.args, function.arguments, strict=True):
+                e.values[id(arg)] = handle
+            for op in graph.ops:
+                _emit(e, op)
+            mlir.func.ReturnOp([e.full(v) for v in outputs])
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise Unsupported(f"TOSA refuses the program: {error}", stage="lower") from None
+    return module
+
+
+def _emit(e: Emitter, op: Operation) -> None:
+    with location(op.location, op.name):
+        if is_empty(op.result):
+            # TOSA has no empty tensors: an empty output is made beside it.
+            from torchstone.compiler.runtime import mlir
+
+            e.values[id(op.result)] = mlir.tensor.empty(list(op.result.shape), e.element(op.result.dtype))
+            return
+        try:
+            e.values[id(op.result)] = RULES[op.name].lower(e, op)
+        except TorchstoneError as error:
+            error.op, error.where = error.op or op.name, error.where or describe(op)
+            raise

@@ -1,0 +1,87 @@
+"""Movement primitives in TOSA. All are exact, of every dtype TOSA has."""
+
+from __future__ import annotations
+
+from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
+from torchstone.compiler.lowering.tosa.table import Rule
+
+
+def _broadcast(e: Emitter, op: Operation) -> Handle:
+    """Size 1 in the dims that are new or repeated: elementwise ops repeat them, ``full`` does for the others."""
+    (value,) = op.values
+    x, aligned = e.thin(value), [1] * len(op.attributes["shape"])
+    for size, dim in zip(e.shape(x), op.attributes["dims"], strict=True):
+        aligned[dim] = size
+    return x if value.rank == len(aligned) else e.reshape(x, aligned)
+
+
+def _takes_broadcast(op: Operation) -> str | None:
+    (value,) = op.values
+    fresh = value.rank < op.result.rank
+    return "flat.broadcast: TOSA takes no dynamic sizes here" if fresh and not value.tensor.is_static else None
+
+
+def _reshape(e: Emitter, op: Operation) -> Handle:
+    return e.reshape(e.full(next(op.values)), op.attributes["shape"])
+
+
+def _transpose(e: Emitter, op: Operation) -> Handle:
+    # The sizes that are 1 because they are repeated stay so.
+    return e.transpose(e.thin(next(op.values)), op.attributes["permutation"])
+
+
+def _slice(e: Emitter, op: Operation) -> Handle:
+    x, start, limit = e.full(next(op.values)), op.attributes["start"], op.attributes["limit"]
+    sizes = [b - a for a, b in zip(start, limit, strict=True)]
+    return e.tosa.slice(e.type(sizes, x.type.element_type), x, e.sizes(start), e.sizes(sizes))
+
+
+def _takes_slice(op: Operation) -> str | None:
+    strided = any(s != 1 for s in op.attributes["stride"])
+    return "flat.slice: TOSA has no strides" if strided else None
+
+
+def _concat(e: Emitter, op: Operation) -> Handle:
+    kind = e.type(op.result.shape, op.result.dtype)
+    return e.tosa.concat([e.full(v) for v in op.values], op.attributes["dim"], results=[kind])
+
+
+def _pad(e: Emitter, op: Operation) -> Handle:
+    x, value = (e.full(v) for v in op.values)
+    amounts = [n for pair in zip(op.attributes["low"], op.attributes["high"], strict=True) for n in pair]
+    kind = e.type(op.result.shape, op.result.dtype)
+    return e.tosa.pad(kind, x, e.sizes(amounts), e.reshape(value, [1]))
+
+
+def _takes_pad(op: Operation) -> str | None:
+    # A TOSA shape has at least one entry.
+    return "flat.pad: TOSA pads no 0-d tensor" if op.result.rank == 0 else None
+
+
+def _reverse(e: Emitter, op: Operation) -> Handle:
+    x = e.full(next(op.values))
+    return e.tosa.reverse(x.type, x, op.attributes["dims"][0])
+
+
+def _takes_reverse(op: Operation) -> str | None:
+    return None if len(op.attributes["dims"]) == 1 else "flat.reverse: TOSA reverses one dim at a time"
+
+
+def _constant(e: Emitter, op: Operation) -> Handle:
+    value, kind = op.attributes["value"], op.result
+    if isinstance(value, tuple):
+        return e.constant(value, kind.shape, kind.dtype)
+    return e.constant(value, [1] * kind.rank, kind.dtype)
+
+
+ROWS = (
+    Rule("broadcast", frozenset(), _broadcast, _takes_broadcast, dynamic=True),
+    Rule("reshape", frozenset(), _reshape),
+    Rule("transpose", frozenset(), _transpose, dynamic=True),
+    Rule("slice", frozenset(), _slice, _takes_slice),
+    Rule("concat", frozenset(), _concat, dynamic=True),
+    Rule("pad", frozenset(), _pad, _takes_pad),
+    Rule("reverse", frozenset(), _reverse, _takes_reverse),
+    Rule("constant", frozenset(), _constant),
+)

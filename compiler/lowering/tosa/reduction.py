@@ -1,0 +1,50 @@
+"""Reductions and the matrix product in TOSA."""
+
+from __future__ import annotations
+
+from torchstone.compiler.contract.legalizations.reductions import is_batched_matmul
+from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
+from torchstone.compiler.lowering.tosa.table import Rule, names
+
+_NUMBERS = names("float32", "int32", "int64")
+_KINDS = {
+    "sum": ("reduce_sum", _NUMBERS), "prod": ("reduce_product", names("float32")), "max": ("reduce_max", _NUMBERS),
+    "min": ("reduce_min", _NUMBERS), "and": ("reduce_all", names("bool")), "or": ("reduce_any", names("bool")),
+}  # fmt: skip
+
+
+def _takes_reduce(op: Operation) -> str | None:
+    kind, dims, (value,) = op.attributes["kind"], op.attributes["dims"], op.values
+    if len(dims) != 1:
+        return "flat.reduce: TOSA reduces one dim at a time"
+    if value.dtype.name not in _KINDS[kind][1]:
+        return f"flat.reduce: TOSA has no {kind} of {value.dtype.name}"
+    return None
+
+
+def _reduce(e: Emitter, op: Operation) -> Handle:
+    x, (dim,) = e.full(next(op.values)), op.attributes["dims"]
+    kept = [1 if d == dim else size for d, size in enumerate(e.shape(x))]
+    name, _ = _KINDS[op.attributes["kind"]]
+    out = getattr(e.tosa, name)(x, dim, results=[e.type(kept, x.type.element_type)])
+    return e.reshape(out, op.result.shape)
+
+
+def _takes_contract(op: Operation) -> str | None:
+    a, b = op.values
+    if not is_batched_matmul(a, b, **op.attributes):
+        return "flat.contract: TOSA multiplies [B, M, K] with [B, K, N] only"
+    return None
+
+
+def _contract(e: Emitter, op: Operation) -> Handle:
+    a, b = (e.full(v) for v in op.values)
+    zero = e.constant(0.0, [1], a.type.element_type)
+    return e.tosa.matmul(e.type(op.result.shape, op.result.dtype), a, b, zero, zero)
+
+
+ROWS = (
+    Rule("reduce", frozenset(), _reduce, _takes_reduce),
+    Rule("contract", names("float32"), _contract, _takes_contract),
+)
