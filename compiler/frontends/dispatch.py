@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.captured import Captured
 from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Recorder
-from torchstone.compiler.ir import Value
 
 
 def capture(fn: Callable[..., Any], args: Sequence[Any]) -> Captured:
@@ -57,32 +57,53 @@ def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, 
 
     with NoEscape(), recorder:
         if functional:
-            mixed = [i for i, leaf in enumerate(clones) if isinstance(leaf, torch.Tensor)]
-
-            def tensors_only(tensors: list[Any], lifted: list[Any]) -> list[Any]:
-                full = list(clones)
-                for index, tensor in zip(mixed, tensors, strict=True):
-                    full[index] = tensor
-                return run(full, lifted)
-
-            try:
-                flat = torch.func.functionalize(tensors_only)([clones[i] for i in mixed], lifted)
-            except RuntimeError as error:
-                if "functional tensor" not in str(error):
-                    raise
-                raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
+            flat, written = _functionalized(run, clones, lifted)
+            for original, value in written:
+                recorder.write(original, value)
         else:
             flat = run(clones, lifted)
         outputs = [recorder.operand(leaf) for leaf in flat]
     graph = recorder.graph
     mutated = sorted(recorder.mutations)
     graph.outputs = (*outputs, *(recorder.mutations[i] for i in mutated))
-    _order_arguments(graph.args, len(originals), [v for v, _ in recorder.captures])
     return Captured(graph, leaves, in_spec, spec[-1], [t for _, t in recorder.captures], mutated)
 
 
-def _order_arguments(args: list[Value], inputs: int, captures: list[Value]) -> None:
-    assert [id(a) for a in args[inputs:]] == [id(c) for c in captures]
+class _Functionalize(FunctionalTensorMode):
+    """PyTorch's functionalization, with the recorder in the place of PyTorch's own tracer."""
+
+    def _sync_view_replay_annotations(self, args: Any, kwargs: Any) -> None:
+        """Nothing to do: these are notes for PyTorch's tracer."""
+
+
+def _functionalized(
+    run: Callable[[list[Any], list[Any]], list[Any]], clones: list[Any], lifted: list[Any]
+) -> tuple[list[Any], list[tuple[torch.Tensor, torch.Tensor]]]:
+    """Run under PyTorch's functionalization: return the results, and the new value of each argument written to."""
+    wrapped: list[tuple[torch.Tensor, FunctionalTensor]] = []
+
+    def wrap(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        known = next((f for t, f in wrapped if t is leaf), None)
+        if known is None:
+            known = FunctionalTensor.to_functional(leaf)
+            wrapped.append((leaf, known))
+        return known
+
+    try:
+        with _Functionalize():
+            flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
+    except RuntimeError as error:
+        if "functional tensor" not in str(error):
+            raise
+        raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
+    written = [(t, _unwrap(f)) for t, f in wrapped if torch._functionalize_has_data_mutation(f.elem)]
+    return [_unwrap(leaf) for leaf in flat], written
+
+
+def _unwrap(leaf: Any) -> Any:
+    return leaf.from_functional() if isinstance(leaf, FunctionalTensor) else leaf
 
 
 def _module_state(fn: Any) -> dict[str, torch.Tensor]:

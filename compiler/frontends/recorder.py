@@ -65,6 +65,9 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, name: str, *, functional: bool = False) -> None:
         super().__init__()
+        if functional:
+            # PyTorch runs ordinary modes before its own FunctionalTensorMode; the recorder has to come after it.
+            self._mode_key = torch._C._TorchDispatchModeKey.PROXY
         self.graph = Graph(name, [])
         self.captures: list[tuple[Value, torch.Tensor]] = []
         self.mutations: dict[int, Value] = {}
@@ -119,8 +122,6 @@ class Recorder(TorchDispatchMode):
             raise Unsupported("the program looks at the values of its tensors", op=str(func), stage="capture")
         location = self.location or user_location()
         if func._schema.is_mutable and func not in _FUNCTIONAL_BY_NATURE:
-            if self._functional and func is torch.ops.aten.copy_.default and id(args[0]) in self._inputs:
-                return self._write_back(func, args, kwargs, location)
             raise Mutation(str(func))
         if func is torch.ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._training_batch_norm(args, location)
@@ -161,15 +162,9 @@ class Recorder(TorchDispatchMode):
             self.mutations[self._inputs[id(tensor)]] = self._values[id(tensor)] = self.operand(updated)
         return out[:3]
 
-    def _write_back(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
-        target, source = args[0], args[1]
-        value = self.operand(source)
-        if value.type != tensor_type(target):
-            cast = torch.ops.aten._to_copy.default(source.expand(target.shape), dtype=target.dtype)
-            value = self.operand(cast)
-        self.mutations[self._inputs[id(target)]] = value
-        self._values[id(target)] = value
-        return target
+    def write(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Note that an argument holds ``source`` after the program."""
+        self.mutations[self._inputs[id(target)]] = self.operand(source)
 
 
 _DATA_DEPENDENT = frozenset(
