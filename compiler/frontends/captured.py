@@ -23,8 +23,8 @@ class Captured:
 
     The graph's arguments are the tensor leaves of ``args`` in order, then ``captures`` (tensors the program closes
     over, read afresh at each call). Its outputs are the leaves of the result, then the new values of the arguments in
-    ``mutated``. ``leaves`` are the example's leaves: a tensor stands for its graph argument, anything else is a constant
-    the program was specialized to.
+    ``mutated``. ``leaves`` are the example's leaves: a tensor stands for its graph argument, anything else is a
+    constant the program was specialized to.
     """
 
     graph: Graph

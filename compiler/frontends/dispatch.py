@@ -40,7 +40,6 @@ def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, 
     for clone in clones:
         if isinstance(clone, torch.Tensor):
             recorder.input(clone, f"x{len(recorder.graph.args)}")
-    originals = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     held = list(state.values())
     lifted = _clone(held)
     for clone, original in zip(lifted, held, strict=True):

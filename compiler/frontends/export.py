@@ -1,4 +1,4 @@
-"""The ``export`` frontend: ``torch.export`` captures, with dynamic shapes, and its graph is replayed under the recorder.
+"""The ``export`` frontend: ``torch.export`` captures, dynamic shapes included, and the recorder replays its graph.
 
 So both frontends give the same graph of ATen ops for the same program.
 """
@@ -52,7 +52,7 @@ class _Replay(torch.fx.Interpreter):
 
 
 class _KeepFrames(TorchFunctionMode):
-    """Notes the user's frames on every node that torch.export makes; by itself it keeps frames named ``forward`` only."""
+    """Notes the user's frames on every node that torch.export makes; by itself it keeps only frames named ``forward``."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         frames = tuple((f.file, f.line, f.function) for f in user_location().frames)

@@ -1,4 +1,4 @@
-"""Turns the ATen calls that PyTorch makes under it into a graph. Both frontends and the decompositions record with it."""
+"""Turns the ATen calls made under it into a graph. Both frontends and the decompositions record with it."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def schema_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> li
     """Return every argument of a call in the order of its schema, defaults filled in."""
     out = list(args)
     for argument in func._schema.arguments[len(args) :]:
-        out.append(kwargs[argument.name] if argument.name in kwargs else argument.default_value)
+        out.append(kwargs.get(argument.name, argument.default_value))
     return out
 
 

@@ -30,7 +30,7 @@ Monomial: TypeAlias = tuple[Atom, ...]
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """A polynomial: ``terms`` maps each sorted product of atoms to its non-zero coefficient. Build it with ``symbol``."""
+    """A polynomial: ``terms`` maps each sorted product of atoms to its coefficient. Built by ``symbol``."""
 
     terms: tuple[tuple[Monomial, int], ...]
 

@@ -65,6 +65,6 @@ class Named:
         return f'{self.kind}("{self.value}")'
 
 
-# A constant PrimValue is written in place: None, bool, int, float, complex, str, DType, Expr, Named, or a tuple of them.
+# A constant PrimValue is written in place: one of LITERAL_CLASSES, or a tuple of them.
 Literal: TypeAlias = Any
 LITERAL_CLASSES = (type(None), bool, int, float, complex, str, DType, Expr, Named)

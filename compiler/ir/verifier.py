@@ -1,4 +1,4 @@
-"""The IR's own rules: definitions before uses, one definition a value, and types that their op's shape function gives."""
+"""The IR's own rules: definitions before uses, one for each value, and the types the shape functions give."""
 
 from __future__ import annotations
 

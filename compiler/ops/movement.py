@@ -168,21 +168,27 @@ ROWS = (
         "broadcast", "Dim i of x becomes dim dims[i] of shape; a size 1 is repeated, dims not named are new.",
         1, _broadcast_infer, _broadcast, ("shape", "dims"),
     ),
-    Primitive("reshape", "The same elements in row-major order under another shape.", 1, _reshape_infer, _reshape, ("shape",)),
-    Primitive("transpose", "Result dim i is dim permutation[i] of x.", 1, _transpose_infer, _transpose, ("permutation",)),
+    Primitive("reshape", "The same elements, row-major, in another shape.", 1, _reshape_infer, _reshape, ("shape",)),
+    Primitive(
+        "transpose", "Result dim i is dim permutation[i] of x.",
+        1, _transpose_infer, _transpose, ("permutation",),
+    ),
     Primitive(
         "slice", "x[start:limit:stride] in every dim; 0 <= start <= limit <= size, stride > 0.",
         1, _slice_infer, _slice, ("start", "limit", "stride"),
     ),
     Primitive("reverse", "Reverse the order of the elements along dims.", 1, _reverse_infer, _reverse, ("dims",)),
-    Primitive("concat", "Join one or more tensors along dim; the other sizes are equal.", None, _concat_infer, _concat, ("dim",)),
+    Primitive(
+        "concat", "Join one or more tensors along dim; the other sizes are equal.",
+        None, _concat_infer, _concat, ("dim",),
+    ),
     Primitive(
         "pad", "Add low[i] elements before and high[i] after x in dim i, all equal to the 0-d value.",
         2, _pad_infer, _pad, ("low", "high"),
     ),
     Primitive("iota", "[0, 1, …, size - 1], rounded to dtype.", 0, _iota_infer, _iota, ("size", "dtype")),
     Primitive(
-        "constant", "A tensor of a static shape: value is one number for all elements, or a tuple of all in row-major order.",
+        "constant", "A tensor of a static shape: value is one number for all elements, or a tuple of all, row-major.",
         0, _constant_infer, _constant, ("value", "shape", "dtype"),
     ),
 )  # fmt: skip

@@ -92,7 +92,7 @@ def _contract(a: Any, b: Any, *, a_batch: Any, b_batch: Any, a_sum: Any, b_sum: 
     flat = [_count(batch), _count(rows), _count(cols), _count(summed)]
     left = a.permute(*a_batch, *free_a, *a_sum).reshape(flat[0], flat[1], flat[3])
     right = b.permute(*b_batch, *b_sum, *free_b).reshape(flat[0], flat[3], flat[2])
-    return left.matmul(right).reshape(*batch, *rows, *cols)
+    return left.matmul(right).reshape((*batch, *rows, *cols))
 
 
 def _count(sizes: Any) -> int:
@@ -116,8 +116,8 @@ def _check(predicate: Any, *, message: str) -> tuple[()]:
 ROWS = (
     Primitive(
         "reduce",
-        "Combine all elements along dims, which disappear. Empty: 0 for sum, 1 for prod, true for and, false for or. NaN "
-        "wins in max and min. 16-bit floats accumulate in float32; integers wrap.",
+        "Combine all elements along dims, which disappear. Empty: 0 for sum, 1 for prod, true for and, false for or. "
+        "NaN wins in max and min. 16-bit floats accumulate in float32; integers wrap.",
         1, _reduce_infer, _reduce, ("kind", "dims"),
     ),
     Primitive(
@@ -126,8 +126,8 @@ ROWS = (
     ),
     Primitive(
         "contract",
-        "Sum of products over the paired dims a_sum and b_sum, for each index of the paired batch dims. Result dims: batch, "
-        "the rest of a, the rest of b. An empty sum is 0; 16-bit floats accumulate in float32; integers wrap.",
+        "Sum of products over the paired dims a_sum and b_sum, for each index of the paired batch dims. Result dims: "
+        "batch, the rest of a, the rest of b. An empty sum is 0; 16-bit floats accumulate in float32; integers wrap.",
         2, _contract_infer, _contract, ("a_batch", "b_batch", "a_sum", "b_sum"),
     ),
     Primitive("check", "Raise RuntimeError(message) at run time unless the 0-d bool holds. No result.",

@@ -25,8 +25,9 @@ def compile(
         list[str] | None,
         typer.Option(
             "--arg",
-            help="One argument, repeated in order: a tensor type such as f32[2, 3] (a name in place of a size, f32[n, 3], "
-            "makes it dynamic), or a Python value as JSON. Without it, FN_args() in the file gives the tuple of arguments.",
+            help="One argument, repeated in order: a tensor type such as f32[2, 3] (a name in place of a size, "
+            "f32[n, 3], makes it dynamic), or a Python value as JSON. Without it, FN_args() in the file gives the "
+            "tuple of arguments.",
         ),
     ] = None,
     target: Annotated[str, typer.Option(help="linalg, tosa, tensorrt or evaluator.")] = "linalg",
