@@ -1,1 +1,163 @@
-"""torchstone compiler/lowering/tensorrt."""
+"""FlatIR -> TensorRT: one layer, or a few, a primitive, through the ``tensorrt.INetworkDefinition`` API.
+
+Nothing here knows whether the module behind the API is the real one: see ``torchstone.compiler.runtime.tensorrt``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
+from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+from torchstone.compiler.lowering.tensorrt import elementwise, movement, reduction
+from torchstone.compiler.lowering.tensorrt.network import Network
+from torchstone.compiler.lowering.tensorrt.rows import lowers
+from torchstone.compiler.runtime.tensorrt import api, rules
+
+if TYPE_CHECKING:
+    from torchstone.compiler.runtime.tensorrt.engine import Program
+
+__all__ = ["TARGET", "elementwise", "lower", "lower_graph", "movement", "reduction", "takes"]
+
+# ``flat.check`` is no layer: its predicate becomes an output of the network, read after the run.
+CHECK = "flat.check"
+
+
+def takes(op: Operation) -> str | None:
+    """Return None when this target lowers ``op``, else why not."""
+    if op.name != CHECK and op.name not in lowers:
+        return f"{op.name}: TensorRT has no such layer"
+    values = [v for v in (*op.values, *op.results) if isinstance(v.type, TensorType)]
+    for value in values:
+        if rules.data_type(value.dtype) is None:
+            return f"{op.name}: TensorRT has no {value.dtype.name} tensors"
+        if value.rank > rules.MAX_DIMS:
+            return f"{op.name}: TensorRT tensors have at most {rules.MAX_DIMS} dims, got {value.type}"
+    if op.name == CHECK:
+        return None
+    row = lowers[op.name]
+    # The last operand: the first of a select is its predicate. An op without operands makes what its result says.
+    operand = next(reversed([*op.values]), None) or op.result
+    if rules.data_type(operand.dtype) not in row.types:
+        return f"{op.name}: TensorRT's {row.layer} does not take {operand.dtype.name}"
+    refusal = row.refuses(op)
+    return f"{op.name}: {refusal}" if refusal else None
+
+
+def lower_graph(graph: Graph) -> Program:
+    """Build the network of a graph. Unsupported for an argument of a type or rank that TensorRT has not."""
+    from torchstone.compiler.runtime.tensorrt.engine import Literal, Log, Program
+
+    driven = api()
+    trt = driven.module
+    log = Log(trt)
+    builder = trt.Builder(log.logger)
+    definition = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    n = Network(trt, definition, log)
+    program = Program(driven, log, builder, definition, keep=n.keep)
+    env: dict[int, Any] = {}
+    _add_inputs(graph, n, program, env)
+    for op in graph.ops:
+        operands = [env[id(v)] for v in op.operands if isinstance(v, Value)]
+        n.where = op.name
+        if op.name == CHECK:
+            program.checks[_output(n, operands[0], f"check{len(program.checks)}")] = op.attributes["message"]
+            continue
+        try:
+            tensor = lowers[op.name].build(n, op, *operands)
+            _same_type(op, tensor)
+        except TorchstoneError as error:
+            error.op, error.where = error.op or op.name, error.where or describe(op)
+            raise
+        env[id(op.result)] = tensor
+    n.where = "return"
+    for index, output in enumerate(graph.outputs):
+        boxed = Literal(output) if not isinstance(output, Value) else _output(n, env[id(output)], f"output{index}")
+        program.outputs.append(boxed)
+    return program
+
+
+def _add_inputs(graph: Graph, n: Network, program: Program, env: dict[int, Any]) -> None:
+    used = {id(v) for op in graph.ops for v in op.values} | {id(o) for o in graph.outputs if isinstance(o, Value)}
+    symbols: set[str] = set()
+    for op in graph.ops:
+        for v in (*op.values, *op.results):
+            symbols |= v.tensor.symbols
+    for index, arg in enumerate(graph.args):
+        type = arg.type
+        # An argument nobody reads, or whose sizes nobody needs, is no network input: TensorRT would drop it.
+        if not isinstance(type, TensorType) or not (id(arg) in used or _names(type) & symbols):
+            program.inputs.append("")
+            continue
+        dtype = rules.data_type(type.dtype)
+        if dtype is None or type.rank > rules.MAX_DIMS:
+            why = f"{type.dtype.name} tensors" if dtype is None else f"tensors of {type.rank} dims"
+            raise Unsupported(f"TensorRT has no {why}", stage="lower", op=_first_user(graph, arg))
+        name = f"input{index}"
+        shape = [d if isinstance(d, int) else -1 for d in type.shape]
+        program.dynamic |= -1 in shape
+        n.where = name
+        tensor = n.definition.add_input(name, n.type(dtype), n.trt.Dims(shape))
+        if tensor is None:
+            raise TorchstoneError(f"TensorRT refuses input {type}: {n.log.take()}", stage="lower")
+        program.inputs.append(name)
+        env[id(arg)] = tensor
+        n.sizes.bind(tensor, type.shape)
+
+
+def _names(type: TensorType) -> set[str]:
+    return {str(d) for d in type.shape if isinstance(d, Expr) and str(d).isidentifier()}
+
+
+def _first_user(graph: Graph, arg: Value) -> str:
+    return next((op.name for op in graph.ops if any(v is arg for v in op.values)), "")
+
+
+def _output(n: Network, tensor: Any, name: str) -> str:
+    """Mark a network output; one that is an input or an output already goes through an identity layer."""
+    if tensor.is_network_input or tensor.is_network_output:
+        tensor = n.added(n.definition.add_identity(tensor))
+    tensor.name = name
+    n.definition.mark_output(tensor)
+    return name
+
+
+def _same_type(op: Operation, tensor: Any) -> None:
+    """Require that TensorRT infers the type the graph says."""
+    want, got = op.result.tensor, tuple(tensor.shape)
+    same = len(got) == want.rank and rules.DATA_TYPES[want.dtype.name] == tensor.dtype.name
+    if not same or any(isinstance(w, int) and g not in (-1, w) for w, g in zip(want.shape, got, strict=True)):
+        raise TorchstoneError(f"{op.name}: TensorRT infers {tensor.dtype.name}{list(got)}, want {want}", stage="lower")
+
+
+def print_network(program: Program) -> str:
+    """Return the network as text: one line a layer, tensors by name with type and sizes."""
+
+    def typed(tensor: Any) -> str:
+        return f"%{tensor.name}: {tensor.dtype.name}[{', '.join(map(str, tensor.shape))}]"
+
+    lines = [f"// {program.api}", f"network({', '.join(map(typed, program.network_inputs))}) {{"]
+    for index in range(program.network.num_layers):
+        layer = program.network.get_layer(index)
+        results = ", ".join(typed(layer.get_output(i)) for i in range(layer.num_outputs))
+        operands = [layer.get_input(i) for i in range(layer.num_inputs)]
+        names = ", ".join("none" if t is None else f"%{t.name}" for t in operands)
+        lines.append(f"  {results} = {layer.type.name}({names})  // {layer.name}")
+    outputs = [program.network.get_output(i).name for i in range(program.network.num_outputs)]
+    return "\n".join([*lines, f"  return {', '.join('%' + o for o in outputs)}".rstrip(), "}", ""])
+
+
+def lower(graph: Graph) -> Lowered:
+    """Return the network of a graph and the way to an engine. TorchstoneError quotes what TensorRT said."""
+    program = lower_graph(graph)
+
+    def load() -> Kernel:
+        from torchstone.compiler.runtime.tensorrt.engine import load as load_engine
+
+        return load_engine(program)
+
+    return Lowered(load, {"tensorrt": lambda: print_network(program)})
+
+
+TARGET = Target("tensorrt", takes, lower)

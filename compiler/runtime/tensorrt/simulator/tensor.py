@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.compiler.runtime.tensorrt import rules
 from torchstone.compiler.runtime.tensorrt.simulator.enums import DataType, LayerType, TensorLocation
-from torchstone.compiler.runtime.tensorrt.simulator.values import Dims, ILogger, InvalidNetwork, Known, require
+from torchstone.compiler.runtime.tensorrt.simulator.values import Dims, Folded, ILogger, InvalidNetwork, Known, require
 
 if TYPE_CHECKING:
     from torchstone.compiler.runtime.tensorrt.simulator.network import INetworkDefinition
@@ -57,7 +57,7 @@ class ITensor:
 
     @property
     def is_shape_tensor(self) -> bool:
-        return self._infer().value is not None
+        return self._infer().folded is not None
 
 
 class Parameter:
@@ -143,13 +143,13 @@ class ILayer:
         return tuple(self._fold(inputs, results))
 
     def _fold(self, inputs: Sequence[Known | None], results: Sequence[Known]) -> Iterator[Known]:
-        small = all(_is_small(r) for r in results) and all(i is None or i.value is not None for i in inputs)
-        if not small or any(r.value is not None for r in results) or not inputs:
+        small = all(_is_small(r) for r in results) and all(i is None or i.folded is not None for i in inputs)
+        if not small or any(r.folded is not None for r in results) or not inputs:
             yield from results
             return
-        values = self._run(*(None if i is None else i.value for i in inputs))
-        for result, value in zip(results, values, strict=True):
-            yield Known(result.shape, result.dtype, value)
+        run = Folded(lambda: self._run(*(None if i is None or i.folded is None else i.folded.value for i in inputs)))
+        for n, result in enumerate(results):
+            yield Known(result.shape, result.dtype, Folded(lambda n=n: run.value[n]))
 
     def _rule(self, *inputs: Known | None) -> tuple[Known, ...]:
         raise NotImplementedError

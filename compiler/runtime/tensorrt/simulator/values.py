@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,17 @@ class Logger(ILogger):
             print(f"[TRT simulator] [{severity.name[0]}] {msg}", file=sys.stderr)
 
 
+class Folded:
+    """A value known at build time, computed when it is first read: most are never read, and a read needs torch."""
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._compute = compute
+
+    @cached_property
+    def value(self) -> Any:
+        return self._compute()
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a tensor without running the network: its sizes (-1: run time), type, and value if constant.
@@ -119,7 +131,7 @@ class Known:
 
     shape: tuple[int, ...]
     dtype: DataType
-    value: Any = None
+    folded: Folded | None = None
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

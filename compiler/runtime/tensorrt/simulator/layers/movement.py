@@ -11,6 +11,7 @@ from torchstone.compiler.runtime.tensorrt.simulator.enums import DataType, FillO
 from torchstone.compiler.runtime.tensorrt.simulator.tensor import ILayer, ITensor, Parameter, takes
 from torchstone.compiler.runtime.tensorrt.simulator.values import (
     Dims,
+    Folded,
     Known,
     Permutation,
     Weights,
@@ -23,7 +24,7 @@ def sizes_of(kind: str, known: Known) -> tuple[int, ...]:
     """Return the sizes that a 1-D shape tensor holds, -1 for each that is not known at build time."""
     require(known.dtype in (DataType.INT32, DataType.INT64), f"{kind}: a shape tensor must be INT32/INT64, got {known}")
     require(len(known.shape) == 1 and known.shape[0] >= 0, f"{kind}: a shape tensor must be 1-D, got {known}")
-    return (-1,) * known.shape[0] if known.value is None else tuple(known.value.tolist())
+    return (-1,) * known.shape[0] if known.folded is None else tuple(known.folded.value.tolist())
 
 
 class IShuffleLayer(ILayer):
@@ -109,7 +110,7 @@ class ISliceLayer(ILayer):
         start, shape, stride, value = (*rest, *(None,) * (4 - len(rest)))
         parts = (("start", start, self.start), ("shape", shape, self.shape), ("stride", stride, self.stride))
         found: dict[str, tuple[int, ...]] = {}
-        known = {name for name, tensor, _ in parts if tensor is None or tensor.value is not None}
+        known = {name for name, tensor, _ in parts if tensor is None or tensor.folded is not None}
         for name, tensor, dims in parts:
             found[name] = dims if tensor is None else sizes_of("slice", tensor)
             require(
@@ -206,7 +207,7 @@ class IConstantLayer(ILayer):
         count = math.prod(self.shape)
         require(count == self.weights.size, f"constant: {self.weights.size} weights for shape {tuple(self.shape)}")
         small = count <= 2 * rules.MAX_DIMS and dtype in (DataType.INT32, DataType.INT64)
-        return (Known(tuple(self.shape), dtype, self.weights.tensor(self.shape) if small else None),)
+        return (Known(tuple(self.shape), dtype, Folded(lambda: self.weights.tensor(self.shape)) if small else None),)
 
     def _run(self) -> tuple[Any, ...]:
         return (self.weights.tensor(self.shape),)
@@ -257,12 +258,14 @@ class IShapeLayer(ILayer):
     _TYPE, _KIND = LayerType.SHAPE, "Shape"
 
     def _rule(self, x: Known) -> tuple[Known, ...]:
-        import torch
-
-        value = None if -1 in x.shape else torch.tensor(x.shape, dtype=torch.int64)
-        return (Known((len(x.shape),), DataType.INT64, value),)
+        folded = None if -1 in x.shape else Folded(lambda: _sizes(x.shape))
+        return (Known((len(x.shape),), DataType.INT64, folded),)
 
     def _run(self, x: Any) -> tuple[Any, ...]:
-        import torch
+        return (_sizes(tuple(x.shape)),)
 
-        return (torch.tensor(tuple(x.shape), dtype=torch.int64),)
+
+def _sizes(shape: tuple[int, ...]) -> Any:
+    import torch
+
+    return torch.tensor(shape, dtype=torch.int64)

@@ -114,7 +114,7 @@ class ITopKLayer(ILayer):
         import torch
 
         (dim,) = axes_of(self.axes, x.dim())
-        order = torch.argsort(x.flip(dim), dim, descending=self.op is TopKOperation.MAX, stable=True)
+        order = torch.argsort(x.flip(dim), dim=dim, descending=self.op is TopKOperation.MAX, stable=True)
         indices = (x.shape[dim] - 1 - order).narrow(dim, 0, self.k)
         narrow = torch.int32 if self.indices_type is DataType.INT32 else torch.int64
         return x.gather(dim, indices), indices.to(narrow)
@@ -194,9 +194,10 @@ class ICumulativeLayer(ILayer):
     def _rule(self, x: Known, axis: Known) -> tuple[Known, ...]:
         takes("cumulative", rules.LAYERS["Cumulative"], x)
         require(
-            axis.value is not None and not axis.shape, f"cumulative: the axis must be a constant 0-D tensor, got {axis}"
+            axis.folded is not None and not axis.shape, f"cumulative: the axis must be a constant scalar, got {axis}"
         )
-        require(0 <= int(axis.value) < len(x.shape), f"cumulative: axis {axis.value} out of range for {x}")
+        at = int(axis.folded.value) if axis.folded is not None else -1
+        require(0 <= at < len(x.shape), f"cumulative: axis {at} out of range for {x}")
         return (x,)
 
     def _run(self, x: Any, axis: Any) -> tuple[Any, ...]:

@@ -1,0 +1,66 @@
+"""FlatIR's elementwise primitives: one layer each, for the types where TensorRT documents what FlatIR asks for.
+
+What is not here is left to the shared legalizations: comparisons that TensorRT lacks, integer NEG, 16-bit types that go
+through float32, and what TensorRT leaves open, like MAX of NaN, SIGN of NaN or the cast of 0.5 to BOOL.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tensorrt.network import Network
+from torchstone.compiler.lowering.tensorrt.rows import Row, lowers
+from torchstone.compiler.runtime.tensorrt import rules
+
+UNARY = {
+    "exp": "EXP", "log": "LOG", "sqrt": "SQRT", "sin": "SIN", "cos": "COS", "tan": "TAN", "asin": "ASIN",
+    "acos": "ACOS", "atan": "ATAN", "sinh": "SINH", "cosh": "COSH", "asinh": "ASINH", "acosh": "ACOSH",
+    "atanh": "ATANH", "erf": "ERF", "ceil": "CEIL", "floor": "FLOOR", "round": "ROUND", "abs": "ABS", "neg": "NEG",
+    "not": "NOT", "sign": "SIGN",
+}  # fmt: skip
+BINARY = {
+    "add": "SUM", "sub": "SUB", "mul": "PROD", "div": "DIV", "pow": "POW", "max": "MAX", "min": "MIN", "eq": "EQUAL",
+    "lt": "LESS", "gt": "GREATER", "and": "AND", "or": "OR", "xor": "XOR",
+}  # fmt: skip
+# TensorRT says nothing of NaN here, FlatIR does: integers only.
+SILENT_ON_NAN = ("SIGN", "MAX", "MIN")
+
+
+def _types(layer: str, table: dict[str, frozenset[str]]) -> frozenset[str]:
+    return table[layer] & rules.INTS if layer in SILENT_ON_NAN else table[layer]
+
+
+def _unary(layer: str) -> Row:
+    return Row(f"unary {layer}", _types(layer, rules.UNARY), lambda n, op, x: n.unary(layer, x))
+
+
+def _binary(layer: str) -> Row:
+    types = _types(layer, rules.ELEMENTWISE)
+    return Row(f"elementwise {layer}", types, lambda n, op, a, b: n.binary(layer, a, b))
+
+
+for _name, _layer in UNARY.items():
+    lowers.add(_name, _unary(_layer))
+for _name, _layer in BINARY.items():
+    lowers.add(_name, _binary(_layer))
+
+
+@lowers("tanh", "activation TANH", rules.LAYERS["Activation"])
+def tanh(n: Network, op: Operation, x: Any) -> Any:
+    return n.activation("TANH", x)
+
+
+@lowers("select", "select", rules.LAYERS["Select"])
+def select(n: Network, op: Operation, predicate: Any, a: Any, b: Any) -> Any:
+    return n.select(predicate, a, b)
+
+
+def _to_bool(op: Operation) -> str | None:
+    number = op.attributes["dtype"].is_bool and not next(op.values).dtype.is_bool
+    return "TensorRT does not say which numbers are true" if number else None
+
+
+@lowers("cast", "cast", rules.LAYERS["Cast"], _to_bool)
+def cast(n: Network, op: Operation, x: Any) -> Any:
+    return n.cast(x, rules.DATA_TYPES[op.attributes["dtype"].name])

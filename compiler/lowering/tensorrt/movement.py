@@ -1,0 +1,67 @@
+"""FlatIR's movement primitives as shuffle, slice, concatenation, fill and constant layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tensorrt.network import Network
+from torchstone.compiler.lowering.tensorrt.rows import lowers
+from torchstone.compiler.runtime.tensorrt import rules
+
+
+def _ranks_differ(op: Operation) -> str | None:
+    return None if next(op.values).rank == op.result.rank else "a slice keeps the rank"
+
+
+@lowers("broadcast", "slice", rules.LAYERS["Slice"], _ranks_differ)
+def broadcast(n: Network, op: Operation, x: Any) -> Any:
+    """Repeat by stride 0. Sizes are compared as the graph has them: TensorRT knows of some only that they vary."""
+    return n.expand(x, next(op.values).shape, op.result.shape)
+
+
+@lowers("reshape", "shuffle", rules.LAYERS["Shuffle"])
+def reshape(n: Network, op: Operation, x: Any) -> Any:
+    return n.reshape(x, op.attributes["shape"])
+
+
+@lowers("transpose", "shuffle", rules.LAYERS["Shuffle"])
+def transpose(n: Network, op: Operation, x: Any) -> Any:
+    return n.transpose(x, op.attributes["permutation"])
+
+
+@lowers("slice", "slice", rules.LAYERS["Slice"])
+def slice_(n: Network, op: Operation, x: Any) -> Any:
+    return n.slice(x, op.attributes["start"], op.result.shape, op.attributes["stride"])
+
+
+@lowers("reverse", "slice", rules.LAYERS["Slice"])
+def reverse(n: Network, op: Operation, x: Any) -> Any:
+    """Start at the last element and go back; a dim with no last element stays."""
+    shape = op.result.shape
+    dims = [d for d in op.attributes["dims"] if shape[d] != 0]
+    start = [size - 1 if d in dims else 0 for d, size in enumerate(shape)]
+    return n.slice(x, start, shape, [-1 if d in dims else 1 for d in range(len(shape))]) if dims else x
+
+
+@lowers("concat", "concatenation", rules.LAYERS["Concatenation"])
+def concat(n: Network, op: Operation, *tensors: Any) -> Any:
+    return n.concat(tensors, op.attributes["dim"]) if len(tensors) > 1 else tensors[0]
+
+
+@lowers("pad", "slice in mode FILL", rules.LAYERS["Slice"])
+def pad(n: Network, op: Operation, x: Any, value: Any) -> Any:
+    """A slice that starts before x and ends behind it, filled outside."""
+    low = op.attributes["low"]
+    return n.slice(x, [-a for a in low], op.result.shape, (1,) * len(low), fill=value) if low else x
+
+
+@lowers("iota", "fill LINSPACE", rules.FILL["LINSPACE"])
+def iota(n: Network, op: Operation) -> Any:
+    return n.iota(op.attributes["size"], rules.DATA_TYPES[op.attributes["dtype"].name])
+
+
+@lowers("constant", "constant", rules.ANY)
+def constant(n: Network, op: Operation) -> Any:
+    a = op.attributes
+    return n.constant(a["value"], a["shape"], rules.DATA_TYPES[a["dtype"].name])

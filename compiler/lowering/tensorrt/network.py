@@ -1,0 +1,150 @@
+"""What the lowering adds to ``INetworkDefinition``: errors instead of None, named layers, and sizes known at run time.
+
+Everything here speaks the real ``tensorrt`` API, what versions 10.3 and 11 have in common. Tensors are ``ITensor``s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.ir.dims import Dim, Expr
+from torchstone.compiler.lowering.tensorrt.sizes import Sizes
+
+_NUMPY = {"FLOAT": np.float32, "HALF": np.float16, "INT32": np.int32, "INT64": np.int64}
+
+
+class Network:
+    """Builds one network; ``where`` is put into the names of the layers and into errors."""
+
+    def __init__(self, trt: Any, definition: Any, log: Any) -> None:
+        self.trt, self.definition, self.log = trt, definition, log
+        self.where = ""
+        self.keep: list[Any] = []
+        self.sizes = Sizes(self)
+
+    def added(self, layer: Any, *, output: int = 0) -> Any:
+        """Name a new layer and return its output; TorchstoneError with TensorRT's words when it is None or invalid."""
+        if layer is None:
+            raise TorchstoneError(f"{self.where}: TensorRT refuses the layer: {self.log.take()}", stage="lower")
+        layer.name = f"{self.where} #{self.definition.num_layers}"
+        tensor = layer.get_output(output)
+        try:
+            len(tensor.shape)
+        except ValueError:  # what the bindings make of an invalid layer that was accepted
+            raise TorchstoneError(f"{self.where}: TensorRT refuses: {self.log.take()}", stage="lower") from None
+        return tensor
+
+    def type(self, name: str) -> Any:
+        return getattr(self.trt.DataType, name)
+
+    def rank(self, x: Any) -> int:
+        return len(x.shape)
+
+    # Elementwise
+
+    def unary(self, name: str, x: Any) -> Any:
+        """Apply a UnaryOperation."""
+        return self.added(self.definition.add_unary(x, getattr(self.trt.UnaryOperation, name)))
+
+    def binary(self, name: str, a: Any, b: Any) -> Any:
+        """Apply an ElementWiseOperation to tensors of one rank."""
+        return self.added(self.definition.add_elementwise(a, b, getattr(self.trt.ElementWiseOperation, name)))
+
+    def activation(self, name: str, x: Any) -> Any:
+        return self.added(self.definition.add_activation(x, getattr(self.trt.ActivationType, name)))
+
+    def select(self, condition: Any, a: Any, b: Any) -> Any:
+        return self.added(self.definition.add_select(condition, a, b))
+
+    def cast(self, x: Any, name: str) -> Any:
+        return x if x.dtype.name == name else self.added(self.definition.add_cast(x, self.type(name)))
+
+    # Constants
+
+    def constant(self, values: Any, shape: Sequence[int], name: str) -> Any:
+        """A constant of any type; BF16 and BOOL, which IConstantLayer lacks or numpy cannot hold, are cast."""
+        held = {"BF16": "FLOAT", "BOOL": "INT32"}.get(name, name)
+        exact = np.float32 if held in ("FLOAT", "HALF") else np.int64
+        if isinstance(values, tuple):
+            array = np.array(values, dtype=exact).reshape(tuple(shape))
+        else:
+            array = np.full(tuple(shape), values, dtype=exact)
+        array = np.ascontiguousarray(array.astype(_NUMPY[held]))
+        self.keep.append(array)
+        weights = self.trt.Weights(array)
+        tensor = self.added(self.definition.add_constant(self.trt.Dims(shape), weights))
+        return self.cast(tensor, name)
+
+    def like(self, x: Any, value: Any) -> Any:
+        """One ``value`` of the type of ``x`` that broadcasts against it."""
+        return self.constant(value, (1,) * self.rank(x), x.dtype.name)
+
+    # Movement
+
+    def transpose(self, x: Any, permutation: Sequence[int]) -> Any:
+        layer = self.definition.add_shuffle(x)
+        if layer is not None:
+            layer.first_transpose = self.trt.Permutation(permutation)
+        return self.added(layer)
+
+    def reshape(self, x: Any, shape: Sequence[Dim]) -> Any:
+        layer = self.definition.add_shuffle(x)
+        if layer is not None:
+            # A 0 means a size of zero here, never a size to copy.
+            layer.zero_is_placeholder = False
+            if self.sizes.static(shape):
+                layer.reshape_dims = self.trt.Dims(shape)
+            else:
+                layer.set_input(1, self.sizes.vector(shape))
+        return self.added(layer)
+
+    def slice(self, x: Any, start: Sequence[Dim], shape: Sequence[Dim], stride: Sequence[int], fill: Any = None) -> Any:
+        """A strided copy; stride 0 repeats. With ``fill``, a 0-d tensor, places outside of ``x`` take its value."""
+        static = [s if self.sizes.static(s) else (0,) * len(s) for s in (start, shape)]
+        layer = self.definition.add_slice(x, *(self.trt.Dims(s) for s in (*static, stride)))
+        if layer is not None:
+            for index, sizes in ((1, start), (2, shape)):
+                if not self.sizes.static(sizes):
+                    layer.set_input(index, self.sizes.vector(sizes))
+            if fill is not None:
+                layer.mode = self.trt.SampleMode.FILL
+                layer.set_input(4, fill)
+        return self.added(layer)
+
+    def expand(self, x: Any, have: Sequence[Dim], want: Sequence[Dim]) -> Any:
+        """Repeat the dims of size 1 in ``have``, the sizes of ``x``, that are not 1 in ``want``."""
+        stride = [0 if old == 1 and new != 1 else 1 for old, new in zip(have, want, strict=True)]
+        return self.slice(x, (0,) * len(stride), want, stride) if 0 in stride else x
+
+    def concat(self, tensors: Sequence[Any], axis: int) -> Any:
+        layer = self.definition.add_concatenation(list(tensors))
+        if layer is not None:
+            layer.axis = axis
+        return self.added(layer)
+
+    def iota(self, size: Dim, name: str) -> Any:
+        """``[0, 1, …]`` of a type LINSPACE gives."""
+        static = size if isinstance(size, int) else 0
+        op = self.trt.FillOperation.LINSPACE
+        start, step = self.constant(0, (), name), self.constant(1, (1,), name)
+        layer = self.definition.add_fill(self.trt.Dims((static,)), op, self.type(name))
+        if layer is not None:
+            if isinstance(size, Expr):
+                layer.set_input(0, self.sizes.vector((size,)))
+            layer.set_input(1, start)
+            layer.set_input(2, step)
+        return self.added(layer)
+
+    # Reduction and products
+
+    def reduce(self, name: str, x: Any, dims: Sequence[int], keep: bool = False) -> Any:
+        op = getattr(self.trt.ReduceOperation, name)
+        return self.added(self.definition.add_reduce(x, op, sum(1 << d for d in dims), keep))
+
+    def matmul(self, a: Any, b: Any) -> Any:
+        none = self.trt.MatrixOperation.NONE
+        return self.added(self.definition.add_matrix_multiply(a, none, b, none))
