@@ -7,26 +7,26 @@ from typing import Any
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Expr
-from torchstone.compiler.ir.dtypes import BY_NAME, DType
+from torchstone.compiler.ir.dtypes import BY_NAME, DType, Kind
 
 
 def promote(a: DType, b: DType) -> DType:
     """Return torch.promote_types(a, b). ValueError for pairs PyTorch refuses (float8, mixed large unsigned)."""
     if a == b:
         return a
+    for one, other in ((a, b), (b, a)):
+        large_unsigned = one.kind is Kind.UINT and one.bits > 8
+        if (one.is_float and one.bits == 8) or (large_unsigned and not (other.is_float or other.is_complex)):
+            raise ValueError(f"PyTorch does not promote {a} and {b}")
     if a.is_bool or b.is_bool:
         return b if a.is_bool else a
     if a.is_int and b.is_int:
         if a.kind == b.kind:
             return a if a.bits >= b.bits else b
         signed, unsigned = (a, b) if a.is_signed else (b, a)
-        if unsigned.bits > 8:
-            raise ValueError(f"PyTorch does not promote {a} and {b}")
         return signed if signed.bits > unsigned.bits else BY_NAME[f"int{2 * unsigned.bits}"]
     if a.is_int or b.is_int:
         return b if a.is_int else a
-    if (a.is_float and a.bits == 8) or (b.is_float and b.bits == 8):
-        raise ValueError(f"PyTorch does not promote {a} and {b}")
     if a.is_complex or b.is_complex:
         real = promote(a.real, b.real)
         return {16: dt.complex32, 32: dt.complex64, 64: dt.complex128}[real.bits]
