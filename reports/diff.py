@@ -1,0 +1,67 @@
+"""What changed between two sets of results: transitions of outcome, case by case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from torchstone.reports.aggregate import first_line
+from torchstone.reports.outcomes import FAILING, PASS, RANK
+from torchstone.reports.results import Results
+
+ABSENT = "absent"
+
+
+def compare(old: Results, new: Results) -> dict[str, Any]:
+    """Return the transitions from ``old`` to ``new``.
+
+    A regression is a case that passed and does not, or that fails and did not (new cases included); a fix is a case
+    that passes and did not. Backends that one side lacks are named and not compared.
+    """
+    backends = [set(results.verdicts["backend"]) for results in (old, new)]
+    both = sorted(backends[0] & backends[1])
+    keys = ["backend", "case_id"]
+    sides = [r.verdicts[r.verdicts["backend"].isin(both)].set_index(keys) for r in (old, new)]
+    table = pd.DataFrame({"before": sides[0]["outcome"], "after": sides[1]["outcome"]}).fillna(ABSENT)
+    moved = table[table["before"] != table["after"]].sort_index()
+    counts = moved.groupby(["before", "after"]).size()
+    transitions = [{"before": before, "after": after, "cases": int(n)} for (before, after), n in counts.items()]  # type: ignore[misc]
+    changes = [
+        _change(key, row.before, row.after, sides) for key, row in zip(moved.index, moved.itertuples(), strict=True)
+    ]
+    return {
+        "runs": old.runs,
+        "backends": both,
+        "only_before": sorted(backends[0] - backends[1]),
+        "only_after": sorted(backends[1] - backends[0]),
+        "unchanged": int((table["before"] == table["after"]).sum()),
+        "transitions": sorted(transitions, key=lambda row: (-row["cases"], row["before"], row["after"])),
+        "regressions": [change for change in changes if _regressed(change)],
+        "fixes": [change for change in changes if change["after"] == PASS and change["before"] != ABSENT],
+    }
+
+
+def _regressed(change: dict[str, Any]) -> bool:
+    before, after = change["before"], change["after"]
+    if after == ABSENT:
+        return False
+    return before == PASS or (after in FAILING and before not in FAILING) or _worse(before, after)
+
+
+def _worse(before: str, after: str) -> bool:
+    return before in FAILING and after == "crash" and RANK[before] > RANK[after]
+
+
+def _change(key: Any, before: Any, after: Any, sides: list[pd.DataFrame]) -> dict[str, Any]:
+    backend, case_id = key
+    row = sides[1].loc[key] if after != ABSENT else sides[0].loc[key]
+    return {
+        "backend": backend,
+        "case_id": case_id,
+        "op": row["op"],
+        "dtype": row["dtype"],
+        "before": before,
+        "after": after,
+        "message": first_line(row["message"]) if after not in (PASS, ABSENT) else "",
+    }

@@ -1,0 +1,204 @@
+"""The Markdown summary: counts, stages, failures, reasons and the matrix, in tables that GitHub renders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torchstone.reports.aggregate import first_line
+from torchstone.reports.html import duration, groups, percent
+from torchstone.reports.outcomes import LOOKS, SYMBOLS, in_order, worst
+
+MAX_GROUPS = 50
+MAX_REASONS = 25
+
+
+def render(report: dict[str, Any]) -> str:
+    """Return the report as Markdown. Text from a backend is quoted so that it cannot become markup."""
+    parts = [
+        "# torchstone report",
+        _runs(report["runs"]),
+        "## Summary",
+        _summary(report["backends"]),
+        "## Stages",
+        "Cases that reach each stage; in brackets, what stops there.",
+        _stages(report["backends"]),
+        *_failures(report["cases"]),
+        *_reasons("Unsupported, by reason", report["unsupported"]),
+        *_reasons("Fallbacks, by reason", report["fallback"]),
+        *_untested(report["untested"]),
+        *_changes(report["against"]),
+        *_matrix(report),
+        *_provenance(report["runs"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def text(value: object, limit: int = 200) -> str:
+    """Return text that means itself in a Markdown table: no markup, no HTML, one line."""
+    line = " ".join(str(value).split())
+    line = line if len(line) <= limit else line[:limit] + " …"
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", line)
+
+
+def code(value: object, limit: int = 300) -> str:
+    """Return an inline code span that holds any text, backticks and bars included."""
+    line = " ".join(str(value).split())
+    line = line if len(line) <= limit else line[:limit] + " …"
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
+    return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
+
+
+def block(value: str, limit: int = 1500) -> str:
+    """Return a fenced block that holds any text, fences included."""
+    body = value if len(value) <= limit else value[:limit] + "\n… (cut)"
+    fence = "`" * max(3, max((len(run) for run in re.findall("`+", body)), default=0) + 1)
+    return f"{fence}text\n{body}\n{fence}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
+    rule = ["---:" if i in right else "---" for i in range(len(head))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
+
+
+def _runs(runs: list[dict[str, Any]]) -> str:
+    lines = []
+    for run in runs:
+        state = "" if run["state"] == "finished" else f" **({run['state']}: results are incomplete)**"
+        lines.append(f"- run {run['run']} on {text(run['device'])}, {run['started']}{state}: {code(run['command'])}")
+    return "\n".join(lines)
+
+
+def _counts(outcomes: dict[str, int], sep: str = ", ") -> str:
+    return sep.join(f"{SYMBOLS[outcome]} {count:,} {outcome}" for outcome, count in in_order(outcomes).items())
+
+
+def _summary(backends: list[dict[str, Any]]) -> str:
+    rows = []
+    for row in backends:
+        asked = row["cases"] - row["outcomes"].get("untested", 0)
+        passed = row["outcomes"].get("pass", 0)
+        rows.append(
+            (
+                text(row["backend"]),
+                f"{passed:,} ({percent(passed, asked)})",
+                f"{row['failing']:,}",
+                f"{row['outcomes'].get('unsupported', 0):,}",
+                f"{row['outcomes'].get('untested', 0):,}",
+                f"{row['ops']['complete']:,} of {row['ops']['total']:,}",
+                duration(row["seconds"]),
+                _counts(row["outcomes"]),
+            )
+        )
+    head = ("backend", "pass", "failing", "unsupported", "untested", "ops passing every sample", "time", "all outcomes")
+    return _table(head, rows, right=(1, 2, 3, 4, 5, 6))
+
+
+def _stages(backends: list[dict[str, Any]]) -> str:
+    head = ("backend", *(stage["stage"] for stage in backends[0]["stages"]), "pass")
+    rows = []
+    for row in backends:
+        stages = [
+            f"{stage['reached']:,}" + (f" ({_counts(stage['stopped'])})" if stage["stopped"] else "")
+            for stage in row["stages"]
+        ]
+        rows.append((text(row["backend"]), *stages, f"{row['outcomes'].get('pass', 0):,}"))
+    return _table(head, rows)
+
+
+def _failures(cases: list[dict[str, Any]]) -> list[str]:
+    found = groups(cases)
+    if not found:
+        return ["## Failures", "No case failed."]
+    parts = [f"## Failures\n\n{len(cases):,} cases, {len(found):,} distinct."]
+    for group in found[:MAX_GROUPS]:
+        what = f"{SYMBOLS[group['outcome']]} {group['outcome']}" + (f" ({group['kind']})" if group["kind"] else "")
+        ops = ", ".join(code(op) for op in group["ops"][:8]) + (" …" if len(group["ops"]) > 8 else "")
+        parts.append(f"### {what} on {text(group['backend'])} at {group['stage']}: {group['cases']:,} cases")
+        parts.append(f"{ops}\n\n{block(group['message'] or '(no message)')}\n\nReplay one:\n\n{block(group['replay'])}")
+    if len(found) > MAX_GROUPS:
+        parts.append(f"The {MAX_GROUPS} largest are shown; report.json lists every case.")
+    return parts
+
+
+def _reasons(title: str, rows: list[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    parts = [f"## {title}"]
+    for backend in sorted({row["backend"] for row in rows}):
+        found = [row for row in rows if row["backend"] == backend]
+        head = ("reason", "ops", "ops held by it alone", "cases")
+        body = [
+            (text(row["reason"]), f"{len(row['ops']):,}", f"{len(row['alone']):,}", f"{row['cases']:,}")
+            for row in found[:MAX_REASONS]
+        ]
+        parts += [f"### {text(backend)}", _table(head, body, right=(1, 2, 3))]
+        if len(found) > MAX_REASONS:
+            parts.append(f"The first {MAX_REASONS} of {len(found):,}; report.json has all.")
+    return parts
+
+
+def _untested(rows: list[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    body = [(code(row["op"]), text(row["reason"]), text(", ".join(row["dtypes"])), f"{row['cases']:,}") for row in rows]
+    note = "What the suite could not ask, of any backend: a gap of the suite, not of a backend."
+    return ["## Untested", note, _table(("op", "reason", "dtypes", "entries"), body, right=(3,))]
+
+
+def _changes(against: dict[str, Any] | None) -> list[str]:
+    if against is None:
+        return []
+    since = ", ".join(run["run"] for run in against["runs"])
+    worse, better = len(against["regressions"]), len(against["fixes"])
+    counts = f"{worse:,} regressions, {better:,} fixes, {against['unchanged']:,} cases unchanged."
+    parts = [f"## Changes since {since}", counts]
+    if against["transitions"]:
+        rows = [(row["before"], row["after"], f"{row['cases']:,}") for row in against["transitions"]]
+        parts.append(_table(("before", "after", "cases"), rows, right=(2,)))
+    for title in ("regressions", "fixes"):
+        rows = [
+            (text(row["backend"]), code(row["case_id"]), row["before"], row["after"], text(first_line(row["message"])))
+            for row in against[title][:100]
+        ]
+        if rows:
+            parts += [f"### {title.capitalize()}", _table(("backend", "case", "before", "after", "message"), rows)]
+        if len(against[title]) > 100:
+            parts.append(f"The first 100 of {len(against[title]):,}; report.json has all.")
+    return parts
+
+
+def _matrix(report: dict[str, Any]) -> list[str]:
+    """One table a backend: ops down, dtypes across. A cell is its worst outcome's symbol and its passing share."""
+    cells = {(c["backend"], c["op"], c["dtype"]): c["outcomes"] for c in report["matrix"]}
+    legend = ", ".join(f"{look.symbol} {look.outcome}" for look in reversed(LOOKS))
+    parts = ["## Matrix", f"Each cell: its worst outcome, and how many of its cases pass. {legend}; empty: no sample."]
+    for row in report["backends"]:
+        backend = row["backend"]
+        dtypes = [d for d in report["dtypes"] if any((backend, op, d) in cells for op in report["ops"])]
+        ops = [op for op in report["ops"] if any((backend, op, d) in cells for d in dtypes)]
+        body = [(code(op), *(_cell(cells.get((backend, op, dtype))) for dtype in dtypes)) for op in ops]
+        table = _table(("op", *dtypes), body)
+        parts.append(f"<details><summary>{text(backend)}: {len(ops):,} ops</summary>\n\n{table}\n\n</details>")
+    return parts
+
+
+def _cell(outcomes: dict[str, int] | None) -> str:
+    if outcomes is None:
+        return ""
+    total, passed = sum(outcomes.values()), outcomes.get("pass", 0)
+    share = f"{passed:,}/{total:,}" if passed and len(outcomes) > 1 else f"{total:,}"
+    return f"{SYMBOLS[worst(outcomes)]} {share}"
+
+
+def _provenance(runs: list[dict[str, Any]]) -> list[str]:
+    parts = ["## Provenance"]
+    for run in runs:
+        rows = [("state", run["state"]), ("command", run["command"]), ("started", run["started"])]
+        rows += [("finished", run["finished"] or "not finished"), ("device", run["device"]), ("seed", run["seed"])]
+        rows += sorted(run["versions"].items())
+        parts += [f"### run {run['run']}", _table(("", ""), [(text(name), text(value)) for name, value in rows])]
+    return parts

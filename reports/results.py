@@ -1,0 +1,45 @@
+"""Read the runs of a report from the store into one frame of verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.store import Store
+
+
+class ReportError(InputError):
+    """The report cannot be made or written; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """``verdicts`` has the store's columns and one row a (backend, case); ``runs`` are the records it came from."""
+
+    runs: list[dict[str, Any]]
+    verdicts: pd.DataFrame
+
+
+def load(store: Store, runs: Sequence[str] = ()) -> Results:
+    """Read the named runs, or the newest one. Of two verdicts on the same backend and case the later run's counts.
+
+    Raises StoreError for a store without runs, UnknownName for a run it does not hold, ReportError for empty runs.
+    """
+    records = sorted({r.run: r for r in map(store.run, runs or (None,))}.values(), key=lambda r: int(r.run[1:]))
+    frames = [store.verdicts(record.run) for record in records]
+    verdicts = pd.concat(frames, ignore_index=True)
+    verdicts = verdicts.drop_duplicates(["backend", "case_id"], keep="last")
+    if verdicts.empty:
+        names = ", ".join(record.run for record in records)
+        raise ReportError(f"no verdicts in {names} of {store.path}: name another run (`torchstone runs` lists them)")
+    verdicts = verdicts.sort_values(["backend", "op", "dtype", "case_id"], kind="stable", ignore_index=True)
+    return Results([_record(record) for record in records], verdicts)
+
+
+def _record(run: Any) -> dict[str, Any]:
+    names = ("run", "state", "started", "finished", "command", "device", "seed", "versions", "options")
+    return {name: getattr(run, name) for name in names}
