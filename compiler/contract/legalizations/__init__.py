@@ -1,11 +1,11 @@
 """FlatIR -> FlatIR, for primitives a target does not have. One rule serves every target that lacks the op."""
 
-from torchstone.compiler.contract.legalizations import arithmetic, casts, compare, movement, reductions
+from torchstone.compiler.contract.legalizations import arithmetic, casts, compare, exponential, hyperbolic, movement, reductions, trigonometric
 from torchstone.compiler.contract.legalizations.common import legalization, only_wider
 from torchstone.compiler.contract.rules import legalizes as LEGALIZATIONS
 from torchstone.compiler.ops import PRIMITIVES
 
-FAMILIES = (arithmetic, casts, compare, movement, reductions)
+FAMILIES = (arithmetic, casts, compare, exponential, hyperbolic, movement, reductions, trigonometric)
 
 for _name, _row in PRIMITIVES.items():
     if _row.elementwise and _row.arity and _name not in (*LEGALIZATIONS, "flat.select"):
