@@ -65,7 +65,9 @@ def descriptor(tensor: torch.Tensor) -> tuple[int, ...]:
 
 def descriptor_struct(rank: int) -> type[ctypes.Structure]:
     """Return the C struct of a memref descriptor of that rank."""
-    sizes: list[tuple[str, Any]] = [("shape", ctypes.c_int64 * rank), ("strides", ctypes.c_int64 * rank)] if rank else []
+    sizes: list[tuple[str, Any]] = (
+        [("shape", ctypes.c_int64 * rank), ("strides", ctypes.c_int64 * rank)] if rank else []
+    )
     fields = [("allocated", ctypes.c_size_t), ("aligned", ctypes.c_size_t), ("offset", ctypes.c_int64), *sizes]
     return type(f"MemRef{rank}", (ctypes.Structure,), {"_fields_": fields})
 

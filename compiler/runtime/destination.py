@@ -88,7 +88,9 @@ def to_destination(module: Any, *, entry: str, strided: bool, provider: Bindings
 def _buffer(tensor: Any, *, strided: bool, provider: Bindings) -> Any:
     ir = provider.ir
     if not isinstance(tensor, ir.RankedTensorType):
-        raise TorchstoneError(f"the kernel has an argument or result that is no ranked tensor: {tensor}", stage="compile")
+        raise TorchstoneError(
+            f"the kernel has an argument or result that is no ranked tensor: {tensor}", stage="compile"
+        )
     layout = None
     if strided and tensor.rank:
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()

@@ -57,7 +57,9 @@ class Engine:
         # LLVM reports a missing symbol on stderr alone, at the first lookup, as an address of 0: ask before it does.
         missing = [name for name in _declared(module) if name not in symbols and not _in_process(name)]
         if missing:
-            raise TorchstoneError(f"the compiled code needs {', '.join(missing)}, which nothing provides", stage="compile")
+            raise TorchstoneError(
+                f"the compiled code needs {', '.join(missing)}, which nothing provides", stage="compile"
+            )
         try:
             self._engine = self.provider.execution_engine.ExecutionEngine(module, opt_level=opt_level)
         except Exception as error:

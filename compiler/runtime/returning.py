@@ -117,7 +117,9 @@ class ReturningKernel:
     def __call__(self, args: Sequence[Any]) -> tuple[Result, ...]:
         if len(args) != len(self.inputs):
             raise GuardError(f"expected {len(self.inputs)} arguments, got {len(args)}")
-        passed = [value.passed(arg, f"argument {i}") for i, (value, arg) in enumerate(zip(self.inputs, args, strict=True))]
+        passed = [
+            value.passed(arg, f"argument {i}") for i, (value, arg) in enumerate(zip(self.inputs, args, strict=True))
+        ]
         arguments = [ctypes.addressof(p) if isinstance(p, ctypes.Structure) else p for p, _ in passed]
         results = self._struct() if self._struct else None
         slot = ctypes.c_int32(0)

@@ -1,1 +1,31 @@
-"""torchstone compiler/lowering/linalg."""
+"""The ``linalg`` target: FlatIR to linalg on tensors, run by the CPU runtime."""
+
+from __future__ import annotations
+
+from torchstone.compiler.ir import Graph, Operation
+from torchstone.compiler.lowering.target import Lowered, Target
+from torchstone.compiler.ops import PRIMITIVES
+
+
+def takes(op: Operation) -> str | None:
+    """Return None for an op this target lowers, else the reason why not."""
+    from torchstone.compiler.lowering.linalg import elementwise, lower
+
+    if op.name not in PRIMITIVES:
+        return f"{op.name} has no expansion to FlatIR"
+    if PRIMITIVES[op.name].elementwise:
+        return elementwise.takes(op.name.removeprefix("flat."), next(op.values).dtype)
+    if op.name in lower.STRUCTURED or op.name in ("flat.iota", "flat.broadcast", "flat.transpose"):
+        return None
+    return f"{op.name}: no rule for the linalg target"
+
+
+def lower(graph: Graph) -> Lowered:
+    from torchstone.compiler.lowering.linalg.lower import lower as lower_graph
+
+    return lower_graph(graph)
+
+
+TARGET = Target("linalg", takes, lower)
+
+__all__ = ["TARGET"]

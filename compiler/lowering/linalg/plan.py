@@ -1,0 +1,67 @@
+"""Which values get a buffer, and which are computed inside the loops that use them.
+
+An elementwise value is computed where it is used, unless that repeats work: two loop nests use it, or it would be
+computed again for every element that a broadcast or a contraction makes of it. Constants, casts and views are free.
+"""
+
+from __future__ import annotations
+
+from torchstone.compiler.ir import Graph, Operation, Value
+from torchstone.compiler.ir.graph import values_in
+from torchstone.compiler.lowering.linalg.views import is_view, repeats
+from torchstone.compiler.ops import PRIMITIVES
+
+# Building a loop body recurses through the ops computed in it.
+DEEPEST = 64
+
+
+def is_fused(op: Operation) -> bool:
+    """Say whether the op is part of a loop body, not a loop nest of its own."""
+    return PRIMITIVES[op.name].elementwise or op.name == "flat.iota" or is_scalar_constant(op) or is_view(op)
+
+
+def is_scalar_constant(op: Operation) -> bool:
+    return op.name == "flat.constant" and not isinstance(op.attributes["value"], tuple)
+
+
+def _works(op: Operation) -> bool:
+    return PRIMITIVES[op.name].elementwise and op.name != "flat.cast"
+
+
+def buffered(graph: Graph) -> set[int]:
+    """Return the ids of the values that are stored: every result of a structured op, and those named above."""
+    heavy: set[int] = set()
+    depth: dict[int, int] = {}
+    stored = {id(v) for v in values_in(graph.outputs)}
+    for op in graph.ops:
+        if not is_fused(op):
+            stored.update(id(r) for r in op.results)
+            continue
+        level = 1 + max((depth.get(id(v), 0) for v in op.values), default=0)
+        depth[id(op.result)] = level % DEEPEST
+        if level == DEEPEST:
+            stored.add(id(op.result))
+        elif _works(op) or any(id(v) in heavy for v in op.values):
+            heavy.add(id(op.result))
+    nests: dict[int, set[int]] = {}
+    for op in reversed(graph.ops):
+        for result in op.results:
+            if id(result) in heavy and len(nests.get(id(result), ())) > 1:
+                stored.add(id(result))
+        for value in op.values:
+            _use(op, value, value_is_heavy=id(value) in heavy, nests=nests, stored=stored)
+    return stored
+
+
+def _use(op: Operation, value: Value, *, value_is_heavy: bool, nests: dict[int, set[int]], stored: set[int]) -> None:
+    """Note in which loop nests this use has ``value`` computed."""
+    mine = nests.setdefault(id(value), set())
+    if is_fused(op):
+        if value_is_heavy and repeats(op):
+            stored.add(id(value))
+        result = id(op.result)
+        mine |= {result} if result in stored else nests.get(result, set())
+    elif op.name in ("flat.reduce", "flat.arg_reduce") or (op.name == "flat.contract" and not value_is_heavy):
+        mine.add(id(op.result))
+    else:
+        stored.add(id(value))
