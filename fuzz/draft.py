@@ -128,6 +128,8 @@ class Draft:
         distinct: bool = False,
     ) -> Value:
         """Add an input."""
+        if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
+            raise Refused(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
         drawn = values.contents(self.choices, shape, dtype, *bounds, distinct=distinct)
         return self.given(values.lay_out(self.choices, drawn, expand=not distinct))
 

@@ -97,4 +97,5 @@ def rule(op: str, draw: Callable[[Draft], Arguments], target: str | None = None)
     if info is None or target is None:
         return
     dtypes = frozenset(info.supported_dtypes("cpu"))
-    yield Rule(op, target, draw, dtypes, rounding.jumps(op, info.name), rounding.exact(op, info.name))
+    jumps = rounding.jumps(op, info.name) or not (info.supports_autograd or rounding.exact(op, info.name))
+    yield Rule(op, target, draw, dtypes, jumps, rounding.exact(op, info.name))

@@ -53,7 +53,7 @@ def contents(
     count = int(torch.Size(size).numel())
     if distinct:
         order = torch.randperm(count, generator=generator).to(torch.float64)
-        return (order - count // 2 if dtype.is_signed else order).to(dtype).reshape(*size)
+        return (order - count // 2 if dtype.is_signed else order).to(dtype).reshape(tuple(size))
     if dtype == torch.bool:
         return torch.randint(0, 2, tuple(size), generator=generator).bool()
     if not dtype.is_floating_point and not dtype.is_complex:

@@ -57,7 +57,7 @@ def reduce(
 ) -> Reduction:
     """Shrink a case that fails on a backend to the simplest one that fails in the same way.
 
-    Cases are tried in an isolated worker, unless ``judge`` tries them. ``verdict`` is the case's own, where it is known.
+    Cases are tried in an isolated worker, unless ``judge`` tries them. ``verdict`` is the case's own, if known.
     Raises InputError when the case does not fail, or not twice in the same way.
     """
     started = time.monotonic()

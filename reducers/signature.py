@@ -1,4 +1,4 @@
-"""What makes two failures the same one: stage, outcome, kind, error class, op, and the message without its particulars."""
+"""What makes two failures one: stage, outcome, kind, error class, op, and the message without its particulars."""
 
 from __future__ import annotations
 
@@ -53,15 +53,8 @@ def signature(verdict: Verdict) -> Signature:
     if verdict.outcome in (Outcome.MISMATCH, Outcome.ILL_CONDITIONED, Outcome.PASS):
         return Signature(stage, outcome, str(verdict.kind))
     found = _CLASS.match(verdict.message)
-    op = verdict.evidence.get("op", "")
-    return Signature(
-        stage,
-        outcome,
-        str(verdict.kind),
-        found[1] if found else "",
-        op if isinstance(op, str) else "",
-        normalize(verdict.message),
-    )
+    error, op = found[1] if found else "", str(verdict.evidence.get("op") or "")
+    return Signature(stage, outcome, str(verdict.kind), error, op, normalize(verdict.message))
 
 
 def normalize(message: str) -> str:

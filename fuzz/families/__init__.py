@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchstone.fuzz.families import algebra, elementwise, indexing, nn, reductions, shapes
+from torchstone.fuzz.families import algebra, elementwise, indexing, nn, reductions, samples, shapes
 from torchstone.fuzz.rules import Rule
 
 FAMILIES = (elementwise, reductions, shapes, algebra, nn, indexing)
@@ -17,4 +17,4 @@ def rules() -> Iterator[Rule]:
         for rule in family.rules():
             taken.add(rule.op)
             yield rule
-    # samples
+    yield from samples.rules(taken)

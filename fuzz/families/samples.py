@@ -6,9 +6,17 @@ dtype, where there is one, and becomes a new input otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
+import torch
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.literals import ProgramError, Ref, dtype_name, map_leaves
 from torchstone.conformance.sources import opinfo
+from torchstone.conformance.targets import name_of, resolve
+from torchstone.fuzz.draft import NUMEL, Arguments, Draft, Refused, Value
 from torchstone.fuzz.rounding import names
 from torchstone.fuzz.rules import Rule, database, rule
 
@@ -37,10 +45,68 @@ AMBIGUOUS = names(
 
 
 def rules(taken: Collection[str]) -> Iterator[Rule]:
-    """Yield a rule for every op of the database that can be called by a public name and is not in ``taken``."""
+    """Yield a rule for every op of the database that has a public name and is not in ``taken``."""
     for op, info in database().items():
-        if op in taken or {op, info.name} & (RANDOM | AMBIGUOUS):
+        if op in taken or {op, info.name} & (RANDOM | AMBIGUOUS) or info.name.endswith("_") or "sparse" in op:
             continue
-        if info.name.endswith("_") or "jiterator" in op or "sparse" in op or not opinfo.expressible(op):
+        target = _public_name(info)
+        if target is not None:
+            yield from rule(op, _lifted(op, target), target)
+
+
+def _public_name(info: Any) -> str | None:
+    """Return the name under which a program calls exactly what the database calls."""
+    for candidate in (f"torch.{info.name}", f"torch.Tensor.{info.name}"):
+        try:
+            if resolve(candidate) is info.op:
+                return candidate
+        except ProgramError:
             continue
-        yield from rule(op, _lifted(op), target=op)
+    return name_of(info.op)
+
+
+def _lifted(op: str, target: str) -> Callable[[Draft], Arguments]:
+    def draw(draft: Draft) -> Arguments:
+        samples = _samples(op, dtype_name(draft.dtype()))
+        if not samples:
+            raise Refused(f"no sample of {op}")
+        sample = draft.choices.pick(samples)
+        (call,) = sample.program.calls
+        if call.target != target:
+            raise Refused(f"{op} is sampled as {call.target}")
+        values: dict[Ref, Value] = {}
+
+        def value(leaf: object) -> object:
+            if not isinstance(leaf, Ref):
+                return leaf
+            if leaf not in values:
+                values[leaf] = _stand_in(draft, sample.inputs[leaf.name])
+            return values[leaf]
+
+        args, kwargs = map_leaves((call.args, call.kwargs), value)
+        return Arguments(args, kwargs)
+
+    return draw
+
+
+def _stand_in(draft: Draft, tensor: torch.Tensor) -> Value:
+    if tensor.numel() > NUMEL:
+        raise Refused(f"a sample of {tensor.numel()} elements")
+    # Integers are mostly indices, sizes or classes: the sample's own are the valid ones.
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        fitting = [
+            value
+            for value in draft.values
+            if value.shape == tuple(tensor.shape)
+            and value.dtype == tensor.dtype
+            and (value.exact or not draft.needs_exact)
+        ]
+        if fitting and draft.choices.chance(75):
+            return draft.choices.pick(fitting)
+    return draft.given(tensor)
+
+
+@functools.cache
+def _samples(op: str, dtype: str) -> tuple[Case, ...]:
+    found = opinfo.iterate([op], [dtype], SAMPLES)
+    return tuple(case for case in found if isinstance(case, Case) and len(case.program.calls) == 1)

@@ -9,7 +9,7 @@ from torchstone.reducers.problem import Rewrite
 
 
 def keep_one_output(case: Case) -> Rewrite[Case]:
-    """Try every result of every call as the only output, earliest first: the first that fails needs least of the rest."""
+    """Try every result of every call as the only output, the earliest first: it needs the fewest calls."""
     values = results(case)
     for call in case.program.calls:
         for path, _ in tensors_in(values[call.result]):

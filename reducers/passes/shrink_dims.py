@@ -40,10 +40,9 @@ def _groups(case: Case) -> Iterator[tuple[int, Group]]:
         seen: set[Group] = set()
         # All of that length; those that broadcasting lines up; those at one place from the front; each alone.
         rank = {name: tensor.dim() for name, tensor in case.inputs.items()}
-        keys = (lambda pair: 0, lambda pair: pair[1] - rank[pair[0]], lambda pair: pair[1], lambda pair: pair)
-        for key in keys:
-            for value in dict.fromkeys(key(pair) for pair in same):
-                group = tuple(pair for pair in same if key(pair) == value)
+        for keys in ([0] * len(same), [dim - rank[name] for name, dim in same], [dim for _, dim in same], same):
+            for key in dict.fromkeys(keys):
+                group = tuple(pair for pair, other in zip(same, keys, strict=True) if other == key)
                 if group not in seen:
                     seen.add(group)
                     yield length, group

@@ -12,7 +12,7 @@ from torchstone.reducers.problem import Rewrite
 
 
 def simplify_dtypes(case: Case) -> Rewrite[Case]:
-    """Try each dtype of the inputs, in all of them and in the program at once: as float32, or as the plain one of its kind."""
+    """Try each dtype, in all inputs and in the program at once, as float32 or as the plain one of its kind."""
     for dtype in dict.fromkeys(tensor.dtype for tensor in case.args):
         for target in (torch.float32, _plain(dtype)):
             if dtype_cost(target) < dtype_cost(dtype):

@@ -1,0 +1,168 @@
+"""A fuzzing campaign: programs from a seeded stream, tried until the time is up, failures triaged as they come."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.fuzz.findings import Finding, Findings
+from torchstone.fuzz.generate import nth
+from torchstone.fuzz.rules import Rule
+from torchstone.reducers import failure
+from torchstone.reducers.engine import Budget
+from torchstone.reducers.signature import signature
+from torchstone.reducers.write import CASE, SUMMARY, prepare, write
+
+UNSTABLE = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
+"""Failures that do not come back on demand, so that there is no reducing them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign does. ``must``: ops of which every program calls one; ``programs``: how many at most.
+
+    ``reduce_seconds`` bounds the reduction of one finding. The stream of programs depends on ``seed``, ``must`` and
+    ``max_ops`` alone.
+    """
+
+    backend: str
+    seconds: float
+    seed: int
+    out: Path
+    must: tuple[Rule, ...] = ()
+    max_ops: int = 5
+    jobs: int = 1
+    timeout: float = 60.0
+    programs: int | None = None
+    reduce_seconds: float = 60.0
+
+
+@dataclass
+class Tally:
+    """What a campaign did so far. ``ops`` counts calls by public name, ``outcomes`` programs by verdict."""
+
+    started: float = field(default_factory=time.monotonic)
+    tried: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    ops: Counter[str] = field(default_factory=Counter)
+    dtypes: Counter[str] = field(default_factory=Counter)
+    findings: Findings = field(default_factory=Findings)
+    reducing: str = ""
+    interrupted: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def rate(self) -> float:
+        """Programs a second."""
+        return self.tried / max(self.seconds, 1e-9)
+
+
+def campaign(plan: Plan, progress: Callable[[Tally], None] = lambda tally: None) -> Tally:
+    """Run a campaign. Ctrl-C ends it early and keeps what was found.
+
+    A folder per finding is written to ``plan.out`` as it is found, and ``campaign.json`` at the end. Raises InputError
+    when the folder cannot be written, HarnessError when the backend's workers cannot start.
+    """
+    prepare(plan.out)
+    tally = Tally()
+    with Pool(plan.backend, jobs=plan.jobs, timeout=plan.timeout, tick=lambda: progress(tally)) as pool:
+        try:
+            for result in pool.results(_stream(plan, tally)):
+                _count(tally, result.case, result.verdict)
+                if result.verdict.failed:
+                    _triage(plan, tally, pool, result.case, result.verdict, progress)
+                progress(tally)
+        except KeyboardInterrupt:
+            tally.interrupted = True
+    (plan.out / "campaign.json").write_text(json.dumps(_summary(plan, tally), indent=2) + "\n")
+    return tally
+
+
+def _stream(plan: Plan, tally: Tally) -> Iterator[Case]:
+    index = 0
+    while tally.seconds < plan.seconds and (plan.programs is None or index < plan.programs):
+        yield nth(plan.seed, index, max_ops=plan.max_ops, must=plan.must)
+        index += 1
+
+
+def _count(tally: Tally, case: Case, verdict: Verdict) -> None:
+    tally.tried += 1
+    tally.outcomes[str(verdict.outcome)] += 1
+    tally.dtypes[case.dtype] += 1
+    tally.ops.update(call.target for call in case.program.calls)
+
+
+def _triage(
+    plan: Plan, tally: Tally, pool: Pool, case: Case, verdict: Verdict, progress: Callable[[Tally], None]
+) -> None:
+    """Reduce a failure that no known finding explains; with no time left, keep it as it is."""
+    rest = tally.findings.unexplained(case, verdict, pool.verdict)
+    if rest is None:
+        return
+    finding = Finding(signature(verdict), rest, verdict, seen=[case.id])
+    left = max(plan.seconds - tally.seconds, 10.0)
+    interrupted = False
+    if verdict.outcome not in UNSTABLE:
+        tally.reducing = str(finding.signature)
+        try:
+            finding.reduction = failure.reduce(
+                rest,
+                plan.backend,
+                budget=Budget(seconds=min(plan.reduce_seconds, left)),
+                timeout=plan.timeout,
+                progress=lambda step: progress(tally),
+            )
+        except InputError as error:
+            finding.verdict = _unstable(verdict, str(error))
+        except KeyboardInterrupt:
+            interrupted = True
+        tally.reducing = ""
+    kept = tally.findings.add(finding)
+    if kept is finding:
+        finding.folder = plan.out / finding.name
+        _write(finding)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _unstable(verdict: Verdict, why: str) -> Verdict:
+    return replace(verdict, outcome=Outcome.FLAKY, message=f"{verdict.message} (not reduced: {why})")
+
+
+def _write(finding: Finding) -> None:
+    assert finding.folder is not None
+    if finding.reduction:
+        write(finding.reduction, finding.folder)
+    else:
+        finding.folder.mkdir(parents=True, exist_ok=True)
+        finding.case.save(finding.folder / CASE)
+        (finding.folder / SUMMARY).write_text(json.dumps(finding.to_json(), indent=2) + "\n")
+
+
+def _summary(plan: Plan, tally: Tally) -> dict[str, Any]:
+    return {
+        "backend": plan.backend,
+        "seed": plan.seed,
+        "max_ops": plan.max_ops,
+        "must": [rule.op for rule in plan.must],
+        "seconds": round(tally.seconds, 3),
+        "interrupted": tally.interrupted,
+        "programs": tally.tried,
+        "outcomes": dict(tally.outcomes),
+        "op_kinds": len(tally.ops),
+        "ops": dict(tally.ops.most_common()),
+        "dtypes": dict(tally.dtypes.most_common()),
+        "findings": [finding.to_json() for finding in tally.findings.ranked()],
+    }

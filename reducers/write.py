@@ -1,0 +1,64 @@
+"""What a reduction leaves on disk: a script to paste, the case to replay, the case it came from, and a summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.errors import InputError
+from torchstone.reducers.failure import Reduction
+
+SCRIPT, CASE, ORIGINAL, SUMMARY = "reproducer.py", "case.safetensors", "original.safetensors", "summary.json"
+
+
+def prepare(folder: Path) -> Path:
+    """Make a folder and see that it can be written to. Raises InputError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}; choose another --out") from error
+    return folder
+
+
+def write(reduction: Reduction, folder: Path) -> None:
+    """Write a reduction's files into ``folder``, which is made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SCRIPT).write_text(reduction.script)
+    reduction.case.save(folder / CASE)
+    reduction.original.save(folder / ORIGINAL)
+    (folder / SUMMARY).write_text(json.dumps(summary(reduction), indent=2) + "\n")
+
+
+def summary(reduction: Reduction) -> dict[str, Any]:
+    """Return a reduction as JSON values."""
+    return {
+        "backend": reduction.backend,
+        "signature": dataclasses.asdict(reduction.signature),
+        "message": reduction.verdict.message,
+        "evidence": reduction.verdict.evidence,
+        "confirmed": reduction.confirmed,
+        "complete": reduction.complete,
+        "reduced": measure(reduction.case),
+        "original": {"id": reduction.original.id, **measure(reduction.original)},
+        "trials": reduction.trials,
+        "seconds": round(reduction.seconds, 3),
+        "passes": [step.name for step in reduction.steps],
+        "replay": f"torchstone replay {CASE} --backend {reduction.backend}",
+    }
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Return the size of a case: its calls, and the elements of its inputs."""
+    return {
+        "calls": len(case.program.calls),
+        "ops": [call.target for call in case.program.calls],
+        "elements": sum(tensor.numel() for tensor in case.args),
+        "largest_input": max((tensor.numel() for tensor in case.args), default=0),
+        "program": str(case.program).splitlines(),
+    }

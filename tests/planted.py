@@ -1,0 +1,99 @@
+"""Backends with one planted bug each: what the suite, the fuzzer and the reducers must catch.
+
+They are eager PyTorch but for one op, and are named on the command line as ``--backend tests.planted:swapped_sub``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.conformance.backends.base import Availability, BackendError
+
+aten = torch.ops.aten
+Wrong = Callable[..., Any]
+
+
+class Planted:
+    """Eager with a wrong version of some ATen ops: ``wrong`` maps overload packets to what runs in their place."""
+
+    def __init__(self, name: str, wrong: dict[Any, Wrong]) -> None:
+        self.name = name
+        self.wrong = wrong
+
+    def available(self) -> Availability:
+        return Availability(True)
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": torch.__version__}
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        def run(*tensors: Tensor) -> Any:
+            with _Swap(self.wrong):
+                return fn(*tensors)
+
+        return run
+
+
+class _Swap(TorchDispatchMode):
+    def __init__(self, wrong: dict[Any, Wrong]) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        planted = self.wrong.get(func.overloadpacket)
+        return planted(func, *args, **(kwargs or {})) if planted else func(*args, **(kwargs or {}))
+
+
+def _swapped(func: Any, left: Any, right: Any, **kwargs: Any) -> Any:
+    if not isinstance(right, Tensor):
+        return func(left, right, **kwargs)
+    return func(right, left, **kwargs)
+
+
+def _max_without_nan(func: Any, left: Tensor, right: Tensor) -> Tensor:
+    return torch.fmax(left, right)
+
+
+def _sum_over_next_axis(func: Any, operand: Tensor, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Tensor:
+    if dim is None or operand.dim() < 2 or len(dim) != 1:
+        return func(operand, dim, keepdim, **kwargs) if dim is not None else func(operand, **kwargs)
+    return func(operand, [(dim[0] + 1) % operand.dim()], keepdim, **kwargs)
+
+
+def _slice_off_by_one(
+    func: Any, operand: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    if end is not None and 0 < (start or 0) < end <= operand.shape[dim]:
+        start, end = start - 1, end - 1
+    return func(operand, dim, start, end, step)
+
+
+def _round_half_up(func: Any, operand: Tensor, **kwargs: Any) -> Tensor:
+    return torch.floor(operand + 0.5) if operand.dtype.is_floating_point and not kwargs else func(operand, **kwargs)
+
+
+def _abort(func: Any, *args: Any, **kwargs: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _refuse(func: Any, operand: Tensor, *args: Any, **kwargs: Any) -> Any:
+    if operand.dim() >= 2:
+        raise BackendError(f"failed to legalize operation '{func}' on {tuple(operand.shape)}", "compile")
+    return func(operand, *args, **kwargs)
+
+
+swapped_sub = Planted("swapped-sub", {aten.sub: _swapped})
+max_without_nan = Planted("max-without-nan", {aten.maximum: _max_without_nan})
+sum_wrong_axis = Planted("sum-wrong-axis", {aten.sum: _sum_over_next_axis})
+slice_off_by_one = Planted("slice-off-by-one", {aten.slice: _slice_off_by_one})
+round_half_up = Planted("round-half-up", {aten.round: _round_half_up})
+crashing_cumsum = Planted("crashing-cumsum", {aten.cumsum: _abort})
+failing_softmax = Planted("failing-softmax", {aten._softmax: _refuse})
+correct = Planted("correct", {})
