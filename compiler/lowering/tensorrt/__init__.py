@@ -143,7 +143,7 @@ def print_network(program: Program) -> str:
         results = ", ".join(typed(layer.get_output(i)) for i in range(layer.num_outputs))
         operands = [layer.get_input(i) for i in range(layer.num_inputs)]
         names = ", ".join("none" if t is None else f"%{t.name}" for t in operands)
-        lines.append(f"  {results} = {layer.type.name}({names})  // {layer.name}")
+        lines.append(f"  {results} = {layer.type.name}({names})  // {layer.name.partition(': ')[2]}")
     outputs = [program.network.get_output(i).name for i in range(program.network.num_outputs)]
     return "\n".join([*lines, f"  return {', '.join('%' + o for o in outputs)}".rstrip(), "}", ""])
 

@@ -46,6 +46,17 @@ for _name, _layer in BINARY.items():
     lowers.add(_name, _binary(_layer))
 
 
+def _not_isnan(op: Operation) -> str | None:
+    a, b = op.values
+    return None if a is b else "TensorRT has EQUAL only"
+
+
+@lowers("ne", "unary ISNAN", rules.UNARY["ISNAN"], _not_isnan)
+def isnan(n: Network, op: Operation, x: Any, _: Any) -> Any:
+    """x != x is the test for NaN; as EQUAL(x, x) an optimizer could take it for true."""
+    return n.unary("ISNAN", x)
+
+
 @lowers("tanh", "activation TANH", rules.LAYERS["Activation"])
 def tanh(n: Network, op: Operation, x: Any) -> Any:
     return n.activation("TANH", x)

@@ -26,12 +26,14 @@ class Network:
         self.keep: list[Any] = []
         self.sizes = Sizes(self)
 
-    def added(self, layer: Any, *, output: int = 0) -> Any:
+    def added(self, layer: Any, what: str = "") -> Any:
         """Name a new layer and return its output; TorchstoneError with TensorRT's words when it is None or invalid."""
         if layer is None:
             raise TorchstoneError(f"{self.where}: TensorRT refuses the layer: {self.log.take()}", stage="lower")
-        layer.name = f"{self.where} #{self.definition.num_layers}"
-        tensor = layer.get_output(output)
+        number = self.definition.num_layers - 1
+        layer.name = f"{number}: {self.where} {what}".rstrip()
+        tensor = layer.get_output(0)
+        tensor.name = f"t{number}"
         try:
             len(tensor.shape)
         except ValueError:  # what the bindings make of an invalid layer that was accepted
@@ -48,20 +50,20 @@ class Network:
 
     def unary(self, name: str, x: Any) -> Any:
         """Apply a UnaryOperation."""
-        return self.added(self.definition.add_unary(x, getattr(self.trt.UnaryOperation, name)))
+        return self.added(self.definition.add_unary(x, getattr(self.trt.UnaryOperation, name)), name)
 
     def binary(self, name: str, a: Any, b: Any) -> Any:
         """Apply an ElementWiseOperation to tensors of one rank."""
-        return self.added(self.definition.add_elementwise(a, b, getattr(self.trt.ElementWiseOperation, name)))
+        return self.added(self.definition.add_elementwise(a, b, getattr(self.trt.ElementWiseOperation, name)), name)
 
     def activation(self, name: str, x: Any) -> Any:
-        return self.added(self.definition.add_activation(x, getattr(self.trt.ActivationType, name)))
+        return self.added(self.definition.add_activation(x, getattr(self.trt.ActivationType, name)), name)
 
     def select(self, condition: Any, a: Any, b: Any) -> Any:
         return self.added(self.definition.add_select(condition, a, b))
 
     def cast(self, x: Any, name: str) -> Any:
-        return x if x.dtype.name == name else self.added(self.definition.add_cast(x, self.type(name)))
+        return x if x.dtype.name == name else self.added(self.definition.add_cast(x, self.type(name)), name)
 
     # Constants
 
@@ -76,7 +78,8 @@ class Network:
         array = np.ascontiguousarray(array.astype(_NUMPY[held]))
         self.keep.append(array)
         weights = self.trt.Weights(array)
-        tensor = self.added(self.definition.add_constant(self.trt.Dims(shape), weights))
+        what = "" if isinstance(values, tuple) else str(values)
+        tensor = self.added(self.definition.add_constant(self.trt.Dims(shape), weights), what)
         return self.cast(tensor, name)
 
     def like(self, x: Any, value: Any) -> Any:
@@ -89,7 +92,7 @@ class Network:
         layer = self.definition.add_shuffle(x)
         if layer is not None:
             layer.first_transpose = self.trt.Permutation(permutation)
-        return self.added(layer)
+        return self.added(layer, str(list(permutation)))
 
     def reshape(self, x: Any, shape: Sequence[Dim]) -> Any:
         layer = self.definition.add_shuffle(x)
@@ -113,7 +116,7 @@ class Network:
             if fill is not None:
                 layer.mode = self.trt.SampleMode.FILL
                 layer.set_input(4, fill)
-        return self.added(layer)
+        return self.added(layer, f"start {_text(start)} size {_text(shape)} stride {_text(stride)}")
 
     def expand(self, x: Any, have: Sequence[Dim], want: Sequence[Dim]) -> Any:
         """Repeat the dims of size 1 in ``have``, the sizes of ``x``, that are not 1 in ``want``."""
@@ -124,7 +127,7 @@ class Network:
         layer = self.definition.add_concatenation(list(tensors))
         if layer is not None:
             layer.axis = axis
-        return self.added(layer)
+        return self.added(layer, f"axis {axis}")
 
     def iota(self, size: Dim, name: str) -> Any:
         """``[0, 1, …]`` of a type LINSPACE gives."""
@@ -143,8 +146,14 @@ class Network:
 
     def reduce(self, name: str, x: Any, dims: Sequence[int], keep: bool = False) -> Any:
         op = getattr(self.trt.ReduceOperation, name)
-        return self.added(self.definition.add_reduce(x, op, sum(1 << d for d in dims), keep))
+        return self.added(
+            self.definition.add_reduce(x, op, sum(1 << d for d in dims), keep), f"{name} over {list(dims)}"
+        )
 
     def matmul(self, a: Any, b: Any) -> Any:
         none = self.trt.MatrixOperation.NONE
         return self.added(self.definition.add_matrix_multiply(a, none, b, none))
+
+
+def _text(sizes: Sequence[Dim]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"

@@ -43,7 +43,9 @@ class Rows(Mapping[str, Row]):
             raise ValueError(f"{op} has two rows")
         self._rows[op] = row
 
-    def __call__(self, name: str, layer: str, types: frozenset[str], refuses: Any = _nothing) -> Callable[[Build], Build]:
+    def __call__(
+        self, name: str, layer: str, types: frozenset[str], refuses: Any = _nothing
+    ) -> Callable[[Build], Build]:
         """Decorate the function that builds the layers of a primitive."""
 
         def register(build: Build) -> Build:
