@@ -33,8 +33,8 @@ class CpuKernel:
     """Callable on a sequence of torch tensors, one for each of ``inputs``; gives a tuple, one for each of ``results``.
 
     Sizes of ``inputs`` may be symbols (bound at each call) or None (anything); sizes of ``results`` are ints or
-    expressions over those symbols. ``work`` is an estimate of the loop iterations (None: unknown), which decides between
-    quick compilation and quick code. Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a
+    expressions over those symbols. ``work`` estimates the loop iterations (None: unknown), which decides between quick
+    compilation and quick code. Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a
     tensor does not fit, RuntimeError with the message of a check that failed in the kernel.
     """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
@@ -80,7 +80,7 @@ class Engine:
         return Function(self, address, types, result)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _lookup(provider: Bindings) -> Any:
     # The Python method finds only functions wrapped for packed arguments; the C API finds the function itself.
     lookup = provider.capi.mlirExecutionEngineLookup

@@ -19,7 +19,7 @@ import ctypes
 import importlib
 import importlib.util
 from contextlib import AbstractContextManager
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from glob import glob
 from pathlib import Path
 from types import ModuleType
@@ -92,7 +92,7 @@ def _missing(provider: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=None)
+@cache
 def bindings(provider: str | None = None) -> Bindings:
     """Return the bindings to use, or those of ``provider`` (``mlir`` or ``torch_mlir``).
 

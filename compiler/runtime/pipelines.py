@@ -7,7 +7,7 @@ runs it in place. The order of the rows below is the order of the stages.
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
@@ -52,7 +52,7 @@ PIPELINES: dict[str, str] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def _manager(pipeline: str, provider: Bindings) -> Any:
     with provider.shared_context:
         manager = provider.passmanager.PassManager.parse(f"builtin.module({pipeline})")

@@ -9,19 +9,19 @@ from torchstone.compiler.ops import PRIMITIVES
 
 def takes(op: Operation) -> str | None:
     """Return None for an op this target lowers, else the reason why not."""
-    from torchstone.compiler.lowering.linalg import elementwise, lower
+    from torchstone.compiler.lowering.linalg import build, elementwise
 
     if op.name not in PRIMITIVES:
         return f"{op.name} has no expansion to FlatIR"
     if PRIMITIVES[op.name].elementwise:
         return elementwise.takes(op.name.removeprefix("flat."), next(op.values).dtype)
-    if op.name in lower.STRUCTURED or op.name in ("flat.iota", "flat.broadcast", "flat.transpose"):
+    if op.name in build.STRUCTURED or op.name in ("flat.iota", "flat.broadcast", "flat.transpose"):
         return None
     return f"{op.name}: no rule for the linalg target"
 
 
 def lower(graph: Graph) -> Lowered:
-    from torchstone.compiler.lowering.linalg.lower import lower as lower_graph
+    from torchstone.compiler.lowering.linalg.build import lower as lower_graph
 
     return lower_graph(graph)
 

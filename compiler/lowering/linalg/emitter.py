@@ -1,4 +1,4 @@
-"""Builds the linalg module of a graph: types, run-time sizes, locations, and loop nests with what is fused into them."""
+"""Builds the linalg module of a graph: types, run-time sizes, locations, and loop nests with what they fuse."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from torchstone.compiler.runtime import mlir
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``maximum`` is the largest finite code without sign; ``nan`` the code of a NaN, ``infinite`` whether inf exists."""
+    """``maximum`` is the largest finite code without sign, ``nan`` the code of a NaN."""
 
     mantissa: int
     bias: int

@@ -1,4 +1,4 @@
-"""Reductions: ``reduce``, ``arg_reduce`` and ``contract`` as loop nests over accumulators wide enough for eager's accuracy.
+"""``reduce``, ``arg_reduce`` and ``contract``: loop nests over accumulators wide enough for eager's accuracy.
 
 Eager adds float32 in many short partial sums; one long float32 sum would lose digits that it keeps. So float32 and
 float16 are accumulated in float64, and float64 sums carry the rounding error along (Neumaier).
@@ -65,7 +65,7 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def _compensated(parts: int) -> Accumulator:
-    """Sum float64 with the error of each addition summed apart: error = (a - (t - b)) + (x - b), t = a + x, b = t - a."""
+    """Sum float64, and apart the error of each addition: (a - (t - b)) + (x - b) with t = a + x, b = t - a."""
     arith = mlir.arith
 
     def step(acc: list[Any], x: Scalar) -> list[Any]:
@@ -130,7 +130,7 @@ def compute_element(dtype: DType) -> Any:
 
 
 def lowest(dtype: DType, kind: str) -> float | int:
-    """Return the value that every other one beats: -inf or the minimum for ``max``/``argmax``, the opposite for the rest."""
+    """Return the value that every other one beats: -inf or the minimum for max and argmax, else the opposite."""
     largest = not kind.endswith("max")
     if dtype.is_float:
         return float("inf") if largest else float("-inf")
@@ -253,7 +253,7 @@ def contract(e: Emitter, op: Operation) -> list[Any]:
 
 
 def _products(dtype: DType) -> Accumulator:
-    """Accumulate products: in float64 for float32 and complex, in float32 for the 16-bit floats, whose products are exact."""
+    """Accumulate products: in float64, but for 16-bit floats, whose products float32 holds exactly."""
     arith = mlir.arith
     if dtype.is_complex:
 

@@ -174,7 +174,7 @@ def _float_to_float(source: DType, target: DType, x: Any) -> Any:
 
 
 def _float_to_int(source: DType, target: DType, x: Any) -> Any:
-    """Truncate. Out of range, what x86 gives: through int32 for the short types, through int64 for uint32 and uint64."""
+    """Truncate; out of range, what x86 gives: through int32 for short types, through int64 for uint32 and uint64."""
     x, bits = widen(source, x), compute_bits(source)
     if target.bits == 64 and not target.is_signed:
         limit = constant(floating(bits), 2.0**63)

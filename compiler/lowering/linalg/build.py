@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Operation, Value
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import movement, plan, reduce
