@@ -81,7 +81,8 @@ def to_destination(module: Any, *, entry: str, strided: bool, provider: Bindings
         for name in ("arg_attrs", "res_attrs", "sym_visibility"):
             if name in function.attributes:
                 del function.attributes[name]
-    bare = not strided and all(t.has_static_shape for t in (*inputs, *outputs))
+    # MLIR passes a buffer without elements by descriptor whatever it is told, and then every other one too.
+    bare = not strided and all(t.has_static_shape and 0 not in t.shape for t in (*inputs, *outputs))
     return Boundary(bare, guarded)
 
 
