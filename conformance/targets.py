@@ -39,18 +39,20 @@ PROPERTIES = ("T", "H", "mT", "mH", "real", "imag")
 CASTS = ("bfloat16", "bool", "byte", "cdouble", "cfloat", "chalf", "char", "double", "float", "half", "int", "long")
 _TENSOR_EXTRA = frozenset({*CASTS, "short", "type", "unique", "new_tensor"})
 _TORCH_EXTRA = frozenset({"manual_seed", "tensor", *torch.functional.__all__})
+_ARITHMETIC = """
+    abs add and div eq floordiv ge gt iadd iand idiv ifloordiv ilshift imod imul invert ior ipow irshift isub itruediv
+    ixor le lshift lt matmul mod mul ne neg or pos pow radd rand rdiv rfloordiv rlshift rmatmul rmod rmul ror rpow
+    rrshift rshift rsub rtruediv rxor sub truediv xor
+"""
 _DUNDERS: dict[str, Callable[..., Any]] = {
-    f"__{name}__": getattr(torch.Tensor, f"__{name}__")
-    for name in (
-        "abs add and div eq floordiv ge gt iadd iand idiv ifloordiv ilshift imod imul invert ior ipow irshift isub "
-        "itruediv ixor le lshift lt matmul mod mul ne neg or pos pow radd rand rdiv rfloordiv rlshift rmatmul rmod rmul "
-        "ror rpow rrshift rshift rsub rtruediv rxor sub truediv xor"
-    ).split()
+    f"__{name}__": getattr(torch.Tensor, f"__{name}__") for name in _ARITHMETIC.split()
 } | {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
-_DENIED = frozenset(
-    "from_file set set_ set_data backward _backward record_stream _print _version _make_dep_token _sync _pin_memory "
-    "_to_functional_tensor _from_functional_tensor _debug_has_internal_overlap".split()
-)
+
+_NOT_FOR_DATA = """
+    from_file set set_ set_data backward _backward record_stream _print _version _make_dep_token _sync _pin_memory
+    _to_functional_tensor _from_functional_tensor _debug_has_internal_overlap
+"""
+_DENIED = frozenset(_NOT_FOR_DATA.split())
 
 
 @functools.cache
@@ -82,6 +84,13 @@ def _lookup_aten(rest: str) -> Callable[..., Any] | None:
     return getattr(packet, overload, None) if overload in packet.overloads() else None
 
 
+@functools.cache
+def lookup(target: str) -> Callable[..., Any] | None:
+    """Like ``resolve``, with ``None`` for a name that is unknown or forbidden."""
+    found = _lookup(target)
+    return found if callable(found) else None
+
+
 def _lookup(target: str) -> Callable[..., Any] | None:
     if target.startswith("torch.ops.aten."):
         return _lookup_aten(target.removeprefix("torch.ops.aten."))
@@ -104,14 +113,13 @@ def _lookup(target: str) -> Callable[..., Any] | None:
     return value if _is_operator_function(value) else None
 
 
-@functools.cache
 def resolve(target: str) -> Callable[..., Any]:
     """The callable a dotted name stands for, e.g. ``torch.nn.functional.softmax``, ``torch.ops.aten.add.Tensor``.
 
     Raises ``ProgramError`` when the name is outside the allowlist or nothing bears it.
     """
-    found = _lookup(target)
-    if callable(found):
+    found = lookup(target)
+    if found is not None:
         return found
     raise ProgramError(f"unknown or forbidden target {target!r}{_suggest(target)}")
 
@@ -121,7 +129,7 @@ def _suggest(target: str) -> str:
     if prefix not in NAMESPACES or prefix == "torch.ops.aten" or name.startswith("_"):
         return ""
     public = [f"{prefix}.{name}" for name in dir(NAMESPACES[prefix]) if not name.startswith("_")]
-    return did_you_mean(target, [candidate for candidate in public if _lookup(candidate) is not None])
+    return did_you_mean(target, [candidate for candidate in public if lookup(candidate) is not None])
 
 
 @functools.cache
@@ -133,24 +141,26 @@ def _names_by_identity() -> dict[int, str]:
             continue
         for name in dir(namespace):
             target = f"{prefix}.{name}"
-            value = _lookup(target)
-            if callable(value) and not isinstance(value, operator.attrgetter):
+            value = lookup(target)
+            if value is not None and not isinstance(value, operator.attrgetter):
                 names.setdefault(id(value), target)
     return names
 
 
 def name_of(function: Any) -> str | None:
-    """The public name that resolves to exactly this object, or ``None``."""
+    """The public name that resolves to this function, or ``None``. Takes property getters and slots as well."""
     if isinstance(function, torch._ops.OpOverload):
         schema = function._schema
         candidate = f"torch.ops.{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
     elif isinstance(function, torch._ops.OpOverloadPacket):
         candidate = f"torch.ops.{function._qualified_op_name.replace('::', '.')}"
+    elif function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__:
+        return f"torch.Tensor.{function.__name__}"
+    elif getattr(function, "__name__", "") == "__get__":
+        name = getattr(function.__self__, "__name__", "")
+        return f"torch.Tensor.{name}" if name in PROPERTIES else None
     else:
         candidate = _names_by_identity().get(id(function), "")
-    if not candidate or not candidate.startswith("torch."):
+    if not candidate.startswith("torch."):
         return None
-    try:
-        return candidate if resolve(candidate) is function else None
-    except ProgramError:
-        return None
+    return candidate if lookup(candidate) is function else None

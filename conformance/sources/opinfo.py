@@ -1,0 +1,187 @@
+"""PyTorch's own op database as cases: every op, every dtype it supports on CPU, every sample.
+
+Sampling is seeded by (op, dtype), so a case id means the same bytes whether it is asked for alone or among all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import functools
+import itertools
+import random
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+from unittest import mock
+
+import numpy
+import torch
+
+from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.literals import DTYPES, ProgramError
+from torchstone.conformance.sources.record import NotExpressible, record, single_call
+from torchstone.conformance.targets import lookup, name_of
+
+SOURCE = "opinfo"
+
+
+@functools.cache
+def _database() -> dict[str, Any]:
+    """Op name, with the variant's name when it has one, to its ``OpInfo``. The import takes seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+    return {op_name(info): info for info in op_db}
+
+
+def op_name(info: Any) -> str:
+    """``nn.functional.softmax``, ``linalg.norm.subgradients_at_zero``."""
+    return f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
+
+
+def op_names() -> list[str]:
+    """Every op of the database, sorted."""
+    return sorted(_database())
+
+
+def dtypes_of(op: str) -> list[str]:
+    """The dtypes the op supports on CPU. Raises ``UnknownName`` for an op that is not in the database."""
+    return [name for name in _dtype_order() if DTYPES[name] in _info(op).supported_dtypes("cpu")]
+
+
+def _dtype_order() -> list[str]:
+    """float32 first, because it is what most people ask for; then by kind and width."""
+    first = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128", "int64", "int32", "bool")
+    return [*first, *sorted(set(DTYPES) - set(first))]
+
+
+def _info(op: str) -> Any:
+    database = _database()
+    if op not in database:
+        raise UnknownName("op", op, database)
+    return database[op]
+
+
+def select(ops: Iterable[str] | None = None) -> list[str]:
+    """The ops meant by names or shell patterns, sorted. Raises ``UnknownName``, ``InputError`` for a vain pattern."""
+    if ops is None:
+        return op_names()
+    chosen: set[str] = set()
+    for pattern in ops:
+        if any(mark in pattern for mark in "*?["):
+            matched = fnmatch.filter(_database(), pattern)
+            if not matched:
+                raise InputError(f'no op matches "{pattern}"')
+            chosen.update(matched)
+        else:
+            _info(pattern)
+            chosen.add(pattern)
+    return sorted(chosen)
+
+
+def iterate(
+    ops: Iterable[str] | None = None, dtypes: Iterable[str] | None = None, limit_per_op: int | None = None
+) -> Iterator[Case | Untested]:
+    """Cases in a fixed order: by op, then dtype, then sample; an ``Untested`` where a sample is no program.
+
+    ``ops`` are names or shell patterns, ``dtypes`` names like ``float32``; ``limit_per_op`` keeps the first samples of
+    each op and dtype. Raises ``UnknownName`` at once for a name that does not exist.
+    """
+    wanted = None if dtypes is None else list(dtypes)
+    for dtype in wanted or ():
+        if dtype not in DTYPES:
+            raise UnknownName("dtype", dtype, DTYPES)
+    chosen = select(ops)
+    return itertools.chain.from_iterable(_of_op(op, wanted, limit_per_op) for op in chosen)
+
+
+def case(op: str, dtype: str, index: int) -> Case:
+    """One case by its coordinates. Raises ``UnknownName`` or ``InputError`` when there is none."""
+    if dtype not in DTYPES:
+        raise UnknownName("dtype", dtype, DTYPES)
+    if dtype not in dtypes_of(op):
+        raise InputError(f"{op} has no samples for {dtype} (it has {', '.join(dtypes_of(op)) or 'none'})")
+    for entry in _of_op(op, [dtype], index + 1):
+        if entry.index == index:
+            if isinstance(entry, Case):
+                return entry
+            raise InputError(f"{entry.id} cannot be expressed as a program: {entry.reason}")
+    raise InputError(f"{op} has no sample {index} for {dtype}")
+
+
+def _of_op(op: str, dtypes: list[str] | None, limit: int | None) -> Iterator[Case | Untested]:
+    for dtype in dtypes_of(op):
+        if dtypes is None or dtype in dtypes:
+            yield from _of_dtype(op, dtype, limit)
+
+
+@contextlib.contextmanager
+def _seeded(key: str) -> Iterator[None]:
+    """Seed every generator the database draws from, and give the caller its own state back."""
+    seed = zlib.crc32(key.encode())
+    python, array = random.getstate(), numpy.random.get_state()
+    cheap_seed = mock.patch.object(
+        torch, "manual_seed", torch.default_generator.manual_seed
+    )  # no stack for CUDA's sake
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), cheap_seed:
+        warnings.simplefilter("ignore")
+        try:
+            random.seed(seed)
+            numpy.random.seed(seed)
+            torch.manual_seed(seed)
+            yield
+        finally:
+            random.setstate(python)
+            numpy.random.set_state(array)
+
+
+def _of_dtype(op: str, dtype: str, limit: int | None) -> Iterator[Case | Untested]:
+    info = _info(op)
+    samples: list[Any] = []
+    problem = ""
+    with _seeded(f"{op}:{dtype}"):
+        try:  # one by one: what was drawn before an exception is kept
+            for sample in itertools.islice(info.sample_inputs("cpu", DTYPES[dtype], requires_grad=False), limit):
+                samples.append(sample)
+        except Exception as error:
+            problem = f"sampling raises {type(error).__name__}: {_first_line(error)}"
+    for index, sample in enumerate(samples):
+        yield _entry(info, op, dtype, index, sample)
+    if problem:
+        yield Untested(SOURCE, op, dtype, problem)
+    elif not samples and limit != 0:
+        yield Untested(SOURCE, op, dtype, "the database has no sample")
+
+
+def _entry(info: Any, op: str, dtype: str, index: int, sample: Any) -> Case | Untested:
+    try:
+        target = _target(op)
+        args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
+        if target is not None:
+            program, inputs = single_call(target, args, kwargs)
+        else:
+            with _seeded(f"{op}:{dtype}:{index}"):
+                program, inputs = record(info.op, args, kwargs)
+    except (NotExpressible, ProgramError) as error:
+        return Untested(SOURCE, op, dtype, str(error), index)
+    except Exception as error:
+        return Untested(SOURCE, op, dtype, f"eager raises {type(error).__name__}: {_first_line(error)}", index)
+    return Case(program, inputs, SOURCE, op, dtype, index=index)
+
+
+@functools.cache
+def _target(op: str) -> str | None:
+    """The public name of what the database calls, or ``None`` when that is some function of its own."""
+    info = _info(op)
+    plain = info.name.removeprefix("torch.")
+    for candidate in (f"torch.{plain}", f"torch.Tensor.{plain}"):
+        if lookup(candidate) is info.op:
+            return candidate
+    return name_of(info.op)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:200]
