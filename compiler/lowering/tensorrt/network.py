@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchstone.compiler.diagnostics import TorchstoneError
-from torchstone.compiler.ir.dims import Dim, Expr
+from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.lowering.tensorrt.sizes import Sizes
 
 _NUMPY = {"FLOAT": np.float32, "HALF": np.float16, "INT32": np.int32, "INT64": np.int64}
@@ -95,24 +95,25 @@ class Network:
         return self.added(layer, str(list(permutation)))
 
     def reshape(self, x: Any, shape: Sequence[Dim]) -> Any:
+        sizes = self.sizes.vector(shape)
         layer = self.definition.add_shuffle(x)
         if layer is not None:
             # A 0 means a size of zero here, never a size to copy.
             layer.zero_is_placeholder = False
-            if self.sizes.static(shape):
+            if sizes is None:
                 layer.reshape_dims = self.trt.Dims(shape)
             else:
-                layer.set_input(1, self.sizes.vector(shape))
+                layer.set_input(1, sizes)
         return self.added(layer)
 
     def slice(self, x: Any, start: Sequence[Dim], shape: Sequence[Dim], stride: Sequence[int], fill: Any = None) -> Any:
         """A strided copy; stride 0 repeats. With ``fill``, a 0-d tensor, places outside of ``x`` take its value."""
-        static = [s if self.sizes.static(s) else (0,) * len(s) for s in (start, shape)]
-        layer = self.definition.add_slice(x, *(self.trt.Dims(s) for s in (*static, stride)))
+        dynamic = [(i, v) for i, v in ((1, self.sizes.vector(start)), (2, self.sizes.vector(shape))) if v is not None]
+        static = [[s if isinstance(s, int) else 0 for s in sizes] for sizes in (start, shape, stride)]
+        layer = self.definition.add_slice(x, *(self.trt.Dims(s) for s in static))
         if layer is not None:
-            for index, sizes in ((1, start), (2, shape)):
-                if not self.sizes.static(sizes):
-                    layer.set_input(index, self.sizes.vector(sizes))
+            for index, sizes in dynamic:
+                layer.set_input(index, sizes)
             if fill is not None:
                 layer.mode = self.trt.SampleMode.FILL
                 layer.set_input(4, fill)
@@ -131,13 +132,13 @@ class Network:
 
     def iota(self, size: Dim, name: str) -> Any:
         """``[0, 1, …]`` of a type LINSPACE gives."""
-        static = size if isinstance(size, int) else 0
+        sizes, static = self.sizes.vector((size,)), size if isinstance(size, int) else 0
         op = self.trt.FillOperation.LINSPACE
         start, step = self.constant(0, (), name), self.constant(1, (1,), name)
         layer = self.definition.add_fill(self.trt.Dims((static,)), op, self.type(name))
         if layer is not None:
-            if isinstance(size, Expr):
-                layer.set_input(0, self.sizes.vector((size,)))
+            if sizes is not None:
+                layer.set_input(0, sizes)
             layer.set_input(1, start)
             layer.set_input(2, step)
         return self.added(layer)

@@ -23,23 +23,30 @@ class Sizes:
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        self._places: dict[str, tuple[Any, int]] = {}
         self._symbols: dict[str, Any] = {}
         self._built: dict[Dim, Any] = {}
 
-    @staticmethod
-    def static(shape: Sequence[Dim]) -> bool:
-        return all(isinstance(d, int) for d in shape)
-
     def bind(self, tensor: Any, shape: Sequence[Dim | None]) -> None:
-        """Note which symbols are sizes of this network input."""
+        """Name the sizes of a network input after their symbols, and note where each symbol can be read."""
         for d, dim in enumerate(shape):
-            if isinstance(dim, Expr) and str(dim).isidentifier() and str(dim) not in self._symbols:
-                n = self._network
-                sizes = n.added(n.definition.add_shape(tensor))
-                self._symbols[str(dim)] = n.slice(sizes, (d,), (1,), (1,))
+            if isinstance(dim, Expr) and str(dim).isidentifier():
+                tensor.set_dimension_name(d, str(dim))
+                self._places.setdefault(str(dim), (tensor, d))
+
+    def _symbol(self, name: str) -> Any:
+        if name not in self._places:
+            raise Unsupported(f"size {name} is not the size of an input", stage="lower")
+        if name not in self._symbols:
+            tensor, d = self._places[name]
+            sizes = self._network.added(self._network.definition.add_shape(tensor))
+            self._symbols[name] = self._network.slice(sizes, (d,), (1,), (1,))
+        return self._symbols[name]
 
     def vector(self, shape: Sequence[Dim]) -> Any:
-        """Return a 1-D shape tensor of a whole shape."""
+        """Return a 1-D shape tensor of a whole shape, or None when every size is known."""
+        if all(isinstance(d, int) for d in shape):
+            return None
         parts = [self.size(d) for d in shape]
         return parts[0] if len(parts) == 1 else self._network.concat(parts, 0)
 
@@ -64,9 +71,7 @@ class Sizes:
 
     def _atom(self, atom: Atom) -> Any:
         if not atom.args:
-            if atom.name not in self._symbols:
-                raise Unsupported(f"size {atom.name} is not the size of an input", stage="lower")
-            return self._symbols[atom.name]
+            return self._symbol(atom.name)
         a, b = (self.size(arg) for arg in atom.args)
         if atom.name == "mod":
             return self._network.binary(

@@ -44,6 +44,7 @@ class Runtime:
 class ICudaEngine:
     def __init__(self, network: INetworkDefinition, profiles: Sequence[Any]) -> None:
         self._network, self._profiles = network, profiles
+        self._layers = network._ordered()
         self._tensors = {t.name: t for t in (*network._inputs, *network._outputs)}
 
     @property
@@ -123,8 +124,10 @@ class IExecutionContext:
         tensor = self.engine._tensors[name]
         if tensor.is_network_input:
             return Dims(self._shapes.get(name, tensor._infer().shape))
+        if -1 not in tensor._infer().shape:
+            return Dims(tensor._infer().shape)
         env = {id(t): Known(self._shapes.get(t.name, t._infer().shape), t.dtype) for t in self.engine._network._inputs}
-        for layer in self.engine._network._layers:
+        for layer in self.engine._layers:
             types = layer._infer(layer._known_inputs(lambda t: env[id(t)]))
             env.update({id(t): k for t, k in zip(layer._outputs, types, strict=True)})
         return Dims(env[id(tensor)].shape)
@@ -138,8 +141,9 @@ class IExecutionContext:
         if missing:
             return self._fail("enqueueV3", f"no address set for {', '.join(missing)}")
         try:
+            self._check_names()
             env: dict[int, Any] = {id(t): self._view(t, self._input_shape(t)) for t in network._inputs}
-            for layer in network._layers:
+            for layer in self.engine._layers:
                 results = layer._run(*(None if t is None else env[id(t)] for t in layer._inputs))
                 env.update({id(t): r for t, r in zip(layer._outputs, results, strict=True)})
         except (InvalidNetwork, RuntimeError) as error:
@@ -149,6 +153,15 @@ class IExecutionContext:
                 value = env[id(tensor)]
                 self._view(tensor, tuple(value.shape)).copy_(value)
         return True
+
+    def _check_names(self) -> None:
+        """Input dims of one name must have one size."""
+        sizes: dict[str, int] = {}
+        for tensor in self.engine._network._inputs:
+            for dim, name in tensor._dimension_names.items():
+                size = self._input_shape(tensor)[dim]
+                if sizes.setdefault(name, size) != size:
+                    raise InvalidNetwork(f"dimension {name} is {sizes[name]} and, in {tensor.name}, {size}")
 
     def _view(self, tensor: ITensor, shape: tuple[int, ...]) -> Any:
         """Return a torch view of the memory at a tensor's address."""

@@ -24,10 +24,22 @@ class INetworkDefinition:
     def _log(self, severity: ILogger.Severity, message: str) -> None:
         self._logger.log(severity, message)
 
-    def _forget(self, position: int) -> None:
-        """Drop the inferred types of the layers from ``position`` on: one of them has changed."""
-        for layer in self._layers[position:]:
-            layer._cache = None
+    def _ordered(self) -> list[ILayer]:
+        """Return the layers so that each follows those it reads: they may have been added in another order."""
+        order: list[ILayer] = []
+        seen: set[int] = set()
+
+        def visit(layer: ILayer) -> None:
+            if id(layer) not in seen:
+                seen.add(id(layer))
+                for tensor in layer._inputs:
+                    if tensor is not None and tensor._source is not None:
+                        visit(tensor._source)
+                order.append(layer)
+
+        for layer in self._layers:
+            visit(layer)
+        return order
 
     def _add(self, method: str, make: Callable[[], Any], complete: bool = True) -> Any:
         """Append the layer, unless it breaks a rule; ``complete`` is False when parameters are still to be set."""

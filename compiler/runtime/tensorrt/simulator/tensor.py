@@ -21,6 +21,8 @@ class ITensor:
 
     def __init__(self, network: INetworkDefinition, source: ILayer | None, index: int, known: Known | None) -> None:
         self._network, self._source, self._index, self._known = network, source, index, known
+        self._users: list[ILayer] = []
+        self._dimension_names: dict[int, str] = {}
         self.name = ""
         self.location = TensorLocation.DEVICE
 
@@ -46,6 +48,12 @@ class ITensor:
     @property
     def dtype(self) -> DataType:
         return self._inferred().dtype
+
+    def set_dimension_name(self, index: int, name: str) -> None:
+        self._dimension_names[index] = name
+
+    def get_dimension_name(self, index: int) -> str:
+        return self._dimension_names.get(index, "")
 
     @property
     def is_network_input(self) -> bool:
@@ -88,11 +96,12 @@ class ILayer:
         self._inputs: list[ITensor | None] = list(inputs)
         self._outputs = [ITensor(network, self, i, None) for i in range(outputs)]
         self._cache: tuple[Known, ...] | None = None
-        self._position = network.num_layers
-        self.name = f"(Unnamed Layer* {self._position}) [{self._KIND}]"
+        self.name = f"(Unnamed Layer* {network.num_layers}) [{self._KIND}]"
         self.metadata = ""
         for i, output in enumerate(self._outputs):
             output.name = f"{self.name}_output_{i}" if i else f"{self.name}_output"
+        for tensor in inputs:
+            tensor._users.append(self)
 
     @property
     def type(self) -> LayerType:
@@ -119,10 +128,16 @@ class ILayer:
         while len(self._inputs) <= index:
             self._inputs.append(None)
         self._inputs[index] = tensor
+        tensor._users.append(self)
         self._changed()
 
     def _changed(self) -> None:
-        self._network._forget(getattr(self, "_position", 0))
+        """Forget the inferred types of this layer and of what is computed from it."""
+        self._cache = None
+        for output in self._outputs:
+            for user in output._users:
+                if user._cache is not None:
+                    user._changed()
 
     def _types(self) -> tuple[Known, ...]:
         if self._cache is None:
