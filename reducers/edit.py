@@ -18,7 +18,8 @@ from torchstone.conformance.program import Call, Program
 def build(case: Case, inputs: dict[str, Tensor], calls: tuple[Call, ...], outputs: Any) -> Case:
     """Return the case with this program and these inputs, pruned and renamed.
 
-    Calls and inputs that no output depends on are gone; inputs are called x0, x1 … and results v0, v1 … in order.
+    Calls and inputs that no output depends on are gone; inputs are called x0, x1 … in the order of their use, and
+    results v0, v1 ….
     """
     needed = {ref.name for ref in leaves(outputs)}
     kept: list[Call] = []
@@ -27,18 +28,20 @@ def build(case: Case, inputs: dict[str, Tensor], calls: tuple[Call, ...], output
             kept.append(call)
             needed |= {ref.name for ref in call.refs()}
     kept.reverse()
-    names = {name: f"x{at}" for at, name in enumerate(name for name in inputs if name in needed)}
+    used = [ref.name for call in kept for ref in call.refs()] + [ref.name for ref in leaves(outputs)]
+    inputs = {name: inputs[name] for name in dict.fromkeys(used) if name in inputs}
+    names = {name: f"x{at}" for at, name in enumerate(inputs)}
     names |= {call.result: f"v{at}" for at, call in enumerate(kept)}
 
     def renamed(tree: Any) -> Any:
         return map_leaves(tree, lambda leaf: Ref(names[leaf.name], leaf.path) if isinstance(leaf, Ref) else leaf)
 
     program = Program(
-        tuple(names[name] for name in inputs if name in names),
+        tuple(names[name] for name in inputs),
         tuple(Call(call.target, renamed(call.args), renamed(call.kwargs), names[call.result]) for call in kept),
         renamed(outputs),
     )
-    return case.replace(program=program, inputs={names[name]: inputs[name] for name in inputs if name in names})
+    return case.replace(program=program, inputs={names[name]: tensor for name, tensor in inputs.items()})
 
 
 def tidy(case: Case) -> Case:

@@ -69,7 +69,7 @@ def reduce(
             raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
-        found = engine.reduce(_problem(case, target, judge), PASSES, budget, verdicts, progress)
+        found = engine.reduce(problem(case, target, judge), PASSES, budget, verdicts, progress)
     with Pool(backend, jobs=1, timeout=timeout) as fresh:
         last = fresh.verdict(found.value)
     return Reduction(
@@ -86,7 +86,7 @@ def reduce(
     )
 
 
-def _problem(case: Case, target: Signature, judge: Judge) -> Problem[Case]:
+def problem(case: Case, target: Signature, judge: Judge) -> Problem[Case]:
     initial = tidy(case)
     had_special = special(initial)
     had_empty = any(tensor.numel() == 0 for tensor in initial.args)

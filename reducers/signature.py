@@ -12,9 +12,10 @@ from torchstone.conformance.verdict import Outcome, Verdict
 _PARTICULARS = (
     (re.compile(r"0x[0-9a-fA-F]+"), "ADDR"),
     (re.compile(r"(?:/[\w.+-]+)+/?"), "PATH"),
-    (re.compile(r"[\[(<][\d?x,\s-]*[\])>]"), "SHAPE"),
-    (re.compile(r"(?<![\w.])[%@]?[a-z]+\d+(?:#\d+)?(?![\w.])"), "NAME"),
-    (re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"), "N"),
+    (re.compile(r"\b(?:tensor|memref|vector)<[^>]*>"), "TYPE"),
+    (re.compile(r"[\[(][\d?,\s-]*[\])]"), "SHAPE"),
+    (re.compile(r"%[\w#]+|\b(?:x|v|s|arg)\d+\b"), "NAME"),
+    (re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"), "N"),
     (re.compile(r"\s+"), " "),
 )
 _CLASS = re.compile(r"\s*(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|Unsupported))\b")

@@ -20,7 +20,8 @@ from torchstone.fuzz.draft import NUMEL, Arguments, Draft, Refused, Value
 from torchstone.fuzz.rounding import names
 from torchstone.fuzz.rules import Rule, database, rule
 
-SAMPLES = 40
+SAMPLES = 16
+"""Samples an op and dtype to choose from: the first ones, as drawing them costs time."""
 
 RANDOM = names(
     """

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from torchstone.conformance.case import Case
+from torchstone.conformance.literals import leaves
 from torchstone.reducers.edit import trim, with_calls, with_inputs
 from torchstone.reducers.problem import Rewrite
 
 
 def drop_dims(case: Case) -> Rewrite[Case]:
-    """Try each group of dims, with the integers in the program unchanged, counted down by one, or set to zero."""
+    """Try each group of dims, with the integers in the program unchanged, counted down, zeroed, or left out."""
     moved = True
     while moved:
         moved = False
         for group in _groups(case):
             dropped = with_inputs(case, {name: trim(case.inputs[name].squeeze(dim)) for name, dim in group.items()})
-            for candidate in (
-                dropped,
-                with_calls(dropped, _counted_down),
-                with_calls(dropped, _zeroed),
-                _shorter(dropped),
-            ):
+            for candidate in (dropped, *_counted_down(dropped), with_calls(dropped, _zeroed), _shorter(dropped)):
                 if (yield candidate):
                     case, moved = candidate, True
                     break
@@ -43,8 +40,18 @@ def _groups(case: Case) -> Iterator[dict[str, int]]:
             yield group
 
 
-def _counted_down(leaf: object) -> object:
-    return leaf - 1 if type(leaf) is int and leaf > 0 else leaf
+def _counted_down(case: Case) -> Iterator[Case]:
+    """Yield the case with every positive integer in its calls one less, then with one of them at a time."""
+    found = [leaf for call in case.program.calls for leaf in leaves((call.args, call.kwargs))]
+    places = [at for at, leaf in enumerate(found) if type(leaf) is int and leaf > 0]
+    for chosen in (places, *([at] for at in places)) if len(places) > 1 else (places,):
+        count = itertools.count()
+
+        def change(leaf: object, chosen: list[int] = chosen, count: Iterator[int] = count) -> object:
+            return leaf - 1 if next(count) in chosen and isinstance(leaf, int) else leaf
+
+        if chosen:
+            yield with_calls(case, change)
 
 
 def _zeroed(leaf: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -51,10 +52,10 @@ def _simpler(value: bool | int | float | complex) -> Iterator[bool | int | float
     elif isinstance(value, complex):
         yield from (n for n in (0j, 1 + 0j, 1j, value.real + 0j) if n != value)
     else:
-        finite = value == value and abs(value) != float("inf")
-        nearby = (
-            (int(value / 2), int(value), abs(value), round(value, 1), round(value, 3)) if finite else (float("inf"),)
-        )
+        nearby: tuple[float, ...] = (float("inf"),)
+        if math.isfinite(value):
+            whole = int(value)
+            nearby = (int(value / 2), whole, abs(value), 0.5, value - whole, round(value, 1), round(value, 3))
         for number in dict.fromkeys((0, 1, -1, 2, *nearby)):
             if number_cost(number) < number_cost(value):
                 yield number

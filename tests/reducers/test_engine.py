@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from torchstone.reducers.engine import Budget, NotInteresting, reduce
 from torchstone.reducers.problem import Pass, Problem
 
