@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
 import torch.fx.traceback as fx_traceback
 from torch.export.graph_signature import InputKind, OutputKind
@@ -52,7 +53,7 @@ class _Replay(torch.fx.Interpreter):
 
 
 class _KeepFrames(TorchFunctionMode):
-    """Notes the user's frames on every node that torch.export makes; by itself it keeps only frames named ``forward``."""
+    """Notes the user's frames on every node that torch.export makes; it keeps only those named ``forward``."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         frames = tuple((f.file, f.line, f.function) for f in user_location().frames)
@@ -179,7 +180,9 @@ def guards_of(shape_env: ShapeEnv, renamed: dict[str, str]) -> list[Guard]:
 
         return check
 
-    return [make(g.expr) for g in shape_env.guards]
+    # Symbols that PyTorch found equal are one symbol in the graph, where binding the arguments checks them.
+    conditions = dict.fromkeys(shape_env.replace(g.expr) for g in shape_env.guards)
+    return [make(condition) for condition in conditions if condition != sympy.true]
 
 
 def rename_symbols(graph: Graph) -> dict[str, str]:

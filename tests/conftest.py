@@ -1,0 +1,10 @@
+"""Settings for the whole suite."""
+
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no reason to fail: neither a deadline nor the speed of drawing inputs is a property under test.
+# Derandomized, so that the suite says the same of the same tree; campaigns look for new inputs, not CI.
+settings.register_profile(
+    "torchstone", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("torchstone")
