@@ -1,0 +1,144 @@
+"""The generator: what it makes is valid, finite, the same for the same seed, and as varied as it should be."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.errors import UnknownName
+from torchstone.fuzz.choices import ReplayedChoices, SeededChoices
+from torchstone.fuzz.generate import generate, nth
+from torchstone.fuzz.rules import all_rules, select
+from torchstone.fuzz.strategy import programs
+from torchstone.reducers.edit import results, tensors_in
+
+COUNT = 250
+
+
+@pytest.fixture(scope="module")
+def stream() -> list[Case]:
+    return [nth(0, index) for index in range(COUNT)]
+
+
+def test_the_stream_is_a_function_of_its_seed(stream):
+    assert nth(0, 17).to_bytes() == stream[17].to_bytes()
+    assert nth(1, 17).to_bytes() != stream[17].to_bytes()
+    assert nth(0, 17).id == stream[17].id
+
+
+def test_programs_are_distinct(stream):
+    assert len({case.program.to_json() for case in stream}) > 0.98 * COUNT
+    assert len({case.id for case in stream}) == COUNT
+
+
+def test_programs_have_up_to_the_calls_asked_for(stream):
+    assert {len(case.program.calls) for case in stream} == {1, 2, 3, 4, 5}
+    assert all(len(nth(3, index, max_ops=2).program.calls) <= 2 for index in range(10))
+
+
+def test_every_call_runs_and_is_finite(stream):
+    for case in stream:
+        for value in results(case).values():
+            for _, tensor in tensors_in(value):
+                if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+                    assert bool(tensor.isfinite().all()), case.program
+
+
+def test_no_call_is_dead_and_no_input_unused(stream):
+    for case in stream:
+        used = {ref.name for call in case.program.calls for ref in call.refs()}
+        outputs = case.program.outputs if isinstance(case.program.outputs, tuple) else (case.program.outputs,)
+        used |= {ref.name for ref in outputs}
+        assert used == set(case.program.inputs) | {call.result for call in case.program.calls}
+
+
+def test_a_case_survives_the_trip_through_bytes(stream):
+    for case in stream[:50]:
+        assert Case.from_bytes(case.to_bytes()).to_bytes() == case.to_bytes()
+
+
+def test_ops_dtypes_ranks_sizes_and_layouts_are_varied(stream):
+    tensors = [tensor for case in stream for tensor in case.args]
+    assert len({call.target for case in stream for call in case.program.calls}) >= 60
+    assert len({tensor.dtype for tensor in tensors}) >= 9
+    assert {tensor.dim() for tensor in tensors} >= {0, 1, 2, 3, 4}
+    assert {0, 1} <= {size for tensor in tensors for size in tensor.shape}
+    assert any(not tensor.is_contiguous() for tensor in tensors)
+    assert any(tensor.storage_offset() for tensor in tensors)
+    mixed = [case for case in stream if len({tensor.dtype for tensor in case.args}) > 1]
+    assert len(mixed) > COUNT // 20
+
+
+def test_calls_feed_calls(stream):
+    chained = [
+        case for case in stream if any(ref.name.startswith("v") for call in case.program.calls for ref in call.refs())
+    ]
+    several = [case for case in stream if len(case.program.calls) > 1]
+    assert len(chained) > len(several) / 2
+
+
+def test_there_are_rules_for_hundreds_of_ops():
+    rules = all_rules()
+    assert len(rules) >= 500
+    assert {"add", "sum", "mm", "softmax", "nn.functional.gelu", "cat", "gather", "linalg.inv"} <= set(rules)
+
+
+def test_every_program_calls_one_of_the_ops_asked_for():
+    for op in ("sub", "cumsum", "nn.functional.conv2d", "div.floor_rounding", "linalg.inv"):
+        for index in range(3):
+            case = nth(0, index, must=select((op,)))
+            assert any(call.target == select((op,))[0].target for call in case.program.calls)
+
+
+def test_a_name_without_its_variant_names_all_variants():
+    assert {rule.op for rule in select(("div",))} == {
+        "div.floor_rounding",
+        "div.no_rounding_mode",
+        "div.trunc_rounding",
+    }
+
+
+def test_an_unknown_op_is_answered_with_a_suggestion():
+    with pytest.raises(UnknownName, match='unknown op "sofmax".*did you mean "softmax"'):
+        select(("sofmax",))
+
+
+def test_rounded_values_reach_no_op_that_jumps():
+    """A last bit in exp must not become a whole step in floor: no backend could be blamed for that."""
+    for index in range(40):
+        case = nth(5, index, select(("exp", "floor", "neg", "argmax", "eq")))
+        blurred: set[str] = set()
+        for call in case.program.calls:
+            operands = {ref.name for ref in call.refs()}
+            if call.target in ("torch.floor", "torch.argmax", "torch.eq"):
+                assert not operands & blurred, case.program
+            elif call.target == "torch.exp" or operands & blurred:
+                blurred.add(call.result)
+
+
+def test_the_simplest_choices_make_the_simplest_program():
+    case = generate(ReplayedChoices([]), select(("add",)))
+    assert len(case.program.calls) == 1
+    assert [tensor.dtype for tensor in case.args] == [torch.float32] * len(case.args)
+
+
+def test_choices_keep_their_bounds():
+    choices = SeededChoices("x")
+    assert all(-2 <= choices.integer(-2, 3) <= 3 for _ in range(200))
+    assert sorted(choices.shuffled(range(5))) == [0, 1, 2, 3, 4]
+    assert ReplayedChoices([]).shuffled(range(3)) == [0, 1, 2]
+    assert {choices.weighted((("a", 1), ("b", 1))) for _ in range(50)} == {"a", "b"}
+    assert not any(SeededChoices("y").chance(0) for _ in range(50))
+    assert all(SeededChoices("z").chance(100) for _ in range(50))
+    assert list(itertools.islice(iter(lambda: ReplayedChoices([9]).integer(0, 3), None), 1)) == [3]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(ops=("add", "exp", "sum", "cat", "mm"), max_ops=3))
+def test_hypothesis_drives_the_generator(case):
+    assert 1 <= len(case.program.calls) <= 3
+    case.program(*case.fresh_args())
