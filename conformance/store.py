@@ -99,18 +99,16 @@ class Store:
         self._pending: list[tuple[Any, ...]] = []
         self._pending_cases: list[tuple[str, bytes]] = []
         self._flushed = time.monotonic()
-        new = self._inspect(create)
-        self._db = self._connect(new)
+        if self._missing(create):
+            self._create()
+        self._db = self._connect()
         try:
-            if new:
-                self._create()
-            else:
-                self._check()
+            self._check()
         except BaseException:
             self._db.close()
             raise
 
-    def _inspect(self, create: bool) -> bool:
+    def _missing(self, create: bool) -> bool:
         """Say whether the store is to be created, looking at the file before SQLite may touch it."""
         try:
             if self.path.is_dir():
@@ -124,38 +122,43 @@ class Store:
                 head = file.read(len(MAGIC))
         except OSError as error:
             raise StoreError(f"cannot use {self.path} as a store: {error.strerror}; give another --store") from error
-        if head and head != MAGIC:
+        if head != MAGIC:
             raise StoreError(f"{self.path} is not a torchstone store (no SQLite file); it is left as it is")
-        if not head and not create:
-            raise StoreError(f"{self.path} is empty: run `torchstone run` first, or give --store")
-        return not head
+        return False
 
-    def _connect(self, new: bool) -> sqlite3.Connection:
+    def _create(self) -> None:
+        """Make the file under another name and move it into place whole: nobody ever sees half a store."""
+        new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            new.unlink(missing_ok=True)
+            with contextlib.closing(sqlite3.connect(new)) as db:
+                db.executescript(SCHEMA)
+                db.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
+                db.commit()
+                db.execute("PRAGMA journal_mode=WAL")
+            with contextlib.suppress(FileExistsError):  # another process was faster: its store will do
+                os.link(new, self.path)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"cannot create {self.path}: {error}; give another --store") from error
+        finally:
+            with contextlib.suppress(OSError):
+                new.unlink(missing_ok=True)
+
+    def _connect(self) -> sqlite3.Connection:
         uri = self.path.absolute().as_uri()
         try:
-            db = sqlite3.connect(f"{uri}?mode=rw{'c' if new else ''}", uri=True, timeout=30, isolation_level=None)
-            if not new:
-                try:
-                    db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-                except sqlite3.OperationalError:  # a read-only folder has no place for the WAL's side files
-                    db.close()
-                    db = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None)
+            db = sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=30, isolation_level=None)
+            try:
+                db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+            except sqlite3.OperationalError:  # a read-only folder has no place for the WAL's side files
+                db.close()
+                db = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None)
+                db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
             return db
         except sqlite3.OperationalError as error:
             raise StoreError(f"cannot open {self.path}: {error}; give another --store") from error
         except sqlite3.DatabaseError as error:
             raise StoreError(f"{self.path} is corrupt: {error}; it is left as it is") from error
-
-    def _create(self) -> None:
-        with self._errors():
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("BEGIN IMMEDIATE")
-            if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
-                for statement in SCHEMA.split(";"):
-                    self._db.execute(statement)
-                self._db.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
-            self._db.execute("COMMIT")
-            self._db.execute("PRAGMA synchronous=NORMAL")
 
     def _check(self) -> None:
         with self._errors():
@@ -327,10 +330,10 @@ class Store:
         """Return, for each backend, how many ops passed every tested sample, and how many had a tested sample."""
         self.flush()
         query = (
-            "SELECT backend, sum(passing), count(*) FROM (SELECT backend, min(outcome = 'pass') AS passing FROM verdicts "
-            "WHERE run = ? AND outcome != 'untested' GROUP BY backend, op) GROUP BY backend"
+            "SELECT backend, sum(passing), count(*) FROM "
+            "(SELECT backend, min(outcome = 'pass') AS passing FROM verdicts WHERE run = ? AND outcome != 'untested' GROUP BY backend, op) GROUP BY backend"
         )
-        tested = {backend: (0, 0) for backend in self.counts(run)}
+        tested = dict.fromkeys(self.counts(run), (0, 0))
         with self._errors():
             return tested | {name: (passing, ops) for name, passing, ops in self._db.execute(query, (_key(run),))}
 

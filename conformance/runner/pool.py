@@ -256,7 +256,7 @@ class Pool:
             elif "failed" in header:
                 raise HarnessError(f"no worker of backend {self.backend} can start: {header['failed']}")
             elif "verdict" in header and slot.queue:
-                self._answered(slot, _verdict(header["verdict"]), header["rss"])
+                self._answered(slot, self._verdict(header["verdict"]), header["rss"])
         if not worker.channel_open:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(worker.channel)
@@ -279,6 +279,11 @@ class Pool:
         slot.retire = slot.served >= self.recycle or resident > min(slot.baseline + GROWTH_BYTES, self.memory)
         if slot.retire and not slot.queue:
             self._remove(slot)
+
+    def _verdict(self, fields: dict[str, Any]) -> Verdict:
+        """The worker's verdict, under the name that the backend was asked for by."""
+        known = {"stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"]), "backend": self.backend}
+        return Verdict(**{**fields, **known})
 
     def _watch(self) -> None:
         """Kill what is over its time or its memory."""
@@ -401,10 +406,6 @@ def _about(case: Case) -> dict[str, str]:
     return {
         "case_id": case.id, "source": case.source, "op": case.op, "dtype": case.dtype, "variant": case.variant,
     }  # fmt: skip
-
-
-def _verdict(fields: dict[str, Any]) -> Verdict:
-    return Verdict(**{**fields, "stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"])})
 
 
 @contextlib.contextmanager

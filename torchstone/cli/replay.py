@@ -47,17 +47,18 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
 
     Raises InputError when there is none, saying why.
     """
-    from torchstone.conformance.case import Case, CaseError
     from torchstone.conformance.errors import InputError, UnknownName
+
+    source, _, rest = name.partition(":")
+    if not rest and not Path(name).is_file():
+        raise InputError(f'"{name}" is neither a file nor a case id like opinfo:softmax:float32:0')
+    from torchstone.conformance.case import Case, CaseError
     from torchstone.conformance.sources import opinfo
     from torchstone.conformance.store import Store, default_path
 
     try:
         if Path(name).is_file():
             return Case.load(name)
-        source, _, rest = name.partition(":")
-        if not rest:
-            raise InputError(f'"{name}" is neither a file nor a case id like opinfo:softmax:float32:0')
         path = store or default_path()
         known: list[str] = []
         if store is not None or run is not None or path.exists():

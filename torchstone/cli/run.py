@@ -45,7 +45,7 @@ def run(
     ] = None,
 ) -> int:
     """Run the conformance suite on one or more backends."""
-    from torchstone.conformance.store import Store
+    from torchstone.conformance.store import Store, default_path
 
     workers = _jobs(jobs)
     if resume is not None:
@@ -68,6 +68,9 @@ def run(
         "limit": limit,
     }
     versions = _check(options)
+    if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
+        Store(store).close()  # only once the database is loaded; neither leaves a trace
+    _ops(options)
     with Store(store) as db:
         run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
         return _go(db, db.run(run_id), workers, timeout, memory)
@@ -92,6 +95,12 @@ def _check(options: dict[str, Any]) -> dict[str, str]:
     return _versions() | versions
 
 
+def _ops(options: dict[str, Any]) -> list[str]:
+    from torchstone.conformance.sources import opinfo
+
+    return opinfo.select(options["ops"])
+
+
 def _versions() -> dict[str, str]:
     import platform
     from importlib.metadata import version
@@ -110,7 +119,7 @@ def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int
     state = "interrupted"
     try:
         with _sigterm_interrupts():
-            ops = opinfo.select(options["ops"])
+            ops = _ops(options)
             with Progress(options["backends"], ops) as progress:
                 summary = run_cases(
                     lambda: opinfo.iterate(ops, options["dtypes"], options["limit"]),

@@ -1,0 +1,55 @@
+"""Every listing as table, JSON and CSV; the progress line; the doctor."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from torchstone import cli
+from torchstone.cli.progress import Progress
+from torchstone.cli.tables import Format, show
+from torchstone.conformance.verdict import Outcome, Stage, Verdict
+
+ROWS = [{"name": "a,b", "ok": True, "tags": ["x", "y"]}, {"name": "é", "ok": False, "tags": []}]
+
+
+def test_forms_of_a_listing(capsys):
+    show(ROWS, ["name", "ok", "tags"], Format.json)
+    assert json.loads(capsys.readouterr().out) == ROWS
+    show(ROWS, ["name", "ok", "tags"], Format.csv)
+    read = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert read == [["name", "ok", "tags"], ["a,b", "yes", "x y"], ["é", "no", ""]]
+    show(ROWS, ["name", "ok", "tags"], Format.table)
+    assert capsys.readouterr().out == "name  ok   tags\na,b   yes  x y\né     no\n"
+
+
+@pytest.mark.parametrize("command, column", [("backends", "backend"), ("doctor", "check")])
+def test_listings_of_the_installation(command, column, capfd):
+    assert cli.invoke([command, "--format", "json"]) == 0
+    names = [row[column] for row in json.loads(capfd.readouterr().out)]
+    assert len(names) == len(set(names)) and any("eager" in name for name in names)
+
+
+def test_ops(capfd):
+    assert cli.invoke(["ops", "soft*", "--format", "json"]) == 0
+    rows = {row["op"]: row["dtypes"] for row in json.loads(capfd.readouterr().out)}
+    assert "float32" in rows["softmax"]
+    assert cli.invoke(["ops", "sofmax"]) == 2
+
+
+def test_progress_counts_and_estimates(monkeypatch):
+    progress = Progress(["eager", "linalg"], ["sub", "add", "mul"])
+    progress.began -= 10
+
+    def verdict(op: str, backend: str = "eager", outcome: Outcome = Outcome.PASS) -> Verdict:
+        return Verdict(f"x:{op}", backend, "x", op, "float32", "default", Stage.COMPARE, outcome)
+
+    progress.add(verdict("add"))
+    assert progress.line() == "eager:  33% of 3 ops, 1 cases, 0/s, 0:50 left  pass 1"
+    progress.add(verdict("mul", outcome=Outcome.CRASH))
+    assert "67% of 3 ops" in progress.line() and "crash 1" in progress.line()
+    progress.add(verdict("mul", backend="linalg"))
+    assert progress.line().startswith("linalg:  67% of 3 ops, 3 cases")

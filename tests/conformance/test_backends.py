@@ -1,0 +1,127 @@
+"""The registry finds, suggests and refuses; each adapter that can run here gives eager's results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves, tree_structure
+
+from torchstone.conformance import backends
+from torchstone.conformance.backends import Backend, BackendUnsupported
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.program_fx import to_module
+
+SHIPPED = {
+    "eager", "linalg", "tosa", "tensorrt", "inductor", "torch-mlir-linalg", "torch-mlir-tosa", "torch-mlir-stablehlo",
+}  # fmt: skip
+
+
+def test_every_shipped_backend_loads_and_keeps_its_name():
+    assert set(backends.names()) >= SHIPPED
+    for name in SHIPPED:
+        backend = backends.load(name)
+        assert isinstance(backend, Backend) and backend.name == name
+        state = backend.available()
+        assert state.ok or (state.reason and state.install)
+        assert not state.ok or "torch" in backend.versions()
+
+
+def test_unknown_and_broken_backends(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent)
+    with pytest.raises(UnknownName, match=r'unknown backend "linlag" \(did you mean "linalg"\?\)'):
+        backends.load("linlag")
+    with pytest.raises(InputError, match="No module named 'nowhere'"):
+        backends.load("nowhere:thing")
+    with pytest.raises(InputError, match="Missing"):
+        backends.load("torture_backend:Missing")
+    with pytest.raises(InputError, match="not a backend: it has no name, available, versions, compile"):
+        backends.load("torture_backend:not_a_backend")
+    assert backends.load("torture_backend:Torture").name == "torture"
+
+
+def program(*calls: Call, outputs, inputs=("x",)) -> Program:
+    return Program(inputs, calls, outputs)
+
+
+MIXED = program(
+    Call("torch.nn.functional.softmax", (Ref("x"),), {"dim": -1}, "s"),
+    Call("torch.split", (Ref("s"), 2), {"dim": 1}, "parts"),
+    Call("torch.Tensor.add", (Ref("parts", (0,)), float("inf")), {"alpha": 0.0}, "sum"),
+    Call("torch.Tensor.mT", (Ref("x"),), {}, "t"),
+    Call("torch.Tensor.__getitem__", (Ref("x"), (slice(None, None, 2), Ellipsis, None)), {}, "part"),
+    outputs={"parts": Ref("parts"), "rest": [Ref("t"), (Ref("part"), Ref("sum"))]},
+)  # fmt: skip
+
+
+def test_graph_module_does_what_the_program_does():
+    x = torch.rand(4, 4)
+    ours, theirs = MIXED(x), to_module(MIXED)(x)
+    assert tree_structure(ours) == tree_structure(theirs)
+    assert all(
+        torch.equal(a, b) or a.isnan().all() for a, b in zip(tree_leaves(ours), tree_leaves(theirs), strict=True)
+    )
+
+
+def test_in_place_calls_reach_the_input():
+    add = program(Call("torch.Tensor.add_", (Ref("x"), 1), {}, "y"), outputs=Ref("y"))
+    x = torch.zeros(3)
+    assert to_module(add)(x) is x and x.tolist() == [1, 1, 1]
+
+
+SIMPLE = program(
+    Call("torch.mul", (Ref("x"), Ref("w")), {}, "m"), Call("torch.sum", (Ref("m"), 1), {}, "y"),
+    outputs=(Ref("y"), Ref("x")), inputs=("x", "w"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["eager", "torch-mlir-linalg", "torch-mlir-tosa", "torch-mlir-stablehlo"])
+def test_adapters_compute_and_keep_structure(name):
+    backend = backends.load(name)
+    if not backend.available().ok:
+        pytest.skip(backend.available().reason)
+    args = torch.rand(3, 4), torch.rand(4)
+    got = backend.compile(SIMPLE, args)(*args)
+    assert isinstance(got, tuple)
+    torch.testing.assert_close(got, SIMPLE(*args))
+
+
+def torch_mlir(name: str = "torch-mlir-linalg") -> Backend:
+    backend = backends.load(name)
+    if not backend.available().ok:
+        pytest.skip(backend.available().reason)
+    return backend
+
+
+def test_torch_mlir_gives_unsigned_integers_back():
+    double = program(Call("torch.add", (Ref("x"), Ref("x")), {}, "y"), outputs=Ref("y"))
+    x = torch.tensor([100, 3], dtype=torch.uint8)
+    got = torch_mlir().compile(double, (x,))(x)
+    assert got.dtype is torch.uint8 and got.tolist() == [200, 6]
+
+
+def test_torch_mlir_writes_mutations_back():
+    add = program(Call("torch.Tensor.add_", (Ref("x"), 1), {}, "y"), outputs=[Ref("y")])
+    compiled = torch_mlir().compile(add, (torch.zeros(3),))
+    x = torch.full((3,), 4.0)
+    (y,) = compiled(x)
+    assert x.tolist() == y.tolist() == [5, 5, 5]
+
+
+def test_torch_mlir_names_the_op_it_declines():
+    svd = program(Call("torch.linalg.svd", (Ref("x"),), {}, "y"), outputs=Ref("y"))
+    with pytest.raises(BackendUnsupported, match="failed to legalize") as caught:
+        torch_mlir().compile(svd, (torch.rand(2, 2),))
+    assert (caught.value.op, caught.value.stage) == ("aten._linalg_svd", "lower")
+
+
+def test_inductor_declines_at_capture():
+    backend = backends.load("inductor")
+    if not backend.available().ok:
+        pytest.skip(backend.available().reason)
+    resize = program(Call("torch.Tensor.resize_", (Ref("x"), (2,)), {}, "y"), outputs=Ref("y"))
+    with pytest.raises(BackendUnsupported, match="resize_") as caught:
+        backend.compile(resize, (torch.rand(4),))
+    assert caught.value.stage == "capture"

@@ -1,0 +1,45 @@
+"""Frames survive any cut of the stream; what is no frame is refused."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchstone.conformance.runner.protocol import PREFIX, Decoder, ProtocolError, encode, receive
+
+headers = st.dictionaries(st.text(max_size=8), st.one_of(st.none(), st.integers(), st.text(max_size=20)), max_size=4)
+frames = st.lists(st.tuples(headers, st.binary(max_size=200)), max_size=5)
+
+
+@given(frames, st.lists(st.integers(1, 50), min_size=1))
+def test_any_chunking_gives_the_frames_back(sent, cuts):
+    stream = b"".join(encode(header, body) for header, body in sent)
+    decoder, got, at, turn = Decoder(), [], 0, 0
+    while at < len(stream):
+        size = cuts[turn % len(cuts)]
+        got += decoder.feed(stream[at : at + size])
+        at, turn = at + size, turn + 1
+    assert got == sent
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\xff" * 100, PREFIX.pack(3, 0) + b"{x}", PREFIX.pack(2, 0) + b"[]", PREFIX.pack(2, 0) + b"\xff\xff"],
+)
+def test_garbage_is_refused(data):
+    with pytest.raises(ProtocolError):
+        Decoder().feed(data)
+
+
+def test_receive_reads_one_frame_and_knows_the_end():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(encode({"a": 1}, b"xyz") + encode({"b": 2}))
+        assert receive(theirs) == ({"a": 1}, b"xyz")
+        assert receive(theirs) == ({"b": 2}, b"")
+        ours.sendall(encode({"c": 3})[:-2])
+        ours.close()
+        assert receive(theirs) is None

@@ -1,0 +1,129 @@
+"""A backend that does to its worker what real ones do; the first element of the first input says what.
+
+Loaded in workers as ``torture_backend:Torture`` with this folder as the current one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from torchstone.conformance.backends import Availability, BackendError, BackendUnsupported
+
+DEEDS = (
+    "obey", "segfault", "abort", "os_exit", "sys_exit", "hang", "hang_in_c", "print", "raise", "wrong_dtype",
+    "hog", "crash_once", "close_channel", "write_everywhere", "unsupported", "fail", "kill_by_hand", "sleep",
+    "cannot_allocate",
+)  # fmt: skip
+
+
+class Torture:
+    name = "torture"
+
+    def available(self):
+        return Availability(True)
+
+    def versions(self):
+        return {}
+
+    def compile(self, fn, args):
+        def run(*tensors):
+            deed = DEEDS[int(tensors[0].reshape(-1)[0].item())]
+            result = getattr(self, deed)()
+            return fn(*tensors) if result is None else result
+
+        return run
+
+    def obey(self):
+        pass
+
+    def segfault(self):
+        ctypes.string_at(0)
+
+    def abort(self):
+        sys.stderr.write("LLVM ERROR: the last words\n")
+        os.abort()
+
+    def os_exit(self):
+        os._exit(7)
+
+    def sys_exit(self):
+        sys.exit(3)
+
+    def hang(self):
+        while True:
+            time.sleep(0.01)
+
+    def hang_in_c(self):
+        ctypes.PyDLL(None).sleep(600)  # PyDLL: the GIL stays held
+
+    def print(self):
+        for _ in range(40):
+            os.write(1, b"x" * 65536)
+            print("y" * 10000)
+
+    def wrong_dtype(self):
+        return torch.zeros(1, dtype=torch.float64)
+
+    def hog(self):
+        self.kept = []
+        while True:
+            self.kept.append(bytearray(os.urandom(1 << 16) * 256))
+            time.sleep(0.005)
+
+    def cannot_allocate(self):
+        raise MemoryError
+
+    def crash_once(self):
+        mark = Path(os.environ["TORTURE_MARK"])
+        if not mark.exists():
+            mark.touch()
+            os.abort()
+
+    def close_channel(self):
+        os.closerange(3, 256)
+
+    def write_everywhere(self):
+        for fd in range(3, 64):
+            try:
+                os.write(fd, b"\xff" * 100)
+            except OSError:
+                continue
+
+    def unsupported(self):
+        raise BackendUnsupported("no such kernel", "lower", op="aten.add")
+
+    def fail(self):
+        raise BackendError("pass pipeline failed", "compile")
+
+    def kill_by_hand(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def sleep(self):
+        time.sleep(0.5)
+
+
+setattr(Torture, "raise", lambda self: 1 // 0)
+
+
+class DiesAtStart(Torture):
+    name = "dies-at-start"
+
+    def available(self):
+        os.abort()
+
+
+class Refuses(Torture):
+    name = "refuses"
+
+    def available(self):
+        return Availability(False, "its library is missing", "pip install it")
+
+
+not_a_backend = 7
