@@ -16,7 +16,7 @@ from torchstone.fuzz.rules import all_rules, select
 from torchstone.fuzz.strategy import programs
 from torchstone.reducers.edit import results, tensors_in
 
-COUNT = 250
+COUNT = 150
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +95,12 @@ def test_every_program_calls_one_of_the_ops_asked_for():
 
 
 def test_a_name_without_its_variant_names_all_variants():
-    assert {rule.op for rule in select(("div",))} == {
-        "div.floor_rounding",
-        "div.no_rounding_mode",
-        "div.trunc_rounding",
-    }
+    variants = {"no_rounding_mode", "floor_rounding", "trunc_rounding"}
+    assert {rule.op for rule in select(("div",))} == {f"div.{variant}" for variant in variants}
 
 
 def test_an_unknown_op_is_answered_with_a_suggestion():
-    with pytest.raises(UnknownName, match='unknown op "sofmax".*did you mean "softmax"'):
+    with pytest.raises(UnknownName, match=r'unknown op "sofmax".*did you mean "softmax"'):
         select(("sofmax",))
 
 
