@@ -46,14 +46,14 @@ def reverse(n: Network, op: Operation, x: Any) -> Any:
 
 @lowers("concat", "concatenation", rules.LAYERS["Concatenation"])
 def concat(n: Network, op: Operation, *tensors: Any) -> Any:
-    return n.concat(tensors, op.attributes["dim"]) if len(tensors) > 1 else tensors[0]
+    return tensors[0] if len(tensors) == 1 else n.concat(tensors, op.attributes["dim"])
 
 
 @lowers("pad", "slice in mode FILL", rules.LAYERS["Slice"])
 def pad(n: Network, op: Operation, x: Any, value: Any) -> Any:
     """A slice that starts before x and ends behind it, filled outside."""
-    low = op.attributes["low"]
-    return n.slice(x, [-a for a in low], op.result.shape, (1,) * len(low), fill=value) if low else x
+    start = [-amount for amount in op.attributes["low"]]
+    return n.slice(x, start, op.result.shape, [1] * len(start), fill=value) if start else x
 
 
 @lowers("iota", "fill LINSPACE", rules.FILL["LINSPACE"])

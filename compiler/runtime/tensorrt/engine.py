@@ -6,7 +6,7 @@ current GPU and the results back. The simulator reads and writes CPU tensors in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,6 +194,6 @@ class EngineKernel:
         return TorchstoneError(f"{self.runtime}: {what} failed: {self.program.log.take()}", stage=stage)
 
 
-def load(program: Program) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+def load(program: Program) -> EngineKernel:
     """Return the kernel of a finished network; TorchstoneError (stage ``compile``) when TensorRT refuses it."""
     return EngineKernel(program)

@@ -64,7 +64,7 @@ class Weights:
         found = [t for t, n in _NUMPY.items() if n == a.dtype.type]
         if not found:
             raise TypeError(f"Could not resolve numpy data type {a.dtype} to an equivalent TensorRT data type")
-        self.dtype, self.size, self._bytes = found[0], a.size, memoryview(a.reshape(-1).view(np.uint8))
+        self.dtype, self.size, self._bytes = found[0], a.size, a.data
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +74,7 @@ class Weights:
         """Return a copy as a torch tensor."""
         import torch
 
-        data = bytearray(bytes(self._bytes))
+        data = bytearray(self._bytes)
         if not data:
             return torch.empty(shape, dtype=torch_dtype(self.dtype))
         return torch.frombuffer(data, dtype=torch_dtype(self.dtype)).reshape(shape)

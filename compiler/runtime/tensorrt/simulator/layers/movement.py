@@ -140,7 +140,8 @@ class ISliceLayer(ILayer):
     def _run(self, x: Any, *rest: Any) -> tuple[Any, ...]:
         import torch
 
-        start, shape, stride, value = (*rest, *(None,) * (4 - len(rest)))
+        parts: list[Any] = [*rest, *[None] * (4 - len(rest))]
+        start, shape, stride, value = parts
         start = self.start if start is None else start.tolist()
         shape = self.shape if shape is None else shape.tolist()
         stride = self.stride if stride is None else stride.tolist()
