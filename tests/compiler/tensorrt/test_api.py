@@ -116,3 +116,32 @@ def test_a_wrong_name_is_noticed() -> None:
     for wrong, words in ((INetworkDefinition, "no method"), (Builder, "the bindings have")):
         with pytest.raises(AssertionError, match=words):
             test_class_has_the_names_of_the_bindings(NEWEST, wrong)
+
+
+def test_what_the_lowering_hands_over_is_accepted_by_the_bindings() -> None:
+    """Values that need no engine: dims, permutations, weights, the logger, flags."""
+    load("installed")
+    code = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import dump_api
+import numpy as np
+from torchstone.compiler.runtime.tensorrt import rules
+from torchstone.compiler.runtime.tensorrt.engine import Log
+
+trt = dump_api.import_over_stubs()
+assert tuple(trt.Dims(())) == () and tuple(trt.Dims([2, 0, 3])) == (2, 0, 3) and tuple(trt.Dims((-1,))) == (-1,)
+assert list(trt.Permutation((1, 0)))[:2] == [1, 0]  # always eight entries, of which the first are read
+for array in (np.zeros((), np.float32), np.zeros((2, 3), np.float16), np.zeros(0, np.int64), np.ones(3, np.int32)):
+    assert trt.Weights(array).size == array.size
+log = Log(trt)
+log.logger.log(trt.ILogger.WARNING, "quiet")
+log.logger.log(trt.ILogger.ERROR, "loud")
+assert log.take() == "loud"
+assert all(hasattr(trt.DataType, name) for name in rules.DATA_TYPES.values())
+for table, enum in ((rules.UNARY, trt.UnaryOperation), (rules.ELEMENTWISE, trt.ElementWiseOperation)):
+    assert set(table) == set(enum.__members__)
+assert 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+assert trt.BuilderFlag.TF32 in trt.BuilderFlag.__members__.values()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
