@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from torchstone.conformance.case import Case
 from torchstone.conformance.literals import leaves
@@ -67,7 +68,7 @@ def _shorter(case: Case) -> Case:
     return case.replace(program=type(case.program)(case.program.inputs, calls, case.program.outputs))
 
 
-def _without_one(value):
+def _without_one(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_one(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and value and all(type(item) is int for item in value):

@@ -70,4 +70,5 @@ def _variants(value: Any) -> Iterator[Any]:
         parts = (value.start, value.stop, value.step)
         for at, part in itertools.product(range(3), (None, 0, 1)):
             if parts[at] is not None and parts[at] != part:
-                yield slice(*parts[:at], part, *parts[at + 1 :])
+                start, stop, step = (*parts[:at], part, *parts[at + 1 :])
+                yield slice(start, stop, step)

@@ -39,7 +39,7 @@ def simplify_values(case: Case) -> Rewrite[Case]:
         for at in range(case.inputs[name].numel()):
             for value in _simpler(case.inputs[name].flatten()[at].item()):
                 flat = case.inputs[name].flatten().clone()
-                flat[at] = value
+                flat[at] = torch.tensor(value, dtype=flat.dtype)
                 candidate = with_inputs(case, {name: _refilled(case.inputs[name], flat.view(case.inputs[name].shape))})
                 if (yield candidate):
                     case = candidate
