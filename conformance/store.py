@@ -329,13 +329,16 @@ class Store:
     def passing_ops(self, run: str) -> dict[str, tuple[int, int]]:
         """Return, for each backend, how many ops passed every tested sample, and how many had a tested sample."""
         self.flush()
-        query = (
-            "SELECT backend, sum(passing), count(*) FROM "
-            "(SELECT backend, min(outcome = 'pass') AS passing FROM verdicts WHERE run = ? AND outcome != 'untested' GROUP BY backend, op) GROUP BY backend"
+        by_op = (
+            "SELECT backend, min(outcome = 'pass') AS passing FROM verdicts "
+            "WHERE run = ? AND outcome != 'untested' GROUP BY backend, op"
         )
-        tested = dict.fromkeys(self.counts(run), (0, 0))
+        result: dict[str, tuple[int, int]] = dict.fromkeys(self.counts(run), (0, 0))
         with self._errors():
-            return tested | {name: (passing, ops) for name, passing, ops in self._db.execute(query, (_key(run),))}
+            query = f"SELECT backend, sum(passing), count(*) FROM ({by_op}) GROUP BY backend"
+            for backend, passing, ops in self._db.execute(query, (_key(run),)):
+                result[backend] = (passing, ops)
+        return result
 
     def done(self, run: str, backend: str) -> set[str]:
         """Return the ids of the cases that have a verdict of ``backend`` in the run."""

@@ -7,6 +7,7 @@ the compile stage.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import warnings
@@ -59,20 +60,16 @@ class _TorchMlir:
 
     def _lower(self, program: Any) -> Any:
         """Return the module in linalg on tensors."""
-        from torch_mlir import fx, ir
-        from torch_mlir.compiler_utils import TorchMlirCompilerError
-        from torch_mlir.dialects import torch as torch_dialect
-        from torch_mlir.extras.fx_importer import FxImporter
-
-        context = ir.Context()
-        torch_dialect.register_dialect(context)
-        importer = FxImporter(context=context)
+        fx, compiler_utils = _module("fx"), _module("compiler_utils")
+        context = _module("ir").Context()
+        _module("dialects.torch").register_dialect(context)
+        importer = _module("extras.fx_importer").FxImporter(context=context)
         with _diagnostics(context) as said:
             try:
                 module = fx.export_and_import(
                     program, output_type=self.output_type, fx_importer=importer, decomposition_table={}
                 )
-            except TorchMlirCompilerError as error:
+            except compiler_utils.TorchMlirCompilerError as error:
                 raise _declined(said, str(error)) from error
             except NotImplementedError as error:
                 raise BackendUnsupported(f"importer: {error}", "lower") from error
@@ -129,11 +126,11 @@ class _Executable:
         from torchstone.compiler.diagnostics import TorchstoneError
 
         try:
-            results = list(self.kernel(args))
+            results: list[Any] = list(self.kernel(args))
         except TorchstoneError as error:
             raise BackendError(f"on torchstone's runtime: {error}", "run") from error
         by_name = dict(zip(self.inputs, args, strict=True))
-        flat = []
+        flat: list[Any] = []
         for spec, value in zip(self.outputs, results, strict=True):
             if spec.kind.name == "USER_INPUT_MUTATION":
                 by_name[spec.target].copy_(value)
@@ -145,16 +142,20 @@ class _Executable:
         return tree_unflatten(flat, self.tree)
 
 
+def _module(name: str) -> Any:
+    """Import a module of torch-mlir; its native parts have no types."""
+    return importlib.import_module(f"torch_mlir.{name}")
+
+
 def _capture(fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Any:
     """Return the exported program in the ops that torch-mlir takes; what torch.export declines is unsupported."""
     import torch
-    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
     from torchstone.conformance.program_fx import as_module
 
     try:
         program = torch.export.export(as_module(fn), args, strict=False)
-        return program.run_decompositions(get_decomposition_table())
+        return program.run_decompositions(_module("extras.fx_decomp_util").get_decomposition_table())
     except Exception as error:
         first = str(error).strip().splitlines()[:2]
         raise BackendUnsupported(f"torch.export: {type(error).__name__}: {' '.join(first)}", "capture") from error
@@ -177,13 +178,10 @@ def _diagnostics(context: Any) -> Iterator[list[str]]:
 
 
 def _run(pipeline: str, module: Any, said: list[str]) -> None:
-    from torch_mlir.ir import MLIRError
-    from torch_mlir.passmanager import PassManager
-
     with module.context:
         try:
-            PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
-        except MLIRError as error:
+            _module("passmanager").PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
+        except _module("ir").MLIRError as error:
             raise _declined(said, str(error), stage="compile") from error
 
 
@@ -198,10 +196,8 @@ def _declined(said: list[str], error: str, stage: str = "lower") -> BackendUnsup
 
 
 def _register_stablehlo() -> None:
-    from torch_mlir._mlir_libs import _stablehlo
-
     if not _REGISTERED:
-        _stablehlo.register_stablehlo_passes()
+        _module("_mlir_libs._stablehlo").register_stablehlo_passes()
         _REGISTERED.append(True)
 
 

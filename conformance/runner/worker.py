@@ -87,8 +87,9 @@ def _start(hello: dict[str, Any]) -> Backend:
     availability = backend.available()
     if not availability.ok:
         raise RuntimeError(f"backend {backend.name} is not available: {availability.reason}")
-    if hasattr(backend, "warm_up"):
-        backend.warm_up()
+    warm_up = getattr(backend, "warm_up", None)
+    if warm_up is not None:
+        warm_up()
     gc.collect()
     gc.freeze()
     return backend
