@@ -1,0 +1,109 @@
+"""The guides execute: Python runs, command lines parse, IR reads back, and what is said of the code is so."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from torchstone.cli import COMMANDS, build
+from torchstone.compiler.ir import parse_graph, print_graph
+from torchstone.conformance.verdict import FAILURES, Outcome
+
+from .rules import ROOT
+
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks/README.md",
+]
+
+
+def fences(page: Path, language: str) -> list[str]:
+    """Return the fenced blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "python")], ids=name)
+def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page are one program, run in the order they stand in."""
+    file = tmp_path / "guide.py"
+    file.write_text("\n".join(fences(page, "python")))
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(file), run_name="__main__")
+
+
+COMMAND_LINES = [
+    (name(page), line.split("  #")[0].strip())
+    for page in PAGES
+    for block in fences(page, "sh")
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("torchstone ")
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMAND_LINES)
+def test_command_lines_parse(page: str, line: str) -> None:
+    app: Any = typer.main.get_command(build())
+    words = shlex.split(line)[1:]
+    app.commands[words[0]].make_context(words[0], words[1:])
+
+
+def test_a_wrong_command_line_is_found() -> None:
+    with pytest.raises(Exception, match="--no-such-option"):
+        test_command_lines_parse("", "torchstone run --backend linalg --no-such-option")
+
+
+def test_every_command_is_in_the_guides() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    assert [command for command, _, _ in COMMANDS if f"torchstone {command}" not in text] == []
+
+
+@pytest.mark.parametrize("target", re.findall(r"make ([a-z]+)", "\n".join(page.read_text() for page in PAGES[:3])))
+def test_make_targets_exist(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", [block for page in PAGES for block in fences(page, "ir")])
+def test_ir_reads_back(text: str) -> None:
+    assert print_graph(parse_graph(text)) == text
+
+
+def test_every_outcome_is_explained_and_its_weight_is_right() -> None:
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| .* \| (yes)? ?\|$", (ROOT / "docs/verdicts.md").read_text(), flags=re.MULTILINE
+    )
+    assert {row[0] for row in rows} == {str(outcome) for outcome in Outcome}
+    assert {row[0] for row in rows if row[1]} == {str(outcome) for outcome in FAILURES}
+
+
+def test_every_key_of_the_json_report_is_explained(tmp_path: Path) -> None:
+    from torchstone.conformance.store import Store
+    from torchstone.reports.model import build as build_report
+    from torchstone.reports.results import load
+
+    from .reports.conftest import FIRST, fill
+
+    with Store(tmp_path / "results.sqlite") as store:
+        fill(store, FIRST)
+        report = build_report(load(store), load(store))
+    page = (ROOT / "docs/reports.md").read_text()
+    rows = dict(re.findall(r"^\| (`.*?`) \| (.*) \|$", page, flags=re.MULTILINE))
+    explained = {key: text for keys, text in rows.items() for key in re.findall(r"`(\w+)`", keys)}
+    assert list(explained) == list(report)
+    for key, value in report.items():
+        first = value[0] if isinstance(value, list) and value else value
+        for inner in first if isinstance(first, dict) else ():
+            assert f"`{inner}`" in explained[key], (key, inner)
+    assert json.loads(json.dumps(report)) == report
