@@ -26,6 +26,8 @@ CHECK = "flat.check"
 
 def takes(op: Operation) -> str | None:
     """Return None when this target lowers ``op``, else why not."""
+    if not op.name.startswith("flat."):
+        return f"{op.name} has no expansion to FlatIR"
     if op.name != CHECK and op.name not in lowers:
         return f"{op.name}: TensorRT has no such layer"
     values = [v for v in (*op.values, *op.results) if isinstance(v.type, TensorType)]
