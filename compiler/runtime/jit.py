@@ -20,6 +20,36 @@ FAST_COMPILE, FAST_CODE = 0, 3
 SMALL_WORK = 1 << 16
 
 
+# Rounding to bfloat16, which LLVM calls by these names and no C library of today has. The result is returned in the low
+# half of the register that returns a float, so a function that returns a float with those bits can stand in.
+_BF16_SYMBOLS = ("__truncsfbf2", "__truncdfbf2")
+_BF16_SOURCE = """
+module {
+  llvm.func @round(%x: f32) -> f32 {
+    %sixteen = llvm.mlir.constant(16 : i32) : i32
+    %one = llvm.mlir.constant(1 : i32) : i32
+    %half = llvm.mlir.constant(32767 : i32) : i32
+    %quiet = llvm.mlir.constant(32704 : i32) : i32
+    %bits = llvm.bitcast %x : f32 to i32
+    %upper = llvm.lshr %bits, %sixteen : i32
+    %odd = llvm.and %upper, %one : i32
+    %bias = llvm.add %odd, %half : i32
+    %sum = llvm.add %bits, %bias : i32
+    %rounded = llvm.lshr %sum, %sixteen : i32
+    %nan = llvm.fcmp "uno" %x, %x : f32
+    %code = llvm.select %nan, %quiet, %rounded : i1, i32
+    %result = llvm.bitcast %code : i32 to f32
+    llvm.return %result : f32
+  }
+  llvm.func @round_double(%x: f64) -> f32 {
+    %single = llvm.fptrunc %x : f64 to f32
+    %result = llvm.call @round(%single) : (f32) -> f32
+    llvm.return %result : f32
+  }
+}
+"""
+
+
 class _EngineHandle(ctypes.Structure):
     """``MlirExecutionEngine`` of the C API."""
 
@@ -53,7 +83,7 @@ class Engine:
         provider: Bindings | None = None,
     ) -> None:
         self.provider = provider or bindings()
-        symbols = symbols or {}
+        symbols = {**_helpers(self.provider), **(symbols or {})}
         # LLVM reports a missing symbol on stderr alone, at the first lookup, as an address of 0: ask before it does.
         missing = [name for name in _declared(module) if name not in symbols and not _in_process(name)]
         if missing:
@@ -65,7 +95,6 @@ class Engine:
         except Exception as error:
             raise TorchstoneError(f"LLVM could not compile the module: {error}", stage="compile") from error
         for name, address in symbols.items():
-            # The engine prefixes what Python registers, as it does for the C interface of a function.
             self._engine.raw_register_runtime(name, ctypes.c_void_p(address))
 
     def function(self, name: str, arguments: int | Sequence[Any], result: Any = None) -> Function:
@@ -78,6 +107,21 @@ class Engine:
             raise TorchstoneError(f"the compiled module has no usable function {name}", stage="compile")
         types = [ctypes.c_size_t] * arguments if isinstance(arguments, int) else arguments
         return Function(self, address, types, result)
+
+
+@cache
+def _helpers(provider: Bindings) -> dict[str, int]:
+    """Return the addresses of the functions that the code generator calls and the process may lack."""
+    module = provider.ir.Module.parse(_BF16_SOURCE, provider.shared_context)
+    engine = Engine.__new__(Engine)
+    engine.provider = provider
+    engine._engine = provider.execution_engine.ExecutionEngine(module, opt_level=FAST_COMPILE)
+    _KEPT.append(engine)
+    names = zip(_BF16_SYMBOLS, ("round", "round_double"), strict=True)
+    return {symbol: engine.function(name, 1).address for symbol, name in names}
+
+
+_KEPT: list[Engine] = []
 
 
 @cache

@@ -209,7 +209,7 @@ def position(component: Any) -> Any:
     i64 = s.integer(64)
     if loop is None:
         return s.constant(i64, offset)
-    value = mlir.arith.index_cast(i64, mlir.linalg.index(loop))
+    value = mlir.arith.index_cast(i64, mlir.linalg.IndexOp(loop).result)
     if scale != 1:
         value = mlir.arith.muli(value, s.constant(i64, scale))
     return mlir.arith.addi(value, s.constant(i64, offset)) if offset else value

@@ -1,6 +1,6 @@
 """8-bit floats: decoding to float32 and rounding from it, in integer arithmetic (LLVM has no such type on a CPU).
 
-Formats as in the OCP specification and ``torch/headeronly/util/Float8_*.h``: ``fn`` has no infinity (overflow is NaN),
+Formats as in the OCP specification and ``torch/headeronly/util/Float8_*.h``: ``fn`` has no infinity (torch saturates),
 ``fnuz`` neither infinity nor negative zero (its one NaN is 0x80), ``e8m0fnu`` is a bare power of two.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchstone.compiler.ir.dtypes import DType
-from torchstone.compiler.lowering.linalg import scalars as s
+from torchstone.compiler.lowering.linalg import basic as s
 from torchstone.compiler.runtime import mlir
 
 
@@ -24,10 +24,11 @@ class Format:
     nan: int
     infinite: bool = False
     negative_zero: bool = True
+    saturates: bool = False
 
 
 FORMATS = {
-    "float8_e4m3fn": Format(3, 7, 0x7E, 0x7F),
+    "float8_e4m3fn": Format(3, 7, 0x7E, 0x7F, saturates=True),
     "float8_e4m3fnuz": Format(3, 8, 0x7F, 0x80, negative_zero=False),
     "float8_e5m2": Format(2, 15, 0x7B, 0x7F, infinite=True),
     "float8_e5m2fnuz": Format(2, 16, 0x7F, 0x80, negative_zero=False),
@@ -91,7 +92,8 @@ def encode(dtype: DType, value: Any) -> Any:
     code = _if(small, subnormal, normal)
     overflow = s.compare_int("ugt", code, _bits(form.maximum))
     overflow = arith.andi(overflow, arith.xori(small, s.constant(s.integer(1), 1)))
-    code = _if(overflow, _bits(form.maximum + 1 if form.infinite else form.nan), code)
+    beyond = form.maximum if form.saturates else form.maximum + 1 if form.infinite else form.nan
+    code = _if(overflow, _bits(beyond), code)
     is_nan = s.compare_int("ugt", magnitude, _bits(0x7F800000))
     code = _if(is_nan, _bits(form.nan), code)
     sign = arith.andi(arith.shrui(bits, _bits(24)), _bits(0x80))

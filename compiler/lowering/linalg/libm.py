@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchstone.compiler.lowering.linalg.scalars import floating
+from torchstone.compiler.lowering.linalg.basic import floating
 from torchstone.compiler.runtime import mlir
 
 Declare = Callable[[str, list[Any], list[Any]], None]

@@ -63,7 +63,7 @@ def reverse(e: Emitter, op: Operation) -> list[Any]:
     element = s.element(x.dtype)
 
     def body(_: list[Any]) -> list[Any]:
-        at = [mlir.linalg.index(d) for d in range(len(shape))]
+        at = [mlir.linalg.IndexOp(d).result for d in range(len(shape))]
         at = [mlir.arith.subi(last[d], i) if d in last else i for d, i in enumerate(at)]
         return [mlir.tensor.ExtractOp(source, at).result]
 
@@ -75,16 +75,9 @@ def constant(e: Emitter, op: Operation) -> list[Any]:
     value, dtype = op.attributes["value"], op.result.dtype
     element = s.element(dtype)
     kind = e.type(op.result.tensor)
-    if dtype.is_complex:
-        parts = ", ".join(
-            f"({_hex(complex(v).real, dtype.bits // 2)}, {_hex(complex(v).imag, dtype.bits // 2)})" for v in value
-        )
-        return [
-            mlir.arith.ConstantOp(kind, ir.Attribute.parse(f"dense<[{parts}]> : tensor<{len(value)}x{element}>")).result
-        ]
-    if s.is_float8(dtype):
-        flat = [mlir.tensor.FromElementsOp(kind, [s.literal(dtype, v) for v in value]).result]
-        return flat
+    if dtype.is_complex or s.is_coded(dtype):
+        elements = [s.store(dtype, s.literal(dtype, v)) for v in value]
+        return [mlir.tensor.FromElementsOp(kind, elements).result]
     attributes = [_attribute(element, v) for v in value]
     return [mlir.arith.ConstantOp(kind, ir.DenseElementsAttr.get(attributes, kind)).result]
 
@@ -160,11 +153,3 @@ def _reassociation(runs: Any) -> Any:
     ir = mlir.ir
     i64 = s.integer(64)
     return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(i64, d) for d in run]) for run in runs])
-
-
-def _hex(value: float, bits: int) -> str:
-    """Return a float as the hexadecimal bits MLIR reads: exact, NaN and infinity included."""
-    import struct
-
-    code = {16: ("<e", "<H"), 32: ("<f", "<I"), 64: ("<d", "<Q")}[bits]
-    return f"0x{struct.unpack(code[1], struct.pack(code[0], value))[0]:0{bits // 4}X}"

@@ -1,7 +1,9 @@
 """Scalar code inside a loop body: constants, conversions, and how an element in memory becomes a scalar.
 
 A *scalar* is an MLIR value, or a pair of them (real, imaginary) for a complex number. In memory a bool is an ``i8`` of
-0 or 1 (a vectorizer packs ``i1`` into bits) and becomes an ``i1`` scalar; a float8 is its ``i8`` of bits, both ways.
+0 or 1 (a vectorizer packs ``i1`` into bits) and becomes an ``i1`` scalar. A float8 and a bfloat16 are *coded*: integers
+that hold their bits, in memory and as scalars. LLVM keeps a bfloat16 as a float32 between blocks and, on the way back,
+calls a function nobody has or uses an instruction that flushes subnormals; integers it leaves alone.
 """
 
 from __future__ import annotations
@@ -10,49 +12,35 @@ from typing import Any, TypeAlias
 
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dtypes import DType
+from torchstone.compiler.lowering.linalg import float8
+from torchstone.compiler.lowering.linalg.basic import compare_float, compare_int, constant, floating, integer, is_nan
 from torchstone.compiler.runtime import mlir
 
 Scalar: TypeAlias = Any
 
-CMPF = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13}  # ordered, but "ne", which is true for NaN
-CMPI = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
-ORDERED, UNORDERED = 7, 14
+__all__ = [
+    "Scalar", "cast", "compare_float", "compare_int", "compute_bits", "constant", "element", "floating", "index",
+    "integer", "is_coded", "is_float8", "is_nan", "literal", "load", "narrow", "resize", "store", "widen",
+]  # fmt: skip
 
 
 def is_float8(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits == 8
 
 
+def is_coded(dtype: DType) -> bool:
+    return is_float8(dtype) or dtype.name == "bfloat16"
+
+
 def element(dtype: DType) -> Any:
     """Return the MLIR type of an element in memory."""
-    if dtype.is_bool or is_float8(dtype):
-        return integer(8)
+    if dtype.is_bool or is_coded(dtype):
+        return integer(dtype.bits)
     return mlir.ir.Type.parse(dtype.mlir)
-
-
-def integer(bits: int) -> Any:
-    return mlir.ir.IntegerType.get_signless(bits)
-
-
-def floating(bits: int) -> Any:
-    return mlir.ir.F32Type.get() if bits == 32 else mlir.ir.F64Type.get()
 
 
 def index() -> Any:
     return mlir.ir.IndexType.get()
-
-
-def constant(type_: Any, value: Any) -> Any:
-    """Return a constant of an integer, index or float type; an integer is taken modulo the width."""
-    ir = mlir.ir
-    if isinstance(type_, ir.IntegerType):
-        width = type_.width
-        value = int(value) & ((1 << width) - 1)
-        value -= (1 << width) if width > 1 and value >> (width - 1) else 0
-        return mlir.arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
-    if isinstance(type_, ir.IndexType):
-        return mlir.arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
-    return mlir.arith.ConstantOp(type_, ir.FloatAttr.get(type_, float(value))).result
 
 
 def literal(dtype: DType, value: Any) -> Scalar:
@@ -63,10 +51,8 @@ def literal(dtype: DType, value: Any) -> Scalar:
         return constant(part, value.real), constant(part, value.imag)
     if dtype.is_bool:
         return constant(integer(1), bool(value))
-    if is_float8(dtype):
-        from torchstone.compiler.lowering.linalg.float8 import encode
-
-        return encode(dtype, constant(floating(32), value))
+    if is_coded(dtype):
+        return narrow(dtype, constant(floating(32), value))
     return constant(element(dtype), value)
 
 
@@ -88,22 +74,12 @@ def store(dtype: DType, scalar: Scalar) -> Any:
     return scalar
 
 
-def compare_int(relation: str, a: Any, b: Any) -> Any:
-    return mlir.arith.cmpi(CMPI[relation], a, b)
-
-
-def compare_float(relation: str, a: Any, b: Any) -> Any:
-    return mlir.arith.cmpf(CMPF[relation], a, b)
-
-
-def is_nan(x: Any) -> Any:
-    return mlir.arith.cmpf(UNORDERED, x, x)
-
-
 def widen(dtype: DType, scalar: Scalar, *, to: int = 32) -> Scalar:
     """Return a real or complex float scalar with parts of at least ``to`` bits."""
     if isinstance(scalar, tuple):
         return tuple(widen(dtype.real, part, to=to) for part in scalar)
+    if is_coded(dtype):
+        return widen(dt.float32, _decode(dtype, scalar), to=to)
     return scalar if dtype.bits >= to else mlir.arith.extf(floating(to), scalar)
 
 
@@ -114,9 +90,30 @@ def narrow(dtype: DType, scalar: Scalar, *, from_: int = 32) -> Scalar:
     """
     if isinstance(scalar, tuple):
         return tuple(narrow(dtype.real, part, from_=from_) for part in scalar)
-    if dtype.bits == 16 and from_ == 64:
+    if dtype.bits <= 16 and from_ == 64:
         scalar, from_ = mlir.arith.truncf(floating(32), scalar), 32
+    if is_coded(dtype):
+        return _encode(dtype, scalar)
     return scalar if dtype.bits >= from_ else mlir.arith.truncf(element(dtype), scalar)
+
+
+def _decode(dtype: DType, code: Any) -> Any:
+    """Return the float32 value of a coded scalar: a bfloat16 is the upper half of one."""
+    if is_float8(dtype):
+        return float8.decode(dtype, code)
+    wide = mlir.arith.extui(integer(32), code)
+    return mlir.arith.bitcast(floating(32), mlir.arith.shli(wide, constant(integer(32), 16)))
+
+
+def _encode(dtype: DType, value: Any) -> Any:
+    """Round a float32 to a coded scalar, to nearest even; every NaN becomes the quiet one."""
+    if is_float8(dtype):
+        return float8.encode(dtype, value)
+    arith, i32 = mlir.arith, integer(32)
+    bits, sixteen = arith.bitcast(i32, value), constant(i32, 16)
+    odd = arith.andi(arith.shrui(bits, sixteen), constant(i32, 1))
+    rounded = arith.shrui(arith.addi(bits, arith.addi(odd, constant(i32, 0x7FFF))), sixteen)
+    return arith.trunci(integer(16), arith.select(is_nan(value), constant(i32, 0x7FC0), rounded))
 
 
 def compute_bits(dtype: DType) -> int:
@@ -136,8 +133,6 @@ def cast(source: DType, target: DType, x: Scalar) -> Scalar:
         return cast(source.real, target, x[0])
     if target.is_complex:
         return cast(source, target.real, x), literal(target.real, 0)
-    if is_float8(source) or is_float8(target):
-        return _cast_float8(source, target, x)
     if source.is_float:
         return _float_to_float(source, target, x) if target.is_float else _float_to_int(source, target, x)
     if target.is_float:
@@ -158,10 +153,8 @@ def _to_bool(source: DType, x: Scalar) -> Any:
     if source.is_complex:
         parts = [_to_bool(source.real, part) for part in x]
         return mlir.arith.ori(*parts)
-    if is_float8(source):
-        return _to_bool(dt.float32, _cast_float8(source, dt.float32, x))
     if source.is_float:
-        return compare_float("ne", x, literal(source, 0))
+        return compare_float("ne", widen(source, x), constant(floating(compute_bits(source)), 0))
     return compare_int("ne", x, literal(source, 0))
 
 
@@ -190,10 +183,3 @@ def _int_to_float(source: DType, target: DType, x: Any) -> Any:
     bits = compute_bits(target)
     convert = mlir.arith.sitofp if source.is_signed else mlir.arith.uitofp
     return narrow(target, convert(floating(bits), x), from_=bits)
-
-
-def _cast_float8(source: DType, target: DType, x: Any) -> Any:
-    from torchstone.compiler.lowering.linalg.float8 import decode, encode
-
-    wide = decode(source, x) if is_float8(source) else cast(source, dt.float32, x)
-    return encode(target, wide) if is_float8(target) else cast(dt.float32, target, wide)

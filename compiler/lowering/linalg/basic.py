@@ -1,0 +1,44 @@
+"""Constants, types and comparisons: the vocabulary that scalar code is written in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchstone.compiler.runtime import mlir
+
+CMPF = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13}  # ordered, but "ne", which is true for NaN
+CMPI = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
+UNORDERED = 14
+
+
+def integer(bits: int) -> Any:
+    return mlir.ir.IntegerType.get_signless(bits)
+
+
+def floating(bits: int) -> Any:
+    return mlir.ir.F32Type.get() if bits == 32 else mlir.ir.F64Type.get()
+
+
+def constant(type_: Any, value: Any) -> Any:
+    """Return a constant of an integer, index or float type; an integer is taken modulo the width."""
+    ir = mlir.ir
+    if isinstance(type_, ir.IntegerType):
+        width = type_.width
+        value = int(value) & ((1 << width) - 1)
+        value -= (1 << width) if width > 1 and value >> (width - 1) else 0
+        return mlir.arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
+    if isinstance(type_, ir.IndexType):
+        return mlir.arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
+    return mlir.arith.ConstantOp(type_, ir.FloatAttr.get(type_, float(value))).result
+
+
+def compare_int(relation: str, a: Any, b: Any) -> Any:
+    return mlir.arith.cmpi(CMPI[relation], a, b)
+
+
+def compare_float(relation: str, a: Any, b: Any) -> Any:
+    return mlir.arith.cmpf(CMPF[relation], a, b)
+
+
+def is_nan(x: Any) -> Any:
+    return mlir.arith.cmpf(UNORDERED, x, x)
