@@ -33,7 +33,7 @@ STARTUP_SECONDS = 180.0
 STARTUP_DEATHS = 3
 TICK_SECONDS = 0.2
 GROWTH_BYTES = 1 << 30
-DEAD = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
+DEAD = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class Pool:
     ``tick`` is called at least every 0.2 s while the pool waits.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
-    the same trouble again stands, anything else makes it ``flaky``. Raises HarnessError when workers cannot start.
+    the same trouble again stands, anything else makes it ``flaky``. When it comes both times before the backend was
+    even called, it is eager's own, and the case is ``untested``. Raises HarnessError when workers cannot start.
     """
 
     def __init__(
@@ -319,6 +320,7 @@ class Pool:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
+        stage = worker.stage()
         code = self._remove(slot)
         why = why or describe_exit(code)
         slot.cold += 1
@@ -335,7 +337,7 @@ class Pool:
             if by_hand:
                 why += " (by hand, or by the system when memory ran out)"
             verdict = Verdict(
-                **_about(task.case), backend=self.backend, stage=Stage.RUN, outcome=outcome, message=why,
+                **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
                 evidence={"stderr": worker.tail} if worker.tail else {}, seconds=seconds,
             )  # fmt: skip
             if self.retry and task.first is None and not by_hand and outcome is not Outcome.OOM:
@@ -344,6 +346,9 @@ class Pool:
                 slot.queue.append(replace_first(task, verdict))
                 slot.alone = True
             else:
+                if stage is None and task.first is not None:  # twice, the second time in a fresh worker
+                    why = f"eager itself: {why} before the backend was called"
+                    verdict = replace(verdict, outcome=Outcome.UNTESTED, message=why)
                 slot.alone = False
                 self._settle(slot, task, verdict)
         if slot.queue:

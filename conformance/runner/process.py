@@ -12,8 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+from torchstone.conformance.runner import marks
 from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
 from torchstone.conformance.runner.worker import resident
+from torchstone.conformance.verdict import Stage
 
 TAIL_BYTES = 8192
 CHUNK = 1 << 18
@@ -30,21 +32,25 @@ class WorkerProcess:
         scratch.mkdir(parents=True)
         cache.mkdir(parents=True, exist_ok=True)
         self.scratch = scratch
+        self.mark = marks.create()
         self.channel, theirs = socket.socketpair()
         self.output, write_end = os.pipe()
+        shared = (theirs.fileno(), self.mark)
+        descriptors = [str(fd) for fd in shared]
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "torchstone.conformance.runner.worker", str(theirs.fileno()), _me()],
+                [sys.executable, "-P", "-m", "torchstone.conformance.runner.worker", *descriptors, _me()],
                 stdin=subprocess.DEVNULL,
                 stdout=write_end,
                 stderr=write_end,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=shared,
                 start_new_session=True,
                 env=_environment(scratch, cache),
             )
         except BaseException:
             self.channel.close()
             os.close(self.output)
+            os.close(self.mark)
             raise
         finally:
             theirs.close()
@@ -125,7 +131,8 @@ class WorkerProcess:
 
     @property
     def tail(self) -> str:
-        return self._tail.decode(errors="replace").strip()
+        lines = self._tail.decode(errors="replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
 
     def clear_tail(self) -> None:
         self._tail.clear()
@@ -134,6 +141,10 @@ class WorkerProcess:
 
     def resident(self) -> int:
         return resident(self.pid)
+
+    def stage(self) -> Stage | None:
+        """Say where in its case the worker is, or was when it died; None before the backend was called."""
+        return marks.read(self.mark)
 
     def exited(self) -> bool:
         """Say whether the process is gone, without reaping it: its group must still be there to be killed."""
@@ -156,6 +167,7 @@ class WorkerProcess:
         self.read_output()
         self.channel.close()
         os.close(self.output)
+        os.close(self.mark)
         if self.death is not None:
             os.close(self.death)
         shutil.rmtree(self.scratch, ignore_errors=True)

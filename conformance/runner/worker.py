@@ -1,8 +1,9 @@
 """The worker: a process that tries one case at a time on one backend, and answers each with a verdict.
 
-Started as ``python -m torchstone.conformance.runner.worker FD PARENT``. Frames travel over the socket ``FD`` and
-nowhere else: stdout and stderr both end in the runner's tail buffer, so a backend may print what it likes. The
-worker does nothing to survive a bad case; dying is how a case is reported as a crash.
+Started as ``python -m torchstone.conformance.runner.worker FD MARK PARENT``. Frames travel over the socket ``FD`` and
+nowhere else: stdout and stderr both end in the runner's tail buffer, so a backend may print what it likes. ``MARK`` is
+the byte that says where in a case the worker is. The worker does nothing to survive a bad case; dying is how a case is
+reported as a crash.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchstone.conformance.runner.marks import Marked
 from torchstone.conformance.runner.protocol import VERSION, encode, receive
 
 if TYPE_CHECKING:
@@ -33,20 +35,22 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def main() -> None:
     """Serve the runner until its end of the socket closes."""
-    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
+    descriptor, mark, parent = map(int, sys.argv[1:])
     _settle(parent)
     os.set_inheritable(descriptor, False)
+    os.set_inheritable(mark, False)
     channel = socket.socket(fileno=descriptor)
     hello = receive(channel)
     if hello is None:
         return
     try:
-        backend = _start(hello[0])
+        backend = Marked(_start(hello[0]), mark)
     except BaseException as error:
         channel.sendall(encode({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}))
         return
     channel.sendall(encode({"ready": True, "rss": resident()}))
     while (frame := receive(channel)) is not None:
+        backend.begin()
         verdict = _try(backend, *frame)
         channel.sendall(encode({"verdict": verdict, "rss": resident()}))
 
@@ -95,7 +99,7 @@ def _start(hello: dict[str, Any]) -> Backend:
     return backend
 
 
-def _try(backend: Backend, header: dict[str, Any], body: bytes) -> dict[str, Any]:
+def _try(backend: Marked, header: dict[str, Any], body: bytes) -> dict[str, Any]:
     """Return the verdict of one case as JSON; what escapes the trial is the harness's own error, not the backend's."""
     from torchstone.conformance.case import Case
     from torchstone.conformance.trial import try_case

@@ -14,7 +14,7 @@ from torture_cases import DEEDS, torture_case
 
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.runner import Pool
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.verdict import Outcome, Stage
 
 HERE = Path(__file__).parent
 BACKEND = "torture_backend:Torture"
@@ -57,7 +57,7 @@ def test_each_deed_costs_its_own_case_only(tmp_path, monkeypatch):
     cases = []
     for index, deed in enumerate(ENDS):
         cases += [torture_case("obey", 100 + index), torture_case(deed, index)]
-    with Pool(BACKEND, jobs=2, timeout=4, memory=2 << 30, retry=False) as pool:
+    with Pool(BACKEND, jobs=2, timeout=6, memory=2 << 30, retry=False) as pool:
         verdicts = {v.case_id: v for v in pool.verdicts(cases)}
         assert len(verdicts) == len(cases)
         for index, (deed, (outcome, word)) in enumerate(ENDS.items()):
@@ -65,6 +65,7 @@ def test_each_deed_costs_its_own_case_only(tmp_path, monkeypatch):
             told = verdict.message + str(verdict.evidence) + verdict.kind
             assert verdict.outcome is outcome, f"{deed}: {verdict}"
             assert word in told, f"{deed}: {verdict}"
+            assert outcome is not Outcome.CRASH or verdict.stage is Stage.RUN
             assert verdict.backend in ("torture", BACKEND)
             assert verdicts[torture_case("obey", 100 + index).id].outcome is Outcome.PASS
     assert leftovers() == []
@@ -85,6 +86,13 @@ def test_retry_tells_flaky_from_broken(tmp_path, monkeypatch):
         assert "first" not in killed.evidence, "a SIGKILL comes from outside: it is no reason to try again"
         # one worker, then a new one after each of: crash_once, abort, abort again, kill
         assert pool.spawned == 5
+
+
+def test_what_kills_eager_is_not_the_backends_fault():
+    case = torture_case("obey")
+    with Pool("torture_backend:EagerDies", jobs=1, timeout=20) as pool:
+        verdict = pool.verdict(case)
+    assert verdict.outcome is Outcome.UNTESTED and "eager itself: killed by SIGABRT" in verdict.message
 
 
 def test_a_worker_killed_mid_case_is_one_crash():

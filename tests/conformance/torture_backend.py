@@ -112,6 +112,20 @@ class Torture:
 setattr(Torture, "raise", lambda self: 1 // 0)
 
 
+class EagerDies(Torture):
+    """Breaks eager in its worker, as a bad kernel in PyTorch would."""
+
+    name = "eager-dies"
+
+    def warm_up(self):
+        from torchstone.conformance.program import Program
+
+        Program.__call__ = lambda self, *tensors: os.abort()
+
+    def compile(self, fn, args):
+        return lambda *tensors: tensors[0] + tensors[0]
+
+
 class DiesAtStart(Torture):
     name = "dies-at-start"
 
