@@ -42,6 +42,7 @@ def run(
     memory: int = 8 << 30,
     on_verdict: Callable[[Verdict], None] | None = None,
     on_tick: Callable[[], None] | None = None,
+    on_backend: Callable[[str], None] | None = None,
 ) -> Summary:
     """Try what ``entries()`` yields (Case or Untested) on one backend after the other and journal every verdict.
 
@@ -64,6 +65,8 @@ def run(
             on_tick()
 
     for backend in backends:
+        if on_backend is not None:
+            on_backend(backend)
         done = store.done(run_id, backend)
 
         def cases(backend: str = backend, done: set[str] = done) -> Iterator[Case]:

@@ -42,14 +42,16 @@ def test_ops(capfd):
 
 def test_progress_counts_and_estimates(monkeypatch):
     progress = Progress(["eager", "linalg"], ["sub", "add", "mul"])
-    progress.began -= 10
+    assert "starting" in progress.line()
 
     def verdict(op: str, backend: str = "eager", outcome: Outcome = Outcome.PASS) -> Verdict:
         return Verdict(f"x:{op}", backend, "x", op, "float32", "default", Stage.COMPARE, outcome)
 
     progress.add(verdict("add"))
+    progress.began -= 10
     assert progress.line() == "eager:  33% of 3 ops, 1 cases, 0/s, 0:50 left  pass 1"
     progress.add(verdict("mul", outcome=Outcome.CRASH))
     assert "67% of 3 ops" in progress.line() and "crash 1" in progress.line()
+    progress.start("linalg")
     progress.add(verdict("mul", backend="linalg"))
     assert progress.line().startswith("linalg:  67% of 3 ops, 3 cases")

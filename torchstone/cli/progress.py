@@ -38,7 +38,7 @@ class Progress:
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
+            self._live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True)
             self._live.start()
             self._live.update(self.line(), refresh=True)
         return self
@@ -47,11 +47,15 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
+    def start(self, backend: str) -> None:
+        """Say that ``backend`` is the one whose verdicts come next."""
+        self.backend, self.share = backend, 0.0
+        self.counts.clear()
+
     def add(self, verdict: Verdict) -> None:
         """Count one verdict."""
-        if verdict.backend != self.backend:
-            self.backend, self.share = verdict.backend, 0.0
-            self.counts.clear()
+        if not self.cases:
+            self.began = time.monotonic()  # loading the database and starting workers says nothing about the rate
         self.cases += 1
         self.counts[str(verdict.outcome)] += 1
         place = bisect.bisect_right(self.ops, verdict.op) / max(1, len(self.ops))
@@ -72,7 +76,13 @@ class Progress:
         """One line: backend, share, cases, rate, time left, outcomes."""
         seconds = time.monotonic() - self.began
         done = (self.backends.index(self.backend) + self.share) / len(self.backends)
-        left = f"{_clock(seconds / done * (1 - done))} left" if done > 0.01 and seconds > 3 else "starting"
+        left = (
+            "starting"
+            if not self.counts
+            else f"{_clock(seconds / done * (1 - done))} left"
+            if done > 0.01 and seconds > 3
+            else "…"
+        )
         outcomes = "  ".join(f"{name} {count}" for name, count in self.counts.most_common())
         return (
             f"{self.backend}: {self.share:4.0%} of {len(self.ops)} ops, {self.cases} cases, "

@@ -131,6 +131,7 @@ def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int
                     memory=int(memory * 2**30),
                     on_verdict=progress.add,
                     on_tick=progress.tick,
+                    on_backend=progress.start,
                 )
         state = "finished"
     except KeyboardInterrupt:
