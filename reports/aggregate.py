@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pandas as pd
-
 from torchstone.reports.outcomes import FAILING, PASS, STAGES, in_order
+from torchstone.reports.results import Frame
 
 UNTESTED = "untested"
 
 
-def backend_rows(verdicts: pd.DataFrame) -> list[dict[str, Any]]:
+def backend_rows(verdicts: Frame) -> list[dict[str, Any]]:
     """Return one summary a backend: cases by outcome, how many ops are wholly, partly or not at all passing, stages."""
     return [_backend_row(name, group) for name, group in verdicts.groupby("backend", sort=True)]
 
 
-def _backend_row(name: Any, group: pd.DataFrame) -> dict[str, Any]:
+def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
     outcomes = in_order(group["outcome"].value_counts().to_dict())
     ops = group.assign(passed=group["outcome"] == PASS).groupby("op")["passed"].agg(["all", "any"])
     return {
@@ -36,23 +35,23 @@ def _backend_row(name: Any, group: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _stages(group: pd.DataFrame) -> list[dict[str, Any]]:
+def _stages(group: Frame) -> list[dict[str, Any]]:
     """Return, a stage: how many cases reached it, and what stopped there. Untested cases reach no stage at all."""
     asked = group[group["outcome"] != UNTESTED]
     stopped = asked[asked["outcome"] != PASS].groupby(["stage", "outcome"]).size()
     at = asked["stage"].map({stage: rank for rank, stage in enumerate(STAGES)})
     rows = []
     for rank, stage in enumerate(STAGES):
-        here = {str(o): int(n) for (s, o), n in stopped.items() if s == stage}  # type: ignore[misc]
+        here = {str(o): int(n) for (s, o), n in stopped.items() if s == stage}
         rows.append({"stage": stage, "reached": int((at >= rank).sum()), "stopped": in_order(here)})
     return rows
 
 
-def cells(verdicts: pd.DataFrame) -> list[dict[str, Any]]:
+def cells(verdicts: Frame) -> list[dict[str, Any]]:
     """Return the matrix: one entry a (backend, op, dtype) that has cases, with its counts by outcome."""
     counts = verdicts.groupby(["backend", "op", "dtype", "outcome"], sort=True).size()
     merged: dict[tuple[str, str, str], dict[str, int]] = {}
-    for (backend, op, dtype, outcome), count in counts.items():  # type: ignore[misc]
+    for (backend, op, dtype, outcome), count in counts.items():
         merged.setdefault((backend, op, dtype), {})[outcome] = int(count)
     return [
         {"backend": backend, "op": op, "dtype": dtype, "outcomes": in_order(outcomes)}
@@ -60,7 +59,7 @@ def cells(verdicts: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def reasons(verdicts: pd.DataFrame, outcome: str) -> list[dict[str, Any]]:
+def reasons(verdicts: Frame, outcome: str) -> list[dict[str, Any]]:
     """Group the cases of one outcome by backend and reason, the reason that blocks most ops first.
 
     ``ops`` counts the cases of each op; ``alone`` are the ops that would pass wholly but for this reason.
@@ -71,7 +70,7 @@ def reasons(verdicts: pd.DataFrame, outcome: str) -> list[dict[str, Any]]:
     blocked = set(zip(others["backend"], others["op"], strict=True))
     per_op = chosen.groupby(["backend", "op"])["reason"].nunique()
     rows = []
-    for (backend, reason), group in chosen.groupby(["backend", "reason"], sort=True):  # type: ignore[misc]
+    for (backend, reason), group in chosen.groupby(["backend", "reason"], sort=True):
         ops = {str(op): int(n) for op, n in group["op"].value_counts().items()}
         alone = [op for op in sorted(ops) if (backend, op) not in blocked and per_op[backend, op] == 1]
         by_size = dict(sorted(ops.items(), key=lambda item: (-item[1], item[0])))
@@ -89,7 +88,7 @@ def reasons(verdicts: pd.DataFrame, outcome: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["backend"], -len(row["ops"]), -row["cases"], row["reason"]))
 
 
-def lonely(verdicts: pd.DataFrame) -> list[dict[str, Any]]:
+def lonely(verdicts: Frame) -> list[dict[str, Any]]:
     """Return the failures that one backend alone has: another one passes the case, and no other fails it."""
     failed = verdicts["outcome"].isin(FAILING)
     by_case = verdicts.assign(failed=failed, passed=verdicts["outcome"] == PASS).groupby("case_id")
@@ -99,7 +98,7 @@ def lonely(verdicts: pd.DataFrame) -> list[dict[str, Any]]:
     chosen = verdicts[failed & verdicts["case_id"].isin(one)]
     rows = [
         {"backend": backend, "op": op, "outcome": outcome, "cases": sorted(group["case_id"])}
-        for (backend, op, outcome), group in chosen.groupby(["backend", "op", "outcome"], sort=True)  # type: ignore[misc]
+        for (backend, op, outcome), group in chosen.groupby(["backend", "op", "outcome"], sort=True)
     ]
     return sorted(rows, key=lambda row: (row["backend"], -len(row["cases"]), row["op"], row["outcome"]))
 

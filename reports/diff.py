@@ -8,7 +8,7 @@ import pandas as pd
 
 from torchstone.reports.aggregate import first_line
 from torchstone.reports.outcomes import FAILING, PASS, RANK
-from torchstone.reports.results import Results
+from torchstone.reports.results import Frame, Results
 
 ABSENT = "absent"
 
@@ -23,10 +23,10 @@ def compare(old: Results, new: Results) -> dict[str, Any]:
     both = sorted(backends[0] & backends[1])
     keys = ["backend", "case_id"]
     sides = [r.verdicts[r.verdicts["backend"].isin(both)].set_index(keys) for r in (old, new)]
-    table = pd.DataFrame({"before": sides[0]["outcome"], "after": sides[1]["outcome"]}).fillna(ABSENT)
+    table: Frame = pd.DataFrame({"before": sides[0]["outcome"], "after": sides[1]["outcome"]}).fillna(ABSENT)
     moved = table[table["before"] != table["after"]].sort_index()
     counts = moved.groupby(["before", "after"]).size()
-    transitions = [{"before": before, "after": after, "cases": int(n)} for (before, after), n in counts.items()]  # type: ignore[misc]
+    transitions = [{"before": before, "after": after, "cases": int(n)} for (before, after), n in counts.items()]
     changes = [
         _change(key, row.before, row.after, sides) for key, row in zip(moved.index, moved.itertuples(), strict=True)
     ]
@@ -53,7 +53,7 @@ def _worse(before: str, after: str) -> bool:
     return before in FAILING and after == "crash" and RANK[before] > RANK[after]
 
 
-def _change(key: Any, before: Any, after: Any, sides: list[pd.DataFrame]) -> dict[str, Any]:
+def _change(key: Any, before: Any, after: Any, sides: list[Frame]) -> dict[str, Any]:
     backend, case_id = key
     row = sides[1].loc[key] if after != ABSENT else sides[0].loc[key]
     return {

@@ -8,12 +8,10 @@ import shlex
 from importlib import metadata
 from typing import Any
 
-import pandas as pd
-
 from torchstone.reports import aggregate
 from torchstone.reports.diff import compare
 from torchstone.reports.outcomes import LISTED, LOOKS, RANK
-from torchstone.reports.results import Results
+from torchstone.reports.results import Frame, Results
 
 SCHEMA = 1
 
@@ -42,7 +40,7 @@ def build(results: Results, against: Results | None = None) -> dict[str, Any]:
     }
 
 
-def listed_cases(verdicts: pd.DataFrame) -> list[dict[str, Any]]:
+def listed_cases(verdicts: Frame) -> list[dict[str, Any]]:
     """Return every case that needs looking at, with message, evidence and the command that replays it."""
     chosen = verdicts[verdicts["outcome"].isin(LISTED)]
     rows = []
@@ -71,13 +69,13 @@ def replay_command(case_id: str, backend: str) -> str:
     return f"torchstone replay {shlex.quote(case_id)} --backend {shlex.quote(backend)}"
 
 
-def untested(verdicts: pd.DataFrame) -> list[dict[str, Any]]:
+def untested(verdicts: Frame) -> list[dict[str, Any]]:
     """Return what the suite could not ask, by op and reason; the backends are not to blame, so they are merged."""
     chosen = verdicts[verdicts["outcome"] == "untested"].drop_duplicates("case_id")
     chosen = chosen.assign(reason=chosen["message"].map(aggregate.first_line))
     return [
         {"op": op, "reason": reason, "dtypes": sorted(set(group["dtype"]), key=_dtype_order), "cases": len(group)}
-        for (op, reason), group in chosen.groupby(["op", "reason"], sort=True)  # type: ignore[misc]
+        for (op, reason), group in chosen.groupby(["op", "reason"], sort=True)
     ]
 
 

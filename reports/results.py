@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.store import Store
+
+# A pandas data frame: the types that pandas ships are too coarse for a checker to follow a groupby.
+Frame: TypeAlias = Any
 
 
 class ReportError(InputError):
@@ -21,7 +24,7 @@ class Results:
     """``verdicts`` has the store's columns and one row a (backend, case); ``runs`` are the records it came from."""
 
     runs: list[dict[str, Any]]
-    verdicts: pd.DataFrame
+    verdicts: Frame
 
 
 def load(store: Store, runs: Sequence[str] = ()) -> Results:
