@@ -1,6 +1,15 @@
 """FlatIR -> FlatIR, for primitives a target does not have. One rule serves every target that lacks the op."""
 
-from torchstone.compiler.contract.legalizations import arithmetic, casts, compare, exponential, hyperbolic, movement, reductions, trigonometric
+from torchstone.compiler.contract.legalizations import (
+    arithmetic,
+    casts,
+    compare,
+    exponential,
+    hyperbolic,
+    movement,
+    reductions,
+    trigonometric,
+)
 from torchstone.compiler.contract.legalizations.common import legalization, only_wider
 from torchstone.compiler.contract.rules import legalizes as LEGALIZATIONS
 from torchstone.compiler.ops import PRIMITIVES

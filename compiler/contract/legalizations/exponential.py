@@ -25,7 +25,6 @@ def rsqrt(x: Formula) -> Formula:
     return 1.0 / x.sqrt()
 
 
-
 @formula("expm1")
 def expm1(x: Formula) -> Formula:
     """exp(x) - 1; within 1/2 of 0, where that cancels, x + x**2 p(x), with p the Taylor series. 2 ULP."""

@@ -7,6 +7,7 @@ name is made up for here: division (TOSA has a reciprocal only), casts (TOSA rou
 from __future__ import annotations
 
 from collections.abc import Callable
+
 from torchstone.compiler.ir import DType, Operation
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
 from torchstone.compiler.lowering.tosa.table import Rule, names
@@ -14,7 +15,9 @@ from torchstone.compiler.lowering.tosa.table import Rule, names
 F32 = names("float32")
 FLOAT = names("float32", "float16", "bfloat16")
 INT = names("int32", "int64")
-BITS = names("int8", "int16", "int32", "int64")
+# TOSA's integers have no sign: where it makes no difference to the bits of the result, the unsigned ones are taken too.
+WRAPPING = names("int32", "int64", "uint32", "uint64")
+BITS = names("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 BOOL = names("bool")
 
 Build = Callable[..., Handle]
@@ -84,10 +87,10 @@ ROWS = (
     *(_row(n, F32, _map(n)) for n in ("exp", "log", "sin", "cos", "tanh", "erf", "rsqrt", "pow")),
     *(_row(n, FLOAT, _map(n)) for n in ("ceil", "floor")),
     _row("abs", FLOAT | INT, _map("abs")),
-    _row("neg", FLOAT | INT, _neg),
-    _row("add", FLOAT | INT, _map("add")),
-    _row("sub", FLOAT | INT, _map("sub")),
-    _row("mul", FLOAT | INT, lambda e, x, y: e.multiply(x, y)),
+    _row("neg", FLOAT | WRAPPING, _neg),
+    _row("add", FLOAT | WRAPPING, _map("add")),
+    _row("sub", FLOAT | WRAPPING, _map("sub")),
+    _row("mul", FLOAT | WRAPPING, lambda e, x, y: e.multiply(x, y)),
     _row("div", F32 | INT, _div),
     _row("max", FLOAT | INT, _map("maximum")),
     _row("min", FLOAT | INT, _map("minimum")),
@@ -95,9 +98,9 @@ ROWS = (
     _row("or", BOOL | BITS, _logic("or")),
     _row("xor", BOOL | BITS, _logic("xor")),
     _row("not", BOOL | BITS, _logic("not")),
-    _row("shift_left", INT, _shift_left),
+    _row("shift_left", WRAPPING, _shift_left),
     _row("shift_right", INT, _shift_right),
-    _row("eq", FLOAT | INT, _compare("equal")),
+    _row("eq", FLOAT | WRAPPING, _compare("equal")),
     _row("gt", FLOAT | INT, _compare("greater")),
     _row("ge", FLOAT | INT, _compare("greater_equal")),
 )

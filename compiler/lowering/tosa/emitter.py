@@ -32,6 +32,7 @@ class Emitter:
         self.tosa = mlir.tosa
         self.any = self.ir.ShapedType.get_dynamic_size()
         self.values: dict[int, Handle] = {}
+        self.numbers: dict[int, Any] = {}  # of the values that are one number, written in the graph
 
     # Types
 
@@ -137,6 +138,12 @@ class Emitter:
             return x
         repeats = [1 if a == b else b for a, b in zip(have, shape, strict=True)]
         return self.tosa.tile(self.type(shape, x.type.element_type), x, self.sizes(repeats))
+
+    def pad_constant(self, value: Value) -> Handle:
+        """Return a 0-d value as TOSA's pad wants it: one element, a constant where it is one (else EXT-DYNAMIC)."""
+        if id(value) in self.numbers:
+            return self.constant(self.numbers[id(value)], [1], value.dtype)
+        return self.reshape(self.full(value), [1])
 
     # IR values
 

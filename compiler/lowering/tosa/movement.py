@@ -48,10 +48,10 @@ def _concat(e: Emitter, op: Operation) -> Handle:
 
 
 def _pad(e: Emitter, op: Operation) -> Handle:
-    x, value = (e.full(v) for v in op.values)
+    x, value = e.full(next(op.values)), e.pad_constant(op.operands[1])
     amounts = [n for pair in zip(op.attributes["low"], op.attributes["high"], strict=True) for n in pair]
     kind = e.type(op.result.shape, op.result.dtype)
-    return e.tosa.pad(kind, x, e.sizes(amounts), e.reshape(value, [1]))
+    return e.tosa.pad(kind, x, e.sizes(amounts), value)
 
 
 def _takes_pad(op: Operation) -> str | None:
@@ -72,6 +72,7 @@ def _constant(e: Emitter, op: Operation) -> Handle:
     value, kind = op.attributes["value"], op.result
     if isinstance(value, tuple):
         return e.constant(value, kind.shape, kind.dtype)
+    e.numbers[id(kind)] = value
     return e.constant(value, [1] * kind.rank, kind.dtype)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
+
 from torchstone.compiler.contract.legalizations.reductions import is_batched_matmul
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
 from torchstone.compiler.lowering.tosa.table import Rule, names
 
+_LARGEST = 3.4028234663852886e38
 _NUMBERS = names("float32", "int32", "int64")
 _KINDS = {
     "sum": ("reduce_sum", _NUMBERS), "prod": ("reduce_product", names("float32")), "max": ("reduce_max", _NUMBERS),
@@ -26,9 +30,27 @@ def _takes_reduce(op: Operation) -> str | None:
 def _reduce(e: Emitter, op: Operation) -> Handle:
     x, (dim,) = e.full(next(op.values)), op.attributes["dims"]
     kept = [1 if d == dim else size for d, size in enumerate(e.shape(x))]
-    name, _ = _KINDS[op.attributes["kind"]]
-    out = getattr(e.tosa, name)(x, dim, results=[e.type(kept, x.type.element_type)])
+    kind = op.attributes["kind"]
+
+    def reduce(name: str, x: Handle) -> Handle:
+        return getattr(e.tosa, name)(x, dim, results=[e.type(kept, x.type.element_type)])
+
+    out = reduce(_KINDS[kind][0], x)
+    if kind in ("max", "min") and op.result.dtype.is_float:
+        out = _infinite(e, kind, x, out, reduce)
     return e.reshape(out, op.result.shape)
+
+
+def _infinite(e: Emitter, kind: str, x: Handle, out: Handle, reduce: Callable[[str, Handle], Handle]) -> Handle:
+    """Make up for upstream's lowering, which starts a maximum at the least finite float, where it should at -inf.
+
+    What comes out as that float is -inf, unless some element is larger than -inf.
+    """
+    start, least = (-_LARGEST, -inf) if kind == "max" else (_LARGEST, inf)
+    bound = e.like(x, least)
+    some = reduce("reduce_any", e.compare("greater", *((x, bound) if kind == "max" else (bound, x))))
+    at_start = e.compare("equal", out, e.like(x, start))
+    return e.select(e.map("logical_and", at_start, e.map("logical_not", some)), e.like(x, least), out)
 
 
 def _takes_contract(op: Operation) -> str | None:

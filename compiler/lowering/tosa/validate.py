@@ -1,7 +1,8 @@
 """The profile our TOSA is validated against, and the way from TOSA to linalg on tensors.
 
 TOSA specification 1.1 (draft), profiles PRO-INT and PRO-FP, level 8K, with the extensions named below: EXT-INT64 for
-PyTorch's default integer, EXT-INT16 and EXT-BF16 to move and round those dtypes.
+PyTorch's default integer, EXT-INT16 and EXT-BF16 to move and round those dtypes, EXT-DYNAMIC for a padding value that is
+computed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.runtime import pipelines
 
-EXTENSIONS = ("int16", "int64", "bf16")
+EXTENSIONS = ("int16", "int64", "bf16", "dynamic")
 
 VALIDATE = (
     f"tosa-attach-target{{profiles=pro_int,pro_fp extensions={','.join(EXTENSIONS)} "
