@@ -78,6 +78,10 @@ class Program:
             env[call.result] = function(*_fill(call.args, env), **_fill(call.kwargs, env))
         return _fill(self.outputs, env)
 
+    def fill(self, value: Any, tensors: tuple[Any, ...]) -> Any:
+        """``value`` with each reference to an input replaced by the tensor given for it."""
+        return _fill(value, dict(zip(self.inputs, tensors, strict=True)))
+
     def __hash__(self) -> int:
         return hash(self.to_json())
 

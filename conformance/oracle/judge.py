@@ -1,0 +1,342 @@
+"""The judgement: from what eager and the backend gave, to pass, mismatch or ill-conditioned, with the evidence.
+
+In order, each step only on the numbers the one before did not settle:
+
+1. structure, layout, shape, dtype; integers and bools exactly; floating numbers within the dtype's ULPs of eager's;
+2. the float64 run: the backend may be no further from it than eager is, within a factor and the ULPs, element by
+   element, where inexact steps are given the room of the rounding model;
+3. conditioning: what eager itself gives when its inputs move by one ULP, or what float64 gives when steps round
+   differently, is ``ill-conditioned``. Not so when the inputs lie exactly on the discontinuity (a tie to round, an
+   edge of a domain): the function's value there is defined, and the backend has it wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.literals import dtype_name
+from torchstone.conformance.oracle.invariants import derivation
+from torchstone.conformance.oracle.referee import Referee, Run
+from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
+from torchstone.conformance.oracle.ulp import ulp, wide
+from torchstone.conformance.oracle.values import Reference, among, near, refereed
+from torchstone.conformance.program import Program
+from torchstone.conformance.storages import fresh
+from torchstone.conformance.tolerances import WIDER, Tolerance, tolerance
+from torchstone.conformance.verdict import Kind, Outcome
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a run left: the value it returned, and the input tensors as it left them."""
+
+    outputs: Any
+    inputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``outcome`` is pass, mismatch or ill-conditioned. ``evidence`` holds JSON values only."""
+
+    outcome: Outcome
+    kind: str = ""
+    message: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the backend was found right."""
+        return self.outcome is Outcome.PASS
+
+
+PASS = Finding(Outcome.PASS)
+
+
+def judge(program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed) -> Finding:
+    """Compare a backend's run of ``program`` on ``args`` with eager's. ``args`` are pristine and stay so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        finding = _judge(program, args, expected, actual, None)
+        derive = derivation(program)
+        if finding.kind != Kind.VALUE or derive is None:
+            return finding
+        try:
+            wanted = Observed(derive(fresh(args), expected.outputs), expected.inputs)
+            given = Observed(derive(fresh(args), actual.outputs), actual.inputs)
+        except Exception as error:  # an index out of bounds, factors that do not multiply: the first finding stands
+            return Finding(finding.outcome, finding.kind, finding.message, {**finding.evidence, "derived": str(error)})
+        derived = _judge(program, args, wanted, given, derive)
+        if derived.ok:
+            return Finding(Outcome.PASS, evidence={"rule": "equal up to what PyTorch leaves open"})
+        return finding
+
+
+def _judge(program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, derive: Any) -> Finding:
+    mismatch = _structure(expected.outputs, actual.outputs)
+    if mismatch is not None:
+        return mismatch
+    rows = list(paths(expected.outputs, "output"))
+    mutable_from = len(rows)
+    rows += list(paths(expected.inputs, "input"))
+    others = flatten((actual.outputs, actual.inputs))
+    referee = Referee(program, lambda: fresh(args), derive)
+    targets = [call.target for call in program.calls]
+    softer: Finding | None = None
+    rules: set[str] = set()
+    for index, ((name, wanted), given) in enumerate(zip(rows, others, strict=True)):
+        mutation = index >= mutable_from
+        untouched = mutation and _identical(wanted, args[index - mutable_from])
+        finding = _leaf(name, wanted, given, _Context(referee, index, targets, strict=untouched))
+        if mutation and finding.kind:
+            finding = Finding(finding.outcome, Kind.MUTATION, f"mutated: {finding.message}", finding.evidence)
+        if finding.outcome is Outcome.MISMATCH:
+            return finding
+        if finding.outcome is Outcome.ILL_CONDITIONED:
+            softer = softer or finding
+        rules.update([finding.evidence["rule"]] if "rule" in finding.evidence else [])
+    if softer is not None:
+        return softer
+    return Finding(Outcome.PASS, evidence={"rule": ", ".join(sorted(rules))}) if rules else PASS
+
+
+def _structure(expected: Any, actual: Any) -> Finding | None:
+    wanted = [name for name, _ in paths(expected, "output")]
+    given = [name for name, _ in paths(actual, "output")]
+    if wanted == given:
+        return None
+    message = f"the results have another structure: expected {shape_of(expected)}, got {shape_of(actual)}"
+    return Finding(Outcome.MISMATCH, Kind.STRUCTURE, message)
+
+
+@dataclass(frozen=True)
+class _Context:
+    """Which leaf is judged, and who can be asked about it."""
+
+    referee: Referee
+    index: int
+    targets: list[str]
+    strict: bool = False
+
+    def other(self, run: Run, like: Tensor) -> Tensor | None:
+        """This leaf in another run, widened, if it is a tensor of the same shape and of the same kind of number."""
+        if self.index >= len(run.leaves) or not isinstance(run.leaves[self.index], Tensor):
+            return None
+        leaf = dense(run.leaves[self.index])
+        if leaf.shape != like.shape or leaf.dtype.is_complex != like.dtype.is_complex:
+            return None
+        if leaf.dtype.is_floating_point != like.dtype.is_floating_point:
+            return None
+        return wide(leaf) if _inexact(like) else leaf
+
+    def others(self, runs: list[Run], like: Tensor) -> list[Tensor]:
+        """This leaf in other runs, where there is one like it."""
+        found = [self.other(run, like) for run in runs]
+        return [leaf for leaf in found if leaf is not None]
+
+
+def _inexact(tensor: Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def _identical(left: Tensor, right: Tensor) -> bool:
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return False
+    left, right = dense(left), dense(right)
+    return bool(((left == right) | ((left != left) & (right != right))).all())
+
+
+def _leaf(name: str, expected: Any, actual: Any, context: _Context) -> Finding:
+    if isinstance(expected, Tensor) != isinstance(actual, Tensor):
+        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}")
+    if not isinstance(expected, Tensor):
+        return _scalar(name, expected, actual, context)
+    if expected.layout != actual.layout or expected.is_quantized != actual.is_quantized:
+        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected {expected.layout}, got {actual.layout}")
+    if expected.shape != actual.shape:
+        message = f"{name}: expected {describe(expected)}, got {describe(actual)}"
+        return Finding(Outcome.MISMATCH, Kind.SHAPE, message)
+    if expected.dtype != actual.dtype:
+        message = f"{name}: expected {describe(expected)}, got {describe(actual)}"
+        return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
+    if actual.device != expected.device:
+        actual = actual.to(expected.device)
+    return _tensor(name, dense(expected), dense(actual), context)
+
+
+def _kind(value: Any) -> str:
+    return "tensor" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _scalar(name: str, expected: Any, actual: Any, context: _Context) -> Finding:
+    if type(expected) is not type(actual) and not (_plain(expected) and _plain(actual)):
+        message = f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}"
+        return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
+    if isinstance(expected, float | complex):  # read out of a tensor of the program's own dtype
+        kind = torch.complex128 if isinstance(expected, complex) else torch.float64
+        row = tolerance(context.referee.dtype, context.targets)
+        a, b = torch.tensor(actual, dtype=kind), torch.tensor(expected, dtype=kind)
+        if bool(near(a, b, context.referee.dtype, row.ulps, row.tiny)):
+            return PASS
+    elif expected == actual:
+        return PASS
+    return Finding(Outcome.MISMATCH, Kind.VALUE, f"{name}: expected {expected!r}, got {actual!r}")
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, tuple | list)
+
+
+def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding:
+    if not expected.numel() or _identical(expected, actual):
+        return PASS
+    if not _inexact(expected):
+        return _discrete(name, expected, actual, context)
+    dtype = expected.dtype
+    row = tolerance(dtype, context.targets)
+    e, b = wide(expected), wide(actual)
+    if context.strict:
+        return _report(name, expected, actual, ~near(b, e, dtype, 0.0, 0.0), None, Outcome.MISMATCH, "", row)
+    bad = ~near(b, e, dtype, row.ulps, row.tiny)
+    if not bool(bad.any()):
+        return Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
+    truth, note = _truth(expected, context)
+    if truth is None:
+        bad &= ~near(b, e, dtype, WIDER * row.ulps, row.tiny)
+        rule = f"wider tolerance: {note}"
+    else:
+        bad &= ~refereed(b, e, truth, dtype, row)
+        rule = "float64"
+    if not bool(bad.any()):
+        return Finding(Outcome.PASS, evidence={"rule": rule})
+    soft = bad & _conditioned(b, e, truth, dtype, row, context)
+    if bool((bad & ~soft).any()):
+        return _report(name, expected, actual, bad & ~soft, truth, Outcome.MISMATCH, note, row)
+    return _report(name, expected, actual, soft, truth, Outcome.ILL_CONDITIONED, note, row)
+
+
+def _truth(expected: Tensor, context: _Context) -> tuple[Reference | None, str]:
+    run = context.referee.float64
+    if run.problem:
+        return None, f"no float64 run: {run.problem}"
+    values = context.other(run, expected)
+    if values is None:
+        return None, "the float64 run gives another shape or kind of result"
+    spread = torch.zeros(values.shape, dtype=torch.float64)
+    for noisy in context.others(context.referee.noisy, expected):
+        spread = torch.maximum(spread, torch.abs(noisy - values).nan_to_num(0.0, 0.0, 0.0))
+    return Reference(values, spread), ""
+
+
+def _conditioned(
+    actual: Tensor, expected: Tensor, truth: Reference | None, dtype: torch.dtype, row: Tolerance, context: _Context
+) -> Tensor:
+    """Where the backend's number is one of those that rounding, or the last bit of the inputs, decides between."""
+    referee = context.referee
+    like = torch.empty(expected.shape, dtype=dtype)
+    none = torch.zeros(expected.shape, dtype=torch.bool)
+    rounded = none
+    if truth is not None:
+        noisy = context.others(referee.noisy, like)
+        rounded = among(actual, [truth.values, *noisy], dtype, row) if noisy else none
+        error, bound = torch.abs(actual - truth.values), torch.abs(expected - truth.values)
+        rounded |= torch.isfinite(expected) & (bound <= 64.0 * truth.spread) & (error <= row.factor * bound)
+    if referee.all_exact:
+        return rounded
+    moved = context.others(referee.moved, like)
+    if not moved:
+        return rounded
+    near_by = among(actual, [expected, *moved], dtype, row)
+    barely = context.others(referee.barely_moved, like) if truth is not None else []
+    on_edge = none
+    for run in barely:
+        on_edge = on_edge | near(actual, run, dtype, row.ulps, row.tiny)
+    if truth is not None:
+        on_edge &= ~near(actual, truth.values, dtype, row.ulps, row.tiny)
+    return rounded | (near_by & ~on_edge)
+
+
+def _discrete(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding:
+    bad = expected != actual
+    if context.strict:
+        return _report(name, expected, actual, bad, None, Outcome.MISMATCH, "", None)
+    referee = context.referee
+    truth = context.other(referee.float64, expected)
+    soft = torch.zeros_like(bad)
+    if truth is not None:
+        for run in [truth, *context.others(referee.noisy, expected)]:
+            soft |= run == actual
+    if not referee.all_exact:
+        near_by, on_edge = torch.zeros_like(bad), torch.zeros_like(bad)
+        for run in context.others(referee.moved, expected):
+            near_by |= run == actual
+        for run in context.others(referee.barely_moved, expected):
+            on_edge |= run == actual
+        soft |= near_by & ~on_edge
+    outcome = Outcome.MISMATCH if bool((bad & ~soft).any()) else Outcome.ILL_CONDITIONED
+    shown = bad & ~soft if outcome is Outcome.MISMATCH else bad
+    reference = None if truth is None else Reference(truth, torch.zeros(()))
+    return _report(name, expected, actual, shown, reference, outcome, referee.float64.problem, None)
+
+
+def _report(
+    name: str,
+    expected: Tensor,
+    actual: Tensor,
+    bad: Tensor,
+    truth: Reference | None,
+    outcome: Outcome,
+    note: str,
+    row: Tolerance | None,
+) -> Finding:
+    """The finding, quoting the worst element: the furthest away, NaN and infinities first."""
+    if _inexact(expected):
+        distance = torch.abs(wide(actual) - wide(expected)) / ulp(wide(expected).abs(), expected.dtype)
+        distance = torch.where(torch.isfinite(wide(actual)) & torch.isfinite(wide(expected)), distance, math.inf)
+    else:
+        distance = torch.abs(actual.to(torch.float64) - expected.to(torch.float64))
+    flat = torch.where(bad, distance.nan_to_num(nan=math.inf, posinf=math.inf), -1.0).reshape(-1)
+    worst = int(flat.argmax())
+    index = [int(i) for i in torch.unravel_index(torch.tensor(worst), expected.shape)] if expected.dim() else []
+    e, b = expected.reshape(-1)[worst].item(), actual.reshape(-1)[worst].item()
+    count = int(bad.sum())
+    evidence: dict[str, Any] = {
+        "where": name,
+        "index": index,
+        "expected": _json(e),
+        "actual": _json(b),
+        "dtype": dtype_name(expected.dtype),
+        "count": count,
+        "of": expected.numel(),
+    }
+    place = name + (str(index) if index else "")
+    message = f"{place}: expected {e!r}, got {b!r}"
+    if _inexact(expected):
+        evidence["ulps"] = _json(float(flat[worst]))
+        evidence["error"] = _json(float(torch.abs(wide(actual) - wide(expected)).reshape(-1)[worst]))
+    if truth is not None:
+        reference = truth.values.reshape(-1)[worst].item()
+        evidence["float64"] = _json(reference)
+        message += f" (float64: {reference!r})"
+        if truth.spread.dim() == expected.dim() and truth.spread.numel() == expected.numel():
+            evidence["spread"] = _json(float(truth.spread.reshape(-1)[worst]))
+    if row is not None:
+        evidence["tolerance"] = {"ulps": row.ulps, "factor": row.factor, "tiny": row.tiny}
+    if note:
+        evidence["note"] = note
+    if "ulps" in evidence and isinstance(evidence["ulps"], float):
+        message += f", {evidence['ulps']:.3g} ULP off"
+    message += f"; {count} of {expected.numel()} elements differ" if expected.numel() > 1 else ""
+    return Finding(outcome, Kind.VALUE if outcome is Outcome.MISMATCH else "", message, evidence)
+
+
+def _json(value: Any) -> Any:
+    """Numbers JSON has; the others (NaN, infinities, complex) as text."""
+    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)

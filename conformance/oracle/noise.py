@@ -1,0 +1,142 @@
+"""The rounding model: what a program's result may be when every inexact step is rounded somehow.
+
+A run of the float64 twin in which each ATen op's result is moved by up to one ULP of the narrower dtype, wherever that
+dtype could not hold it exactly. Ops that accumulate (sums, contractions, norms, solvers) also have their operands
+moved, by an amount that grows with the length of the accumulation: that stands for another order of the additions, and
+keeps the sum of the magnitudes in view when they cancel (Higham and Mary, A new approach to probabilistic rounding
+error analysis, 2019). Steps that are exact in any precision (comparison, rounding to an integer, moving data) get no
+noise, so a value exactly on a tie stays on it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from torchstone.conformance.oracle.ulp import precision, representable
+
+_EXACT = """
+    _local_scalar_dense _to_copy _unique _unique2 _unsafe_view abs adaptive_max_pool2d adaptive_max_pool3d amax
+    amin aminmax argmax argmin as_strided bitwise_and bitwise_not bitwise_or bitwise_xor bucketize cat ceil
+    channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd copy copysign cummax cummin diag_embed
+    diagonal_scatter embedding empty empty_like empty_strided eq equal fill flip floor fmax fmin frac full
+    full_like gather ge gt heaviside index index_copy index_fill index_put index_select isfinite isinf isnan
+    isneginf isposinf item kthvalue le lift lift_fresh logical_and logical_not logical_or logical_xor lt
+    masked_fill masked_scatter masked_select max max_pool1d_with_indices max_pool2d_with_indices
+    max_pool3d_with_indices maximum median min minimum mode nan_to_num nanmedian ne neg new_empty new_full
+    new_ones new_zeros nextafter nonzero ones ones_like permute pixel_shuffle pixel_unshuffle put real
+    reflection_pad1d reflection_pad2d reflection_pad3d relu repeat repeat_interleave replication_pad1d
+    replication_pad2d replication_pad3d reshape resize roll rot90 round scalar_tensor scatter searchsorted
+    select_scatter sgn sign signbit slice_scatter sort stack take topk tril tril_indices triu triu_indices trunc
+    unbind unfold_copy unique_consecutive unique_dim unsafe_split view view_copy where zero zeros zeros_like
+"""
+EXACT = frozenset(_EXACT.split())
+
+
+def is_exact(func: Any) -> bool:
+    """Whether an op's results are the same numbers in any precision: it selects, moves, compares or rounds."""
+    name = func._schema.name.removeprefix("aten::")
+    return func.is_view or name.rstrip("_") in EXACT or name in EXACT
+
+
+def _accumulates(func: Any) -> bool:
+    return torch.Tag.pointwise not in func.tags
+
+
+def _movable(value: Any) -> bool:
+    return (
+        isinstance(value, Tensor) and value.dtype in (torch.float64, torch.complex128) and value.layout is torch.strided
+    )
+
+
+def _length(operands: list[Tensor], results: list[Tensor]) -> float:
+    """About how many terms go into one result: exact for reductions and matrix products, a guess for the rest."""
+    sizes = sorted((operand.numel() for operand in operands), reverse=True)
+    produced = max([result.numel() for result in results] + [1])
+    if not sizes or not sizes[0]:
+        return 1.0
+    product = math.sqrt(sizes[0] * sizes[1] / produced) if len(sizes) > 1 else 1.0
+    longest = max(max([*operand.shape, 1]) for operand in operands)
+    return max(sizes[0] / produced, product, longest, 1.0)
+
+
+class RoundingNoise(TorchDispatchMode):
+    """Runs what is inside it with the roundings of ``dtype`` drawn at random; the same seed draws the same."""
+
+    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.eps = 2.0 ** (1 - precision(dtype))
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def _unit(self, like: Tensor) -> Tensor:
+        return 2.0 * torch.rand(like.shape, dtype=torch.float64, generator=self.generator) - 1.0
+
+    def _move(self, value: Tensor, scale: float) -> Tensor:
+        """Each number moved by up to ``scale`` ULP; infinities and NaN as they are."""
+        if value.is_complex():
+            turn = torch.complex(self._unit(value), self._unit(value))
+            moved = value + value.abs() * (scale * self.eps) * turn
+        else:
+            moved = value * (1.0 + scale * self.eps * self._unit(value))
+        return torch.where(torch.isfinite(value), moved, value)
+
+    def _round(self, value: Any) -> Any:
+        if not _movable(value):
+            return value
+        return torch.where(representable(value, self.dtype), value, self._move(value, 1.0))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if is_exact(func):
+            return out
+        if func._schema.is_mutable:
+            for written in _written(func, args, kwargs):
+                if _movable(written):
+                    written.copy_(self._round(written))
+            return out
+        results, _ = tree_flatten(out)
+        tensors = [result for result in results if isinstance(result, Tensor)]
+        if _accumulates(func) and tensors and all(map(_movable, tensors)) and not all(map(self._holds, tensors)):
+            operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf)]
+            scale = _growth(_length(operands, tensors))
+            moved = tree_map(lambda leaf: self._move(leaf, scale) if _movable(leaf) else leaf, (args, kwargs))
+            out = func(*moved[0], **moved[1])
+        return tree_map(self._round, out)
+
+    def _holds(self, value: Tensor) -> bool:
+        return bool(representable(value, self.dtype).all())
+
+
+def _growth(length: float) -> float:
+    """Operands moved independently by this many ULP disturb a sum of ``length`` terms as much as a running sum's own
+    rounding does: by ``eps * sum(|terms|)`` for short ones, and ``eps * sqrt(length) / 8`` times that for long ones."""
+    root = math.sqrt(length)
+    return root * max(1.0, root / 8.0)
+
+
+def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+    written: list[Any] = []
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
+            written.extend(tree_flatten(value)[0])
+    return written
+
+
+class CallLog(TorchDispatchMode):
+    """Notes whether everything that ran inside it is exact in any precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all_exact = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        self.all_exact = self.all_exact and is_exact(func)
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,152 @@
+"""The extra runs that decide when eager and the backend differ: float64, the rounding model, and moved inputs.
+
+Each is made once for a case, on first need: most cases are settled by the same-dtype comparison.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.oracle.noise import CallLog, RoundingNoise
+from torchstone.conformance.oracle.tree import flatten
+from torchstone.conformance.oracle.ulp import precision, step
+from torchstone.conformance.oracle.widen import NoTwin, float64_by_default, widen_inputs, widen_program
+from torchstone.conformance.program import Program
+from torchstone.conformance.storages import fresh
+
+NOISE_RUNS = 6
+MOVES = ("up", "down", "random", "random", "random", "random", "random", "random")
+TINY_STEP = 2.0**-12
+"""In ULPs: how far the inputs are moved to see whether they lie exactly on a discontinuity."""
+
+SEED = 0x5EED
+
+Derive = Callable[[tuple[Tensor, ...], Any], Any]
+"""From a program's inputs and outputs to what is compared in place of the outputs."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The leaves of a program's outputs and of its inputs afterwards, in one flat list; or why there are none."""
+
+    leaves: list[Any]
+    problem: str = ""
+
+
+class Referee:
+    """The runs of one program on one set of inputs."""
+
+    def __init__(self, program: Program, args: Callable[[], tuple[Tensor, ...]], derive: Derive | None = None) -> None:
+        self.program = program
+        self.args = args
+        self.derive = derive or (lambda inputs, outputs: outputs)
+        floating = [tensor.dtype for tensor in args() if tensor.dtype.is_floating_point or tensor.dtype.is_complex]
+        self.dtype = min(floating, key=precision, default=torch.float32)
+
+    def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None) -> Run:
+        with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            try:
+                before = fresh(args)
+                with mode or contextlib.nullcontext():
+                    outputs = program(*args)
+                return Run(flatten((self.derive(before, outputs), args)))
+            except Exception as error:
+                return Run([], f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
+
+    @functools.cached_property
+    def twin(self) -> tuple[Program, tuple[Tensor, ...]]:
+        """The widened program and inputs. Raises ``NoTwin``."""
+        return widen_program(self.program), widen_inputs(self.args())
+
+    def _twin_run(self, mode: Any = None, move: Callable[[Tensor], Tensor] | None = None) -> Run:
+        try:
+            program, _ = self.twin
+            args = widen_inputs(self.args())
+        except NoTwin as error:
+            return Run([], str(error))
+        if move is not None:
+            _write_moved(args, move)
+        with float64_by_default():
+            return self._run(program, args, mode)
+
+    @functools.cached_property
+    def float64(self) -> Run:
+        """The float64 run."""
+        return self._twin_run()
+
+    @functools.cached_property
+    def noisy(self) -> list[Run]:
+        """Runs of the rounding model; those that raise are left out."""
+        runs = [self._twin_run(RoundingNoise(self.dtype, SEED + k)) for k in range(NOISE_RUNS)]
+        return [run for run in runs if not run.problem]
+
+    @functools.cached_property
+    def moved(self) -> list[Run]:
+        """Eager again, inputs moved by one ULP."""
+        return self._moved_runs(1.0)
+
+    @functools.cached_property
+    def barely_moved(self) -> list[Run]:
+        """The float64 run again, inputs moved by a small part of one ULP of their own dtype."""
+        return self._moved_runs(TINY_STEP)
+
+    def _moved_runs(self, ulps: float) -> list[Run]:
+        runs: list[Run] = []
+        for k, kind in enumerate(MOVES):
+            generator = torch.Generator().manual_seed(SEED + k)
+            if ulps == 1.0:
+                args = self.args()
+                _write_moved(args, functools.partial(_step, kind=kind, generator=generator))
+                run = self._run(self.program, args)
+            else:
+                relative = ulps * 2.0 ** (1 - precision(self.dtype))
+                run = self._twin_run(move=functools.partial(_nudge, kind=kind, generator=generator, relative=relative))
+            if not run.problem:
+                runs.append(run)
+        return runs
+
+    @functools.cached_property
+    def all_exact(self) -> bool:
+        """Whether the program only selects, moves, compares and rounds."""
+        log = CallLog()
+        run = self._run(self.program, self.args(), log)
+        return not run.problem and log.all_exact
+
+
+def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:
+    if kind == "random":
+        return torch.randint(0, 2, like.shape, generator=generator) * 2 - 1
+    return torch.full(like.shape, 1 if kind == "up" else -1)
+
+
+def _step(tensor: Tensor, kind: str, generator: torch.Generator) -> Tensor:
+    return step(tensor, _directions(tensor, kind, generator))
+
+
+def _nudge(tensor: Tensor, kind: str, generator: torch.Generator, relative: float) -> Tensor:
+    moved = tensor * (1.0 + relative * _directions(tensor, kind, generator).to(torch.float64))
+    return torch.where(torch.isfinite(tensor), moved, tensor)
+
+
+def _write_moved(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) -> None:
+    """Move floating inputs in place. One that overlaps itself is moved through its storage, once an element."""
+    done: set[int] = set()
+    for tensor in args:
+        if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or not tensor.numel():
+            continue
+        storage = tensor.untyped_storage()
+        if storage._cdata in done:
+            continue
+        done.add(storage._cdata)
+        length = storage.nbytes() // tensor.element_size()
+        row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
+        row.copy_(move(row))

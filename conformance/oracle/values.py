@@ -1,0 +1,96 @@
+"""Element by element: which of the backend's numbers are right, given eager's and, when there is one, float64's.
+
+Nothing here averages or sums over elements; every tensor of booleans has one entry for each number judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.oracle.ulp import precision, ulp, wide
+from torchstone.conformance.tolerances import MODEL, Tolerance
+
+EXPLAINED = 64.0  # times the rounding model: beyond it, eager and float64 compute different things
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the float64 run says of one result: its values, and the spread of the rounding model around them."""
+
+    values: Tensor
+    spread: Tensor
+
+
+def same(left: Tensor, right: Tensor) -> Tensor:
+    """Equal numbers, or both NaN; minus zero equals zero.
+
+    Complex numbers that are both not finite agree when each component that is NaN in neither agrees: how infinities
+    spread through complex arithmetic (C99, annex G) is not something PyTorch promises.
+    """
+    if left.is_complex():
+        a, b = torch.view_as_real(left), torch.view_as_real(right)
+        either = torch.isnan(a) | torch.isnan(b)
+        loose = ~torch.isfinite(left) & ~torch.isfinite(right) & ((a == b) | either).all(-1)
+        return loose | (left == right)
+    return (left == right) | (torch.isnan(left) & torch.isnan(right))
+
+
+def near(actual: Tensor, expected: Tensor, dtype: torch.dtype, ulps: float, tiny: float) -> Tensor:
+    """The same-dtype comparison, on float64 or complex128 copies: same, or finite and within ``ulps`` of expected."""
+    finite = torch.isfinite(actual) & torch.isfinite(expected)
+    distance = torch.abs(actual - expected)
+    return same(actual, expected) | (finite & (distance <= ulps * ulp(expected.abs(), dtype) + tiny))
+
+
+def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:
+    """Where float64 absolves the backend: it is no further from the truth than eager is, within factor and bound.
+
+    All tensors are float64 or complex128, of one shape; ``dtype`` is what the results really had.
+
+    - Eager finite: the backend must be finite, and ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| +
+      MODEL * spread``. Eager's error counts only where the rounding model explains it: where it does not, the two
+      runs compute different things (a limit taken from the dtype, a branch gone the other way). What exceeds the ULPs
+      is capped at half the digits of the tensor's largest value, so that no jump, however explained, is a pass.
+    - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
+      float64 rounded to the dtype.
+    """
+    truth, spread = reference.values, reference.spread
+    bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
+    eager_error = torch.abs(expected - truth)
+    explained = eager_error <= EXPLAINED * (spread + bound)
+    finite = torch.isfinite(truth)
+    largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
+    cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
+    slack = MODEL * spread + torch.where(explained, row.factor * eager_error, 0.0)
+    within = torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= bound + torch.minimum(slack, cap))
+    rounded = same(wide(truth.to(dtype)), actual)
+    return torch.where(torch.isfinite(expected), within, (within & representable_range(truth, dtype)) | rounded)
+
+
+def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where a float64 value does not overflow ``dtype``."""
+    return torch.isfinite(wide(values.to(dtype)))
+
+
+def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
+    """Where the backend's number is one that some run gave, or lies between two runs that are close together.
+
+    Close is half the digits of the runs' largest value at that element: across a wider gap the function jumps, and
+    nothing between its two sides is an answer.
+    """
+    found = torch.zeros(actual.shape, dtype=torch.bool)
+    for run in runs:
+        found |= near(actual, run, dtype, row.ulps, row.tiny)
+    if actual.is_complex():
+        centre = runs[0]
+        radius = torch.stack([torch.abs(run - centre) for run in runs]).amax(0)
+        largest = torch.stack([run.abs() for run in runs]).amax(0)
+        inside = torch.abs(actual - centre) <= radius
+        return found | (inside & (radius <= 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)))
+    stacked = torch.stack(runs)
+    low, high = stacked.amin(0), stacked.amax(0)
+    narrow = (high - low) <= 2.0 ** (precision(dtype) // 2) * ulp(stacked.abs().amax(0), dtype)
+    return found | (narrow & (low <= actual) & (actual <= high))

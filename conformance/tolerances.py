@@ -1,0 +1,85 @@
+"""The one table of tolerances: how far two correct results may be apart, by dtype, and each departure with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from torchstone.conformance.literals import dtype_name
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``ulps``: units in the last place of the reference value; ``factor``: how many times eager's own error;
+    ``tiny``: an absolute floor, in the units of the values."""
+
+    ulps: float
+    factor: float
+    tiny: float
+
+
+_F32_NORMAL = 2.0**-126
+
+TABLE: dict[torch.dtype, Tolerance] = {
+    # 8 ULP: correct math libraries stay within 4 (SLEEF 1, libm 1, GPU and polynomial kernels 2 to 4), on either side.
+    # The floor is the smallest normal number: a compiler may flush subnormals to zero.
+    torch.float64: Tolerance(8, 4, 2.0**-1022),
+    torch.float32: Tolerance(8, 4, _F32_NORMAL),
+    # 2 ULP: computed wider and rounded once, or rounded after each of a few steps. Hardware keeps float16's subnormals.
+    torch.bfloat16: Tolerance(2, 4, _F32_NORMAL),
+    torch.float16: Tolerance(2, 4, 2.0**-24),
+    # 1 ULP: there is no arithmetic in these types, only conversion.
+    torch.float8_e4m3fn: Tolerance(1, 2, 0.0),
+    torch.float8_e4m3fnuz: Tolerance(1, 2, 0.0),
+    torch.float8_e5m2: Tolerance(1, 2, 0.0),
+    torch.float8_e5m2fnuz: Tolerance(1, 2, 0.0),
+    torch.float8_e8m0fnu: Tolerance(1, 2, 0.0),
+}
+
+COMPONENT: dict[torch.dtype, torch.dtype] = {
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
+"""The real dtype a complex one is made of. Complex errors are distances in the plane, in ULPs of the modulus."""
+
+WIDER = 4.0
+"""How many times the row's ULPs are allowed when no float64 run can referee."""
+
+MODEL = 4.0
+"""How many times the spread of the rounding model (``torchstone.conformance.oracle.noise``) is allowed: its few random
+runs fall short of the worst case, which a correct backend with another order of operations may meet."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """Other ULPs for programs that call a target matching ``pattern``. Without a reason there is no departure."""
+
+    pattern: str
+    ulps: float
+    reason: str
+
+
+DEPARTURES: tuple[Departure, ...] = ()
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype itself, or a complex dtype's component."""
+    return COMPONENT.get(dtype, dtype)
+
+
+def tolerance(dtype: torch.dtype, targets: Iterable[str] = ()) -> Tolerance:
+    """The row for a floating or complex dtype, widened by the departures of the program's call targets."""
+    real = real_dtype(dtype)
+    if real not in TABLE:
+        raise KeyError(f"no tolerance for {dtype_name(dtype)}")
+    row = TABLE[real]
+    called = list(targets)
+    for departure in DEPARTURES:
+        if fnmatch.filter(called, departure.pattern):
+            row = dataclasses.replace(row, ulps=max(row.ulps, departure.ulps))
+    return row

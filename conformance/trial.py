@@ -1,0 +1,213 @@
+"""The one place where a case becomes a verdict: eager, the backend, the oracle.
+
+Runs in a worker. What ends a process (a crash, a timeout) is the runner's to tell; everything else is told here.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
+from torchstone.conformance.backends.base import Backend, BackendError, BackendUnsupported
+from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.oracle.judge import Finding, Observed, judge
+from torchstone.conformance.oracle.tree import dense, flatten
+from torchstone.conformance.program import Call, Program
+from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
+
+SEED = 20
+RESEEDS = 16
+MESSAGE_LIMIT = 2000
+
+_STAGES = {
+    "capture": Stage.CAPTURE,
+    "contract": Stage.LOWER,
+    "lower": Stage.LOWER,
+    "compile": Stage.COMPILE,
+    "run": Stage.RUN,
+    "compare": Stage.COMPARE,
+}
+_UNINITIALIZED = frozenset(
+    ["empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize", "resize_as"]
+)
+
+
+def try_case(case: Case, backend: Backend) -> Verdict:
+    """Compile and run the case on the backend, compare with eager, and say what became of it. Never raises.
+
+    ``KeyboardInterrupt`` and ``SystemExit`` pass through.
+    """
+    started = time.perf_counter()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            stage, finding = _try(case, backend)
+        except Exception as error:  # a fault of ours: every call into the backend and into eager is guarded below
+            stage, finding = Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_text(error))
+    return verdict_of(case, backend.name, stage, finding, time.perf_counter() - started)
+
+
+def untested(entry: Untested, backend: str) -> Verdict:
+    """The verdict of what a source could not turn into a case."""
+    return Verdict(
+        entry.id,
+        backend,
+        entry.source,
+        entry.op,
+        entry.dtype,
+        entry.variant,
+        Stage.CAPTURE,
+        Outcome.UNTESTED,
+        "",
+        entry.reason,
+    )
+
+
+def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds: float) -> Verdict:
+    """A verdict from its parts."""
+    return Verdict(
+        case.id,
+        backend,
+        case.source,
+        case.op,
+        case.dtype,
+        case.variant,
+        stage,
+        finding.outcome,
+        str(finding.kind),
+        finding.message[:MESSAGE_LIMIT],
+        finding.evidence,
+        seconds,
+    )
+
+
+def _try(case: Case, backend: Backend) -> tuple[Stage, Finding]:
+    program = case.program
+    try:
+        torch.default_generator.manual_seed(SEED)
+        before = torch.get_rng_state()
+        expected = observe(program, case.fresh_args())
+        drew = not torch.equal(before, torch.get_rng_state())
+    except MemoryError:
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager runs out of memory")
+    except Exception as error:
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {_text(error)}")
+    free = _undetermined(program, case, drew)
+
+    stage = Stage.COMPILE
+    try:
+        torch.default_generator.manual_seed(SEED)
+        executable = backend.compile(program, case.fresh_args())
+        stage = Stage.RUN
+        torch.default_generator.manual_seed(SEED)
+        actual = observe(executable, case.fresh_args())
+    except Exception as error:
+        return _failure(error, stage)
+
+    if free:
+        finding = _outline(expected, actual)
+        return Stage.COMPARE, finding or Finding(Outcome.UNTESTED, message=free)
+    finding = judge(program, case.args, expected, actual)
+    if finding.outcome is Outcome.MISMATCH and _wavers(program, case, executable):
+        message = f"two runs on the same inputs differ, and one from eager: {finding.message}"
+        finding = Finding(finding.outcome, Kind.NONDETERMINISTIC, message, finding.evidence)
+    return Stage.COMPARE, finding
+
+
+def observe(function: Callable[..., Any], args: tuple[Tensor, ...]) -> Observed:
+    """Run a callable and keep what it returned and what it left in its arguments."""
+    return Observed(function(*args), args)
+
+
+def _failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
+    """The finding for an exception out of the backend: what it declines, what it cannot hold, or an error."""
+    told = _STAGES.get(str(getattr(error, "stage", "")), stage)
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return stage, Finding(Outcome.OOM, message=_text(error))
+    if isinstance(error, BackendUnsupported | Unsupported):
+        reason = str(getattr(error, "reason", "") or error)
+        op = str(getattr(error, "op", "") or "")
+        message = reason if not op or op in reason else f"{op}: {reason}"
+        return told, Finding(Outcome.UNSUPPORTED, message=message, evidence={"op": op} if op else {})
+    if isinstance(error, BackendError | TorchstoneError):
+        return told, Finding(Outcome.ERROR, message=str(error), evidence={"class": type(error).__name__})
+    return told, Finding(Outcome.ERROR, message=_text(error), evidence={"class": type(error).__name__})
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".strip().removesuffix(":")
+
+
+def _undetermined(program: Program, case: Case, drew: bool) -> str:
+    """Why eager's own values are not determined by the inputs, or an empty string."""
+    for call in program.calls:
+        if _base_name(call) in _UNINITIALIZED:
+            return f"random: {call.target} gives memory nobody wrote to; shapes and dtypes agree"
+    if not drew:
+        return ""
+    # A seed in the program is part of what eager does, but compilers may have generators of their own.
+    unseeded = Program(
+        program.inputs, tuple(call for call in program.calls if call.target != "torch.manual_seed"), program.outputs
+    )
+    first: list[Any] | None = None
+    for seed in range(SEED, SEED + RESEEDS):
+        torch.default_generator.manual_seed(seed)
+        observed = observe(unseeded, case.fresh_args())
+        leaves = flatten((observed.outputs, observed.inputs))
+        if first is None:
+            first = leaves
+        elif not all(map(_equal, first, leaves)):
+            return "random: the values depend on the seed; shapes and dtypes agree"
+    return ""
+
+
+def _base_name(call: Call) -> str:
+    name = call.target
+    for prefix in ("torch.ops.aten.", "torch.Tensor.", "torch."):
+        if name.startswith(prefix):
+            name = name.removeprefix(prefix)
+            break
+    return name.split(".")[0].rstrip("_")
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return False
+        left, right = dense(left), dense(right)
+        return bool(((left == right) | ((left != left) & (right != right))).all())
+    return type(left) is type(right) and (left == right or left != left)
+
+
+def _outline(expected: Observed, actual: Observed) -> Finding | None:
+    """A mismatch of structure, shape or dtype, for results whose values cannot be judged."""
+    left, right = flatten((expected.outputs, expected.inputs)), flatten((actual.outputs, actual.inputs))
+    if len(left) != len(right):
+        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"expected {len(left)} values, got {len(right)}")
+    for index, (wanted, given) in enumerate(zip(left, right, strict=True)):
+        if isinstance(wanted, Tensor) != isinstance(given, Tensor):
+            return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"value {index}: one is a tensor, the other is not")
+        if isinstance(wanted, Tensor) and isinstance(given, Tensor):
+            if wanted.dtype != given.dtype:
+                message = f"value {index}: expected {wanted.dtype}, got {given.dtype}"
+                return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
+            if wanted.shape != given.shape:
+                message = f"value {index}: expected shape {list(wanted.shape)}, got {list(given.shape)}"
+                return Finding(Outcome.MISMATCH, Kind.SHAPE, message)
+    return None
+
+
+def _wavers(program: Program, case: Case, executable: Callable[..., Any]) -> bool:
+    """Whether the backend gives something else when it runs again on the same inputs."""
+    try:
+        runs = [observe(executable, case.fresh_args()) for _ in range(2)]
+    except Exception:
+        return True
+    left, right = (flatten((run.outputs, run.inputs)) for run in runs)
+    return len(left) != len(right) or not all(map(_equal, left, right))
