@@ -32,11 +32,11 @@ def check_plain(tensor: Tensor) -> None:
 
 
 def extent(shape: Iterable[int], stride: Iterable[int], offset: int) -> int:
-    """Elements a storage needs to hold the view: one past the last one reached, or the offset when it is empty."""
+    """Elements a storage needs to hold the view: one past the last one reached; an empty view may lie outside of it."""
     last = offset
     for size, step in zip(shape, stride, strict=True):
         if size == 0:
-            return offset
+            return 0
         last += (size - 1) * step
     return last + 1
 

@@ -25,6 +25,9 @@ from torchstone.reducers.write import CASE, SUMMARY, prepare, write
 UNSTABLE = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
 """Failures that do not come back on demand, so that there is no reducing them."""
 
+DEADLY = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
+"""Failures that cost a worker its life."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -122,6 +125,8 @@ def _triage(
                 plan.backend,
                 budget=Budget(seconds=min(plan.reduce_seconds, left)),
                 timeout=plan.timeout,
+                # The campaign's workers are warm, but they try what kills them a second time.
+                judge=None if verdict.outcome in DEADLY else pool.verdict,
                 progress=lambda step: progress(tally),
             )
         except InputError as error:

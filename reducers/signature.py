@@ -54,7 +54,8 @@ def signature(verdict: Verdict) -> Signature:
     if verdict.outcome in (Outcome.MISMATCH, Outcome.ILL_CONDITIONED, Outcome.PASS):
         return Signature(stage, outcome, str(verdict.kind))
     found = _CLASS.match(verdict.message)
-    error, op = found[1] if found else "", str(verdict.evidence.get("op") or "")
+    error = str(verdict.evidence.get("class") or (found[1] if found else ""))
+    op = str(verdict.evidence.get("op") or "")
     return Signature(stage, outcome, str(verdict.kind), error, op, normalize(verdict.message))
 
 

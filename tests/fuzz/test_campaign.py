@@ -1,0 +1,152 @@
+"""Campaigns in real workers: they find planted bugs, bring them down to the op, and blame nobody for nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import planted
+from torchstone.cli import invoke
+from torchstone.conformance.case import Case
+from torchstone.conformance.runner import Pool
+from torchstone.fuzz.campaign import Plan, Tally, campaign
+from torchstone.fuzz.rules import select
+
+
+def _campaign(name: str, op: str, out: Path, programs: int = 25, **options) -> Tally:
+    plan = Plan(f"tests.planted:{name}", 300.0, 0, out, must=select((op,)), programs=programs, **options)
+    return campaign(plan)
+
+
+def test_eager_has_no_failures(tmp_path):
+    tally = campaign(Plan("eager", 300.0, 0, tmp_path, programs=60))
+    assert tally.tried == 60
+    assert not len(tally.findings), [finding.to_json() for finding in tally.findings.ranked()]
+    assert set(tally.outcomes) <= {"pass", "ill-conditioned"}
+    assert len(tally.ops) > 60
+    assert json.loads((tmp_path / "campaign.json").read_text())["programs"] == 60
+
+
+def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path):
+    tally = _campaign("swapped_sub", "sub", tmp_path)
+    worst = next(f for f in tally.findings.ranked() if f.ops == {"torch.sub"})
+    assert worst.reduction is not None and worst.folder is not None
+    assert [call.target for call in worst.best.program.calls] == ["torch.sub"]
+    assert max(tensor.numel() for tensor in worst.best.args) == 1
+    assert worst.reduction.confirmed and worst.reduction.complete
+    assert len(worst.seen) > 3
+    saved = Case.load(worst.folder / "case.safetensors")
+    assert saved.to_bytes() == worst.best.to_bytes()
+    assert {path.name for path in worst.folder.iterdir()} == {
+        "case.safetensors",
+        "original.safetensors",
+        "reproducer.py",
+        "summary.json",
+    }
+    compile((worst.folder / "reproducer.py").read_text(), "reproducer.py", "exec")
+    assert json.loads((worst.folder / "summary.json").read_text())["reduced"]["elements"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "target", "outcome"),
+    [
+        ("sum_wrong_axis", "sum", "torch.sum", "mismatch"),
+        ("slice_off_by_one", "narrow", "torch.narrow", "mismatch"),
+        ("round_half_up", "round", "torch.round", "mismatch"),
+        ("failing_softmax", "softmax", "torch.softmax", "error"),
+    ],
+)
+def test_planted_bugs_are_found_and_brought_down_to_their_op(name, op, target, outcome, tmp_path):
+    tally = _campaign(name, op, tmp_path, max_ops=3)
+    found = [f for f in tally.findings.ranked() if f.ops == {target} and f.signature.outcome == outcome]
+    assert found
+    assert all(len(finding.best.program.calls) == 1 for finding in found)
+    assert all(finding.reduction and finding.reduction.confirmed for finding in found)
+
+
+def test_a_crash_is_found_reduced_and_survived(tmp_path):
+    tally = _campaign("crashing_cumsum", "cumsum", tmp_path, programs=2, max_ops=1)
+    assert tally.tried == 2
+    (finding,) = [f for f in tally.findings.ranked() if f.ops == {"torch.cumsum"}]
+    assert finding.signature.outcome == "crash"
+    assert "SIGSEGV" in finding.signature.message
+    assert finding.reduction is not None and len(finding.best.program.calls) == 1
+
+
+def test_every_planted_bug_fails_on_its_op():
+    """The plants themselves: each one differs from eager on some sample of the op database."""
+    from torchstone.conformance.sources import opinfo
+
+    ops = {"swapped_sub": "sub", "max_without_nan": "maximum", "sum_wrong_axis": "sum", "slice_off_by_one": "narrow"}
+    ops |= {"round_half_up": "round", "failing_softmax": "softmax"}
+    for name, op in ops.items():
+        samples = [case for case in opinfo.iterate([op], ["float32"]) if isinstance(case, Case)]
+        if name == "max_without_nan":
+            samples = [_with_nan(case) for case in samples]
+        with Pool(f"tests.planted:{name}") as pool:
+            assert any(verdict.failed for verdict in pool.verdicts(samples)), name
+        assert getattr(planted, name).available().ok
+
+
+def _with_nan(case: Case) -> Case:
+    (name, first), *rest = case.inputs.items()
+    filled = first.clone()
+    filled.view(-1)[:1] = float("nan")
+    return case.replace(inputs={name: filled, **dict(rest)})
+
+
+BAD = [
+    (["--backend", "egaer"], 'unknown backend "egaer" (did you mean "eager"?)'),
+    (["--backend", "eager", "--time", "10x"], 'bad time "10x": give a number and a unit, like 60s, 10m or 1h30m'),
+    (["--backend", "eager", "--op", "sofmax"], 'unknown op "sofmax" (did you mean "softmax"?)'),
+    (["--backend", "eager", "--out", "/dev/null/x"], "cannot write to /dev/null/x"),
+    (["--backend", "eager", "--max-ops", "0"], "max-ops"),
+    (["--backend", "no.such:thing"], 'backend "no.such:thing" cannot be loaded'),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
+    assert invoke(["fuzz", "--time", "1s", *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert len([line for line in errors.splitlines() if line.startswith("error: ")]) == 1
+
+
+def test_exit_codes_and_the_ranked_list(tmp_path, capsys):
+    common = ["fuzz", "--seed", "1", "--jobs", "1", "--max-ops", "2", "--op", "sub"]
+    clean = [*common, "--backend", "tests.planted:correct", "--programs", "5", "--out", str(tmp_path / "a")]
+    assert invoke(clean) == 0
+    assert "no failures" in capsys.readouterr().out
+    wrong = [*common, "--backend", "tests.planted:swapped_sub", "--programs", "12", "--out", str(tmp_path / "b")]
+    assert invoke(wrong) == 1
+    out = capsys.readouterr().out
+    assert "12 programs in " in out and "seed 1: " in out
+    assert any(line.split()[:5] == ["1", "mismatch", "sub", "1", "1"] for line in out.splitlines())
+
+
+def test_ctrl_c_keeps_the_findings(tmp_path):
+    script = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path.cwd())!r})
+import torchstone.cli.fuzz as command
+from torchstone.cli import invoke
+show = command._Progress.show
+def interrupt(self, tally):
+    if len(tally.findings):
+        os.kill(os.getpid(), signal.SIGINT)
+    show(self, tally)
+command._Progress.show = interrupt
+args = ["--backend", "tests.planted:swapped_sub", "--op", "sub", "--seed", "1", "--time", "10m"]
+sys.exit(invoke(["fuzz", *args, "--out", {str(tmp_path)!r}]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "the findings so far are kept" in done.stderr
+    assert "1 findings" in done.stdout or "2 findings" in done.stdout
+    summary = json.loads((tmp_path / "campaign.json").read_text())
+    assert summary["interrupted"] and summary["findings"]

@@ -1,0 +1,100 @@
+"""Which failures are counted as one, and in what order findings are listed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from tests import planted
+from torchstone.conformance.case import Case
+from torchstone.conformance.literals import Ref
+from torchstone.conformance.program import Call, Program
+from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.fuzz.findings import Finding, Findings
+from torchstone.reducers.signature import signature
+
+
+def _case(*targets: str) -> Case:
+    """A chain of binary calls, each on the result of the one before and the second input."""
+    calls, last = [], "x0"
+    for at, target in enumerate(targets):
+        calls.append(Call(f"torch.{target}", (Ref(last), Ref("x1")), {}, f"v{at}"))
+        last = f"v{at}"
+    inputs = {"x0": torch.tensor([1.0, 2.0]), "x1": torch.tensor([3.0, 5.0])}
+    return Case(Program(("x0", "x1"), tuple(calls), Ref(last)), inputs, "test", "+".join(targets), "float32")
+
+
+def _judge(backend):
+    def judge(case: Case) -> Verdict:
+        got = backend.compile(case.program, case.args)(*case.fresh_args())
+        same = torch.equal(got, case.program(*case.fresh_args()))
+        outcome = Outcome.PASS if same else Outcome.MISMATCH
+        return Verdict(case.id, "planted", "", "", "", "", Stage.COMPARE, outcome, "" if same else "value")
+
+    return judge
+
+
+def _finding(case: Case, verdict: Verdict) -> Finding:
+    return Finding(signature(verdict), case, verdict, seen=[case.id])
+
+
+def test_a_wrong_result_is_blamed_on_the_finding_whose_ops_it_calls():
+    judge = _judge(planted.swapped_sub)
+    findings = Findings()
+    known = findings.add(_finding(_case("sub"), judge(_case("sub"))))
+    longer = _case("mul", "sub", "add")
+    assert findings.unexplained(longer, judge(longer), judge) is None
+    assert len(known.seen) == 2
+
+
+def test_a_bug_that_hides_behind_a_known_one_is_seen():
+    both = planted.Planted("both", {**planted.swapped_sub.wrong, torch.ops.aten.atan2: planted.swapped})
+    judge = _judge(both)
+    findings = Findings()
+    findings.add(_finding(_case("sub"), judge(_case("sub"))))
+    start = _case("mul", "sub", "atan2")
+    rest = findings.unexplained(start, judge(start), judge)
+    assert rest is not None
+    assert [call.target for call in rest.program.calls] == ["torch.atan2"]
+
+
+def test_a_wrong_result_of_other_ops_is_news():
+    judge = _judge(planted.swapped_sub)
+    findings = Findings()
+    findings.add(_finding(_case("atan2"), judge(_case("sub"))))
+    start = _case("sub")
+    assert findings.unexplained(start, judge(start), judge) is start
+
+
+def test_errors_are_one_if_they_say_the_same():
+    findings = Findings()
+    error = Verdict("a", "b", "", "", "", "", Stage.LOWER, Outcome.ERROR, "", "no rule for x1 of shape [2, 3]")
+    same = dataclasses.replace(error, message="no rule for x0 of shape [7]")
+    other = dataclasses.replace(error, stage=Stage.RUN)
+    findings.add(_finding(_case("sub"), error))
+    assert findings.unexplained(_case("add"), same, lambda case: same) is None
+    assert findings.unexplained(_case("add"), other, lambda case: other) is not None
+
+
+def test_two_reductions_that_end_in_the_same_ops_are_one_finding():
+    findings = Findings()
+    verdict = _judge(planted.swapped_sub)(_case("sub"))
+    first = findings.add(_finding(_case("sub"), verdict))
+    assert findings.add(_finding(_case("sub"), verdict)) is first
+    assert (len(findings), len(first.seen)) == (1, 2)
+
+
+def test_the_worst_and_the_most_frequent_come_first():
+    findings = Findings()
+    for outcome, target, count in (
+        (Outcome.ERROR, "add", 9),
+        (Outcome.MISMATCH, "sub", 1),
+        (Outcome.MISMATCH, "mul", 3),
+        (Outcome.CRASH, "div", 1),
+    ):
+        verdict = Verdict("a", "b", "", "", "", "", Stage.RUN, outcome)
+        finding = findings.add(_finding(_case(target), verdict))
+        finding.seen = ["x"] * count
+    assert [finding.best.op for finding in findings.ranked()] == ["div", "mul", "sub", "add"]
+    assert len({finding.name for finding in findings.ranked()}) == 4

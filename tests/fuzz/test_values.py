@@ -1,0 +1,55 @@
+"""Input tensors: their contents are in bounds, and every layout survives being saved."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.literals import Ref
+from torchstone.conformance.program import Call, Program
+from torchstone.fuzz import values
+from torchstone.fuzz.choices import SeededChoices
+
+SHAPES = [(), (0,), (1,), (3,), (0, 2), (2, 0), (2, 3), (1, 2, 3), (2, 1, 0, 2), (2, 2, 2, 2)]
+
+
+class _Fixed(SeededChoices):
+    """Choices in which one layout is always taken."""
+
+    def __init__(self, layout: str) -> None:
+        super().__init__(layout)
+        self.layout = layout
+
+    def weighted(self, options):
+        return self.layout
+
+
+@pytest.mark.parametrize(("layout", "shape"), itertools.product([name for name, _ in values.LAYOUTS], SHAPES))
+def test_a_layout_keeps_the_shape_and_survives_the_trip_through_bytes(layout, shape):
+    tensor = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
+    laid = values.lay_out(_Fixed(layout), tensor)
+    assert laid.shape == tensor.shape
+    assert layout == "expanded" or torch.equal(laid, tensor)
+    case = Case(Program(("x0",), (Call("torch.neg", (Ref("x0"),), {}, "v0"),), Ref("v0")), {"x0": laid}, "", "", "")
+    back = Case.from_bytes(case.to_bytes()).inputs["x0"]
+    assert torch.equal(back, laid)
+    assert (back.stride(), back.storage_offset()) == (laid.stride(), laid.storage_offset())
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype, _ in values.DTYPES])
+def test_contents_are_within_their_bounds(dtype):
+    choices = SeededChoices("contents")
+    for low, high in ((-4.0, 4.0), (0.0, 1.0), (-1.0, 1.0), (2.0, 4.0)):
+        drawn = values.contents(choices, (5, 5), dtype, low, high)
+        assert drawn.dtype == dtype and drawn.shape == (5, 5)
+        if dtype.is_floating_point:
+            assert low <= float(drawn.min()) and float(drawn.max()) <= high
+
+
+def test_distinct_contents_have_no_ties():
+    for dtype in (torch.float32, torch.int64, torch.float16, torch.int8, torch.uint8):
+        drawn = values.contents(SeededChoices("distinct"), (7, 5), dtype, distinct=True)
+        assert drawn.unique().numel() == 35
