@@ -27,7 +27,7 @@ class _Fixed(SeededChoices):
         return self.layout
 
 
-@pytest.mark.parametrize(("layout", "shape"), itertools.product([name for name, _ in values.LAYOUTS], SHAPES))
+@pytest.mark.parametrize(("layout", "shape"), list(itertools.product(dict(values.LAYOUTS), SHAPES)))
 def test_a_layout_keeps_the_shape_and_survives_the_trip_through_bytes(layout, shape):
     tensor = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
     laid = values.lay_out(_Fixed(layout), tensor)
