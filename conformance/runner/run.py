@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.trial import untested
+from torchstone.conformance.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
-    from torchstone.conformance.case import Case
     from torchstone.conformance.store import Store
 
 KEEP_NO_BYTES = frozenset({Outcome.PASS, Outcome.UNSUPPORTED, Outcome.UNTESTED})
@@ -32,7 +33,7 @@ class Summary:
 
 
 def run(
-    entries: Callable[[], Iterable[Any]],
+    entries: Callable[[], Iterable[Case | Untested]],
     backends: Sequence[str],
     store: Store,
     run_id: str,
@@ -71,13 +72,12 @@ def run(
 
         def cases(backend: str = backend, done: set[str] = done) -> Iterator[Case]:
             for entry in entries():
-                name = entry_id(entry)
-                if name in done:
+                if entry.id in done:
                     summary.skipped += 1
-                elif hasattr(entry, "program"):
+                elif isinstance(entry, Case):
                     yield entry
                 else:
-                    keep(_untested(entry, backend, name), None)
+                    keep(untested(entry, backend), None)
 
         try:
             with Pool(backend, jobs=jobs, timeout=timeout, memory=memory, tick=tick) as pool:
@@ -88,15 +88,3 @@ def run(
         finally:
             store.flush()
     return summary
-
-
-def entry_id(entry: Any) -> str:
-    """Return the id under which an entry of a source is journalled."""
-    return entry.id
-
-
-def _untested(entry: Any, backend: str, name: str) -> Verdict:
-    return Verdict(
-        name, backend, entry.source, entry.op, entry.dtype, getattr(entry, "variant", "default"),
-        Stage.CAPTURE, Outcome.UNTESTED, message=entry.reason,
-    )  # fmt: skip

@@ -69,7 +69,7 @@ class Torture:
             print("y" * 10000)
 
     def wrong_dtype(self):
-        return torch.zeros(1, dtype=torch.float64)
+        return torch.zeros(4, dtype=torch.float64)
 
     def hog(self):
         self.kept = []
