@@ -164,8 +164,6 @@ PLAIN = frozenset({"select", "cast", "complex", "real", "imag"})
 
 def takes(name: str, dtype: DType) -> str | None:
     """Return None when ``name`` is lowered for operands of this dtype, else the reason why not."""
-    if name == "complex" and dtype.name == "bfloat16":
-        return "flat.complex on bf16: no complex dtype has bf16 parts"
     if name in PLAIN:
         return None
     rules = _rules(dtype)

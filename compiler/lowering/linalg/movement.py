@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchstone.compiler.ir import Operation
-from torchstone.compiler.ir.dims import Dim, product
+from torchstone.compiler.ir.dims import Dim, mod, product
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter, LoopNest
@@ -107,25 +107,25 @@ def groups(source: Sequence[Dim], target: Sequence[Dim]) -> list[tuple[list[int]
     while i < len(source) and j < len(target):
         left, right = [i], [j]
         i, j = i + 1, j + 1
-        while _product(source, left) != _product(target, right):
-            # Grow the side that is known to be smaller; sizes that cannot be compared take in both.
-            a, b = _product(source, left), _product(target, right)
-            comparable = isinstance(a, int) and isinstance(b, int)
-            if i < len(source) and (j >= len(target) or not comparable or a < b):  # type: ignore[operator]
+        while (a := _product(source, left)) != (b := _product(target, right)):
+            if i == len(source) and j == len(target):
+                break
+            if j == len(target) or (i < len(source) and _is_smaller(a, b)):
                 left.append(i)
                 i += 1
-                if comparable:
-                    continue
-            if j < len(target):
+            else:
                 right.append(j)
                 j += 1
-            elif i >= len(source):
-                break
         out.append((left, right))
     # What is left over are ones: they belong to the last run.
     out[-1][0].extend(range(i, len(source)))
     out[-1][1].extend(range(j, len(target)))
     return out
+
+
+def _is_smaller(a: Dim, b: Dim) -> bool:
+    """Say which of two different counts must grow to become equal; a symbolic one that divides the other does."""
+    return a < b if isinstance(a, int) and isinstance(b, int) else mod(b, a) == 0
 
 
 def _product(shape: Sequence[Dim], dims: Sequence[int]) -> Dim:

@@ -1,0 +1,124 @@
+"""Every elementwise primitive on every dtype it takes, at special values, against its evaluator in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchstone.compiler.diagnostics import VerifyError
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dtypes import DType
+from torchstone.compiler.ir.types import TensorType
+from torchstone.compiler.lowering.linalg import TARGET
+from torchstone.compiler.ops import PRIMITIVES
+
+from .harness import evaluate, of, primitive, run, special, ulps
+
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support")
+
+NAMES = [p.name for p in PRIMITIVES.values() if p.elementwise and p.name not in ("cast", "select")]
+# lgamma and the inverse hyperbolic functions of glibc are the least accurate ones.
+MAX_ULPS = 4
+# Eager's complex operators are wrong at infinities (inf * (1 + 0i) is NaN in its `add`), and unequal between its own
+# dtypes: these primitives are compared at finite values.
+FINITE_COMPLEX = {"add", "sub", "log1p", "div", "mul", "pow", "expm1"}
+
+
+def operands(name: str, dtype: DType) -> list[torch.Tensor]:
+    """Return every combination of the special values, without the one division that kills the process in eager."""
+    x = special(dtype)
+    if dtype.is_complex and name in FINITE_COMPLEX:
+        x = x[x.isfinite()]
+    grid = torch.meshgrid(*[x] * (PRIMITIVES[f"flat.{name}"].arity or 1), indexing="ij")
+    tensors = [t.reshape(-1).contiguous() for t in grid]
+    if name in ("div", "rem") and dtype.is_int:
+        keep = tensors[1] != 0
+        if dtype.is_signed:
+            keep &= (tensors[0] != torch.iinfo(x.dtype).min) | (tensors[1] != -1)
+        tensors = [t[keep] for t in tensors]
+    return tensors
+
+
+def high(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor in the widest dtype of its class; integers in int64, which eager's every operator takes."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    if tensor.dtype.is_floating_point:
+        return tensor.to(torch.float64)
+    return tensor.to(torch.int64) if tensor.dtype in (torch.uint16, torch.uint32) else tensor
+
+
+def combinations() -> list[tuple[str, DType]]:
+    found = []
+    for name in NAMES:
+        for dtype in dt.DTYPES:
+            types = [TensorType((1,), dtype)] * (PRIMITIVES[f"flat.{name}"].arity or 1)
+            try:
+                op = primitive(name, *types).ops[0]
+            except VerifyError:
+                continue
+            if TARGET.takes(op) is None:
+                found.append((name, dtype))
+    return found
+
+
+@pytest.mark.parametrize(("name", "dtype"), combinations(), ids=lambda v: str(v))
+def test_values(name: str, dtype: DType) -> None:
+    tensors = operands(name, dtype)
+    graph = primitive(name, *map(of, tensors))
+    (got,) = run(graph, tensors)
+    try:
+        (want,) = evaluate(graph, [high(t) for t in tensors])
+    except RuntimeError as error:
+        pytest.skip(f"eager cannot: {error}")
+    want_dtype = graph.ops[0].result.dtype.name
+    assert str(got.dtype) == f"torch.{want_dtype}"
+    if got.dtype.is_floating_point or got.is_complex():
+        parts = torch.view_as_real(got) if got.is_complex() else got
+        expected = torch.view_as_real(want) if want.is_complex() else want
+        distance = ulps(parts, expected, parts.dtype)
+        if got.is_complex():
+            # Of a sum that cancels, only the distance relative to the whole number means something.
+            info = torch.finfo(parts.dtype)
+            whole = (got.to(torch.complex128) - want).abs() / want.abs().clamp(min=info.tiny) / info.eps
+            distance = torch.where(whole.isfinite(), whole, distance.amax(-1))
+        distance = distance.reshape(len(want), -1).amax(1)
+        worst = distance.argmax()
+        at = [t[worst].item() for t in tensors]
+        assert distance.max() <= MAX_ULPS, f"{name}({at}): {got[worst]}, expected {want[worst]}"
+    else:
+        assert torch.equal(got, want.to(got.dtype))
+
+
+@pytest.mark.parametrize("name", ["div", "rem"])
+@pytest.mark.parametrize("dtype", [dt.int8, dt.int32, dt.int64, dt.uint8, dt.uint64], ids=str)
+def test_no_integer_division_traps(name: str, dtype: DType) -> None:
+    x = special(dtype)
+    a, b = (t.reshape(-1).contiguous() for t in torch.meshgrid(x, x, indexing="ij"))
+    (got,) = run(primitive(name, of(a), of(b)), [a, b])
+    if dtype.is_signed:
+        smallest = torch.iinfo(a.dtype).min
+        at = (a == smallest) & (b == -1)
+        assert got[at].tolist() == [smallest if name == "div" else 0]
+
+
+@pytest.mark.parametrize("dtype", dt.DTYPES, ids=str)
+def test_select(dtype: DType) -> None:
+    if dtype.is_float and dtype.bits == 8:
+        x = torch.arange(256, dtype=torch.uint8).view(getattr(torch, dtype.name))
+    else:
+        x = special(dtype)
+    y = torch.zeros(x.shape, dtype=x.dtype)
+    predicate = torch.arange(len(x)) % 3 == 0
+    (got,) = run(primitive("select", of(predicate), of(x), of(y)), [predicate, x, y])
+    for i in range(len(x)):
+        want = (x if predicate[i] else y)[i : i + 1].contiguous()
+        as_bytes = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}[x.element_size()]
+        assert torch.equal(got[i : i + 1].contiguous().view(as_bytes), want.view(as_bytes)) or want.isnan().any()
+
+
+def test_what_is_not_lowered_says_why() -> None:
+    float8 = dt.BY_NAME["float8_e4m3fn"]
+    types = [of(torch.zeros(2).to(torch.float8_e4m3fn))] * 2
+    reason = TARGET.takes(primitive("add", *types).ops[0])
+    assert reason == f"flat.add on {float8}: no rule for the linalg target"
