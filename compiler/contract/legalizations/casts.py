@@ -86,8 +86,8 @@ def _float_to_int64(b: Expander, x: Value) -> Value:
 def _int64_to_float32(b: Expander, x: Value) -> Value:
     """Round once, to nearest even, with int32 -> float32 as the only rounding cast.
 
-    A magnitude of more than 30 bits is shifted right by a multiple of 5 until it has at most 30, so at least 26, and what
-    falls out is kept as a lowest bit of 1 (which decides ties as the lost bits would); then scaled back, which is exact.
+    A magnitude of more than 30 bits is shifted right by a multiple of 5 until it has at most 30, so at least 26, and
+    what falls out is kept as a lowest bit of 1, which decides ties as the lost bits would; then it is scaled back.
     """
     n = Formula(b, x)
     if x.dtype == dt.uint64:

@@ -26,8 +26,10 @@ def reduce(b: Expander, x: Value, *, kind: str, dims: tuple[int, ...]) -> Value:
 def _tree(b: Expander, x: Value, primitive: str, dim: int) -> Value:
     """Combine the first half with the second until one element is left along ``dim``."""
     size = x.shape[dim]
-    if not isinstance(size, int) or size == 0:
+    if not isinstance(size, int):
         raise Declined
+    if size == 0:
+        return b.full(1, b.type.dims, x.dtype)  # a product: there is no maximum of nothing
     while size > 1:
         half = size // 2
         (joined,) = b.emit(primitive, b.slice(x, dim, 0, half), b.slice(x, dim, half, 2 * half))

@@ -1,7 +1,7 @@
 """Elementwise primitives in TOSA: a row an op, and the few whose TOSA op means something else.
 
 Semantics of the TOSA ops: TOSA 1.1 specification, "Elementwise operators". What differs from the primitive of the same
-name is made up for here: division (TOSA has a reciprocal only), casts (TOSA rounds), shifts (TOSA wants amounts in range).
+name is made up for here: division (TOSA has a reciprocal only), casts (TOSA rounds), shifts (amounts must be in range).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The profile our TOSA is validated against, and the way from TOSA to linalg on tensors.
 
 TOSA specification 1.1 (draft), profiles PRO-INT and PRO-FP, level 8K, with the extensions named below: EXT-INT64 for
-PyTorch's default integer, EXT-INT16 and EXT-BF16 to move and round those dtypes, EXT-DYNAMIC for a padding value that is
-computed.
+PyTorch's default integer, EXT-INT16 and EXT-BF16 to move and round those dtypes, EXT-DYNAMIC for a padding value that
+is computed.
 """
 
 from __future__ import annotations
