@@ -6,6 +6,7 @@ Runs in a worker. What ends a process (a crash, a timeout) is the runner's to te
 from __future__ import annotations
 
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +50,8 @@ def try_case(case: Case, backend: Backend) -> Verdict:
         try:
             stage, finding = _try(case, backend)
         except Exception as error:  # a fault of ours: every call into the backend and into eager is guarded below
-            stage, finding = Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_text(error))
+            evidence = {"traceback": traceback.format_exc()}
+            stage, finding = Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_text(error), evidence=evidence)
     return verdict_of(case, backend.name, stage, finding, time.perf_counter() - started)
 
 

@@ -1,0 +1,239 @@
+"""A case as a standalone Python script: imports torch and, for a backend, what runs it; nothing of the harness's data.
+
+Inputs are written as literals when they are small, as compressed bytes otherwise; either way the script's tensors are
+the case's bit for bit, strides, offsets and aliasing included.
+"""
+
+from __future__ import annotations
+
+import base64
+import keyword
+import zlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.literals import Ref
+from torchstone.conformance.program import Call
+from torchstone.conformance.storages import extent
+from torchstone.conformance.targets import PROPERTIES
+from torchstone.conformance.tolerances import TABLE, tolerance
+
+LITERAL_LIMIT = 64  # elements
+BUILT_IN = ("linalg", "tosa", "tensorrt")
+
+
+def render(case: Case, backend: str | None = None) -> str:
+    """The script's text. With a backend it asserts, to the oracle's ULPs, that both runs agree."""
+    built = _inputs(case)
+    packed = any("b64decode" in line for line in built)
+    lines = [f'"""{case.id}' + (f" on {backend}" if backend else "") + '"""', "", *_imports(packed, backend), "", ""]
+    lines += [f"def program({', '.join(case.program.inputs)}):", *(f"    {line}" for line in _body(case)), "", ""]
+    lines += ["def inputs():", *(f"    {line}" for line in [*built, f"return {_tuple(case.program.inputs)}"]), "", ""]
+    return "\n".join([*lines, *_main(case, backend)]) + "\n"
+
+
+def _imports(packed: bool, backend: str | None) -> list[str]:
+    lines = ["import base64", "import zlib", ""] if packed else []
+    lines.append("import torch")
+    if backend in BUILT_IN:
+        lines += ["", "import torchstone"]
+    elif backend not in (None, "eager", "inductor"):
+        lines += ["", "from torchstone.conformance.backends.base import load"]
+    return lines
+
+
+def _main(case: Case, backend: str | None) -> list[str]:
+    lines = ["torch.manual_seed(20)", "expected_inputs = inputs()", "expected = program(*expected_inputs)"]
+    lines.append('print("eager:", expected)')
+    if backend is None:
+        return lines
+    if backend == "eager":
+        compiled = "program"
+    elif backend == "inductor":
+        compiled = "torch.compile(program)"
+    elif backend in BUILT_IN:
+        compiled = f'torchstone.compile(program, inputs(), target="{backend}")'
+    else:
+        compiled = f'load("{backend}").compile(program, inputs())'
+    rtol, atol = _closeness(case)
+    compared = "(actual, actual_inputs), (expected, expected_inputs)"
+    return [
+        *lines,
+        "",
+        f"compiled = {compiled}",
+        "torch.manual_seed(20)",
+        "actual_inputs = inputs()",
+        "actual = compiled(*actual_inputs)",
+        f'print("{backend}:", actual)',
+        f"torch.testing.assert_close({compared}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
+    ]
+
+
+def _closeness(case: Case) -> tuple[float, float]:
+    """The oracle's ULPs as a relative tolerance, for the least precise floating dtype among the inputs."""
+    floating = [t.dtype for t in case.args if t.dtype.is_floating_point or t.dtype.is_complex]
+    coarsest = max(floating, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
+    row = tolerance(coarsest, [call.target for call in case.program.calls]) if floating else TABLE[torch.float32]
+    return row.ulps * torch.finfo(coarsest).eps, row.tiny
+
+
+def _body(case: Case) -> list[str]:
+    used = {leaf.name for leaf in _refs(case.program.outputs)}
+    used.update(ref.name for call in case.program.calls for ref in call.refs())
+    lines = []
+    for call in case.program.calls:
+        text = _call(call)
+        lines.append(f"{call.result} = {text}" if call.result in used else text)
+    return [*lines, f"return {source(case.program.outputs)}"]
+
+
+def _refs(value: Any) -> list[Ref]:
+    return Call("", (value,), {}, "").refs()
+
+
+def _call(call: Call) -> str:
+    name = call.target.rpartition(".")[2]
+    args = list(call.args)
+    if call.target.startswith("torch.Tensor.") and args and isinstance(args[0], Ref):
+        this = source(args[0])
+        if name in PROPERTIES:
+            return f"{this}.{name}"
+        if name == "__getitem__" and len(args) == 2:
+            return f"{this}[{source(args[1])}]"
+        function = f"{this}.{name}"
+        args = args[1:]
+    else:
+        function = call.target
+    parts = [source(arg) for arg in args]
+    plain = {key: value for key, value in call.kwargs.items() if key.isidentifier() and not keyword.iskeyword(key)}
+    parts += [f"{key}={source(value)}" for key, value in plain.items()]
+    other = {key: value for key, value in call.kwargs.items() if key not in plain}
+    if other:
+        parts.append(f"**{source(other)}")
+    return f"{function}({', '.join(parts)})"
+
+
+def source(value: Any) -> str:
+    """A literal or reference as Python source."""
+    if isinstance(value, Ref):
+        return value.name + "".join(f"[{step!r}]" for step in value.path)
+    if isinstance(value, tuple):
+        return _tuple([source(item) for item in value])
+    if isinstance(value, list):
+        return "[" + ", ".join(source(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{source(key)}: {source(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, slice):
+        return f"slice({source(value.start)}, {source(value.stop)}, {source(value.step)})"
+    if value is Ellipsis:
+        return "..."
+    if isinstance(value, torch.device):
+        return f'torch.device("{value}")'
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f'float("{value}")'
+    if isinstance(value, complex):
+        return f"complex({source(value.real)}, {source(value.imag)})"
+    if isinstance(value, str):
+        return '"' + repr(value)[1:-1] + '"' if "'" not in value and '"' not in value else repr(value)
+    return repr(value)
+
+
+def _tuple(items: Any) -> str:
+    items = list(items)
+    return "(" + ", ".join(items) + ("," if len(items) == 1 else "") + ")"
+
+
+def _inputs(case: Case) -> list[str]:
+    """Statements that build every input. Inputs that share memory are views of one storage's tensor."""
+    lines: list[str] = []
+    owners: dict[int, list[str]] = {}
+    for name, tensor in case.inputs.items():
+        owners.setdefault(tensor.untyped_storage()._cdata, []).append(name)
+    bases: dict[int, str] = {}
+    for name, tensor in case.inputs.items():
+        plain = _unlazy(tensor)
+        key = tensor.untyped_storage()._cdata
+        if len(owners[key]) == 1 and _dense(plain):
+            text = _values(plain)
+        else:
+            if key not in bases:
+                bases[key] = f"s{len(bases)}"
+                lines.append(f"{bases[key]} = {_values(_storage(plain, case, owners[key]))}")
+            typed = "" if _storage(plain, case, owners[key]).dtype == plain.dtype else f".view({plain.dtype})"
+            geometry = f"{tuple(plain.shape)}, {tuple(plain.stride())}, {plain.storage_offset()}"
+            text = f"{bases[key]}{typed}.as_strided({geometry})"
+        text += ".conj()" if tensor.is_conj() else ""
+        lines.append(f"{name} = torch._neg_view({text})" if tensor.is_neg() else f"{name} = {text}")
+    return lines
+
+
+def _unlazy(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    tensor = torch._neg_view(tensor) if tensor.is_neg() else tensor
+    return torch._conj(tensor) if tensor.is_conj() else tensor
+
+
+def _dense(tensor: Tensor) -> bool:
+    """Whether a tensor freshly built with this shape has the same strides and offset."""
+    return tensor.storage_offset() == 0 and tensor.stride() == torch.empty(tensor.shape, device="meta").stride()
+
+
+def _storage(tensor: Tensor, case: Case, owners: list[str]) -> Tensor:
+    """The elements of a storage that its views can reach, one row; bytes when the views disagree on the dtype."""
+    views = [_unlazy(case.inputs[name]) for name in owners]
+    agree = all(view.dtype == tensor.dtype for view in views)
+    dtype = tensor.dtype if agree else torch.uint8
+    ends = [extent(view.shape, view.stride(), view.storage_offset()) * view.element_size() for view in views]
+    length = min(max(ends), tensor.untyped_storage().nbytes()) // dtype.itemsize
+    return torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, (length,), (1,))
+
+
+def _values(tensor: Tensor) -> str:
+    """An expression for a contiguous tensor with exactly these bits."""
+    dtype, shape = str(tensor.dtype), tuple(tensor.shape)
+    if not tensor.numel():
+        return f"torch.empty({shape}, dtype={dtype})"
+    if tensor.numel() <= LITERAL_LIMIT:
+        for numbers in (_shortest(tensor), tensor.tolist()):
+            if _same_bits(_try_literal(numbers, tensor.dtype), tensor):
+                return f"torch.tensor({source(numbers)}, dtype={dtype})"
+    first = tensor.reshape(-1)[0].item()
+    if _same_bits(_try_full(shape, first, tensor.dtype), tensor):
+        return f"torch.full({shape}, {source(first)}, dtype={dtype})"
+    packed = base64.b64encode(zlib.compress(_bits(tensor).numpy().tobytes(), 9)).decode()
+    return f'torch.frombuffer(bytearray(zlib.decompress(base64.b64decode("{packed}"))), dtype={dtype}).reshape({shape})'
+
+
+def _shortest(tensor: Tensor) -> Any:
+    """The numbers with the fewest digits that tell float32 apart, where that is what they are."""
+    if tensor.dtype is not torch.float32:
+        return tensor.tolist()
+    digits = [float(str(number)) for number in tensor.reshape(-1).numpy()]
+    return torch.tensor(digits, dtype=torch.float64).reshape(tensor.shape).tolist()
+
+
+def _try_literal(numbers: Any, dtype: torch.dtype) -> Tensor | None:
+    try:
+        return torch.tensor(numbers, dtype=dtype)
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _try_full(shape: tuple[int, ...], value: Any, dtype: torch.dtype) -> Tensor | None:
+    try:
+        return torch.full(shape, value, dtype=dtype)
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _same_bits(built: Tensor | None, tensor: Tensor) -> bool:
+    if built is None:
+        return False
+    return torch.equal(_bits(built), _bits(tensor))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
