@@ -58,14 +58,19 @@ def size_value(b: Expander, size: Dim) -> Value:
 def pointwise(b: Expander, fn: Fn, *operands: Any, dtype: DType | None = None, once: bool = True) -> Value:
     """Compute ``fn`` elementwise with eager's rules and give the op's result type.
 
-    Operands (tensors or numbers) are cast to ``dtype`` (default: the result's), widened to eager's compute dtype when
-    16-bit floats are rounded ``once``, and broadcast to the result's shape; what ``fn`` returns is cast to the result's
-    dtype.
+    Operands are converted to ``dtype`` (default: the result's) and broadcast to the result's shape; what ``fn`` returns
+    is cast to the result's dtype. When 16-bit floats are rounded ``once``, ``fn`` computes in float32, and numbers and
+    0-d tensors go there directly, without a rounding to 16 bits.
     """
-    compute = dtype or b.type.dtype
-    compute = opmath(compute) if once else compute
-    values = [b.broadcast(tensor(b, x, compute), b.type.dims) for x in operands]
-    return b.cast(fn(*values), b.type.dtype)
+    common = dtype or b.type.dtype
+    compute = opmath(common) if once else common
+
+    def operand(x: Any) -> Value:
+        if isinstance(x, Value) and x.rank:
+            x = b.cast(x, common)
+        return b.broadcast(tensor(b, x, compute), b.type.dims)
+
+    return b.cast(fn(*map(operand, operands)), b.type.dtype)
 
 
 def stepwise(b: Expander, fn: Fn, *operands: Any, dtype: DType | None = None) -> Value:
@@ -73,15 +78,9 @@ def stepwise(b: Expander, fn: Fn, *operands: Any, dtype: DType | None = None) ->
     return pointwise(b, fn, *operands, dtype=dtype, once=False)
 
 
-def exact(b: Expander, fn: Fn, *operands: Any, dtype: DType | None = None) -> Value:
-    """``pointwise`` with operands rounded to ``dtype`` first: for functions that jump (floor, comparisons)."""
-    compute = dtype or b.type.dtype
-    return pointwise(b, fn, *(rounded(b, x, compute) for x in operands), dtype=compute)
-
-
-def rounded(b: Expander, x: Any, dtype: DType) -> Value:
-    """A tensor or number in ``dtype``."""
-    return tensor(b, x, dtype)
+def exact(b: Expander, fn: Fn, *operands: Any) -> Value:
+    """``pointwise`` with every operand rounded to the result's dtype first: for functions that jump, as floor does."""
+    return pointwise(b, fn, *(tensor(b, x, b.type.dtype) for x in operands))
 
 
 def ordered(x: Value) -> DType:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchstone.compiler.contract.expansions.common import compare, const, is_nan, pointwise, stepwise, tensor
+from torchstone.compiler.contract.promotion import result_type
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
@@ -93,7 +94,10 @@ def logical_not(b: Expander, x: Value) -> Value:
 
 
 def _logical(primitive: str):
-    def rule(b: Expander, x: Value, y: Value) -> Value:
+    def rule(b: Expander, x: Any, y: Any) -> Value:
+        if b.op.name.startswith("aten.logical_"):  # 256 is true, but false beside a uint8: promoted first
+            common = result_type(x, y)
+            x, y = tensor(b, x, common), tensor(b, y, common)
         return pointwise(b, lambda x, y: getattr(b, primitive)(x, y), x, y)
 
     return rule

@@ -17,13 +17,14 @@ from torchstone.compiler.contract.expansions.common import (
     unary_table,
     zero_check,
 )
-from torchstone.compiler.contract.promotion import result_type
+from torchstone.compiler.contract.promotion import integral_to_float, result_type
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 
 # ATen ops that are one primitive of the same meaning; integer tensors become float32 first, as the result type says.
 FLOAT_UNARY = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
 )  # fmt: skip
 # Rounding: integers are integral already.
@@ -44,6 +45,27 @@ def _rounding(name: str):
 unary_table((name, _primitive(name)) for name in FLOAT_UNARY)
 for _name in ROUNDING:
     expands.row(f"aten.{_name}.default", _rounding(_name))
+
+
+# Primitives that take no complex numbers, and what they are for those.
+REAL_UNARY = {
+    "exp2": lambda b, x: b.exp(b.mul(x, const(b, x, math.log(2)))),
+    "log2": lambda b, x: _complex_quotient(b, b.log(x), math.log(2)),
+    "log10": lambda b, x: _complex_quotient(b, b.log(x), math.log(10)),
+}
+
+
+def _complex_quotient(b: Expander, x: Value, divisor: float) -> Value:
+    """A complex number divided by a real one, part by part."""
+    real, imag = (b.div(part, const(b, part, divisor)) for part in (b.real(x), b.imag(x)))
+    return b.complex(real, imag)
+
+
+def _real_unary(name: str):
+    return lambda b, x: REAL_UNARY[name](b, x) if x.dtype.is_complex else getattr(b, name)(x)
+
+
+unary_table((name, _real_unary(name)) for name in REAL_UNARY)
 
 
 @expands("aten.neg.default")
@@ -250,7 +272,7 @@ def floor_divide(b: Expander, x: Any, y: Any) -> Value:
     def formula(x: Value, y: Value) -> Value:
         return _floor_divide_floats(b, x, y) if x.dtype.is_float else _floor_divide_ints(b, x, y)
 
-    return exact(b, formula, x, y)
+    return pointwise(b, formula, x, y)
 
 
 @expands("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
@@ -390,7 +412,31 @@ def logit(b: Expander, x: Value, eps: float | None = None) -> Value:
 
 @expands("aten.ldexp.Tensor")
 def ldexp(b: Expander, x: Value, exponent: Value) -> Value:
-    """x * 2**exponent, as eager has it: the power may overflow where the product would not."""
-    exponent = b.cast(exponent, result_type(exponent, 2.0))
-    power = b.pow(const(b, exponent, 2), exponent)
-    return pointwise(b, lambda x, p: b.mul(x, p), x, power)
+    """x * 2**exponent; exactly for a float and an integer, even where the power itself would overflow."""
+    if b.type.dtype.is_complex:
+        raise b.unsupported("complex")
+    if exponent.dtype.is_float or not x.dtype.is_float:
+        two = b.scalar(2.0, integral_to_float(x.dtype))
+        power = b.cast(exponent, result_type(two, exponent))
+        power = b.pow(const(b, power, 2), power)
+        return pointwise(b, lambda x, p: b.mul(x, p), x, power)
+    least, most = (-1022, 1023) if b.type.dtype == dt.float64 else (-126, 127)
+
+    def formula(x: Value) -> Value:
+        # In three steps of a power that the dtype holds, the largest last: only the last one rounds.
+        left = b.broadcast(_within(b, exponent, 3 * least, 3 * most), x.shape)
+        steps: list[Value] = []
+        for _ in range(3):
+            steps.append(_within(b, left, least, most))
+            left = b.sub(left, steps[-1])
+        for step in reversed(steps):
+            x = b.mul(x, b.pow(const(b, x, 2), b.cast(step, x.dtype)))
+        return x
+
+    return pointwise(b, formula, x)
+
+
+def _within(b: Expander, x: Value, low: int, high: int) -> Value:
+    """An integer clamped, as int32."""
+    x = b.cast(x, dt.int32) if x.dtype.bits < 32 else x
+    return b.cast(b.min(b.max(x, const(b, x, low)), const(b, x, high)), dt.int32)

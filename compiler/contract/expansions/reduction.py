@@ -17,7 +17,7 @@ from torchstone.compiler.contract.expansions.common import (
     wrap_dim,
     wrap_dims,
 )
-from torchstone.compiler.contract.promotion import opmath
+from torchstone.compiler.contract.promotion import opmath, result_type
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import DType, Value, product
 from torchstone.compiler.ir import dtypes as dt
@@ -294,7 +294,7 @@ def norm_op(b: Expander, x: Value, order: Any = 2, *arguments: Any) -> Value:
 
 @expands("aten.dist.default")
 def dist(b: Expander, x: Value, y: Value, p: Any = 2) -> Value:
-    dtype = opmath(b.type.dtype)
+    dtype = opmath(result_type(x, y))
     shape = broadcast_shape(x, y)
     x, y = (b.broadcast(b.cast(v, dtype), shape) for v in (x, y))
     gap = b.sub(x, y)
