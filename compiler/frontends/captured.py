@@ -22,9 +22,10 @@ class Captured:
     """A captured program.
 
     The graph's arguments are the tensor leaves of ``args`` in order, then ``captures`` (tensors the program closes
-    over, read afresh at each call). Its outputs are the leaves of the result, then the new values of the arguments in
-    ``mutated``. ``leaves`` are the example's leaves: a tensor stands for its graph argument, anything else is a
-    constant the program was specialized to.
+    over, read afresh at each call). Its outputs are the tensor leaves of the result, then the new values of the
+    arguments in ``mutated``; ``plain`` holds the leaves of the result that are no tensors, by position. ``leaves`` are
+    the example's leaves: a tensor stands for its graph argument, anything else is a constant the program was
+    specialized to.
     """
 
     graph: Graph
@@ -33,6 +34,7 @@ class Captured:
     out_spec: pytree.TreeSpec
     captures: list[torch.Tensor] = field(default_factory=list)
     mutated: list[int] = field(default_factory=list)
+    plain: dict[int, Any] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     _checked: set[tuple[int, ...]] = field(default_factory=set)
@@ -101,7 +103,10 @@ class Captured:
         count = len(outputs) - len(self.mutated)
         for index, value in zip(self.mutated, outputs[count:], strict=True):
             tensors[index].copy_(value)
-        return pytree.tree_unflatten(list(outputs[:count]), self.out_spec)
+        leaves = list(outputs[:count])
+        for position, leaf in self.plain.items():
+            leaves.insert(position, leaf)
+        return pytree.tree_unflatten(leaves, self.out_spec)
 
 
 def _misfit(arg: Value, tensor: torch.Tensor) -> str:

@@ -50,7 +50,8 @@ def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
         given = pytree.tree_unflatten(clones, in_spec)
         out = torch.func.functional_call(fn, dict(zip(state, lifted, strict=True)), given) if state else fn(*given)
-        flat, out_spec = pytree.tree_flatten(out)
+        # PyTorch's pytree would take a Size apart and put a tuple together.
+        flat, out_spec = pytree.tree_flatten(out, is_leaf=lambda node: isinstance(node, torch.Size))
         spec.append(out_spec)
         return flat
 
@@ -61,11 +62,12 @@ def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, 
                 recorder.write(original, value)
         else:
             flat = run(clones, lifted)
-        outputs = [recorder.operand(leaf) for leaf in flat]
+        outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
+        plain = {i: leaf for i, leaf in enumerate(flat) if not isinstance(leaf, torch.Tensor)}
     graph = recorder.graph
     mutated = sorted(recorder.mutations)
     graph.outputs = (*outputs, *(recorder.mutations[i] for i in mutated))
-    return Captured(graph, leaves, in_spec, spec[-1], [t for _, t in recorder.captures], mutated)
+    return Captured(graph, leaves, in_spec, spec[-1], [t for _, t in recorder.captures], mutated, plain)
 
 
 class _Functionalize(FunctionalTensorMode):

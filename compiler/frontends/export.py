@@ -21,7 +21,7 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.captured import Captured, Guard
 from torchstone.compiler.frontends.recorder import Mutation, Recorder, user_location
 from torchstone.compiler.frontends.symbolic import holds
-from torchstone.compiler.ir import Frame, Location
+from torchstone.compiler.ir import Frame, Location, Value
 from torchstone.compiler.ir.dims import Expr, substitute, symbol, symbols
 from torchstone.compiler.ir.graph import Graph, map_operand
 from torchstone.compiler.ir.types import TensorType
@@ -135,7 +135,7 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any])
     try:
         with mode, recorder:
             outputs = _Replay(module, recorder).run(*fakes.values(), enable_io_processing=False)
-            flat = [recorder.operand(leaf) for leaf in outputs]
+            flat = [recorder.operand(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
     except Mutation as error:
         raise Unsupported(f"an in-place {error} that torch.export did not functionalize", stage="capture") from None
     mutated: list[int] = []
@@ -146,13 +146,15 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any])
             mutated.append(names[spec.target or ""])
             written.append(value)
         elif spec.kind is OutputKind.USER_OUTPUT:
+            if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+                raise Unsupported(f"a run-time size among the results: {value}", stage="capture")
             returned.append(value)
         else:
             raise Unsupported(f"an output of kind {spec.kind.name}", stage="capture")
-    recorder.graph.outputs = (*returned, *written)
-    out = Captured(
-        recorder.graph, leaves, in_spec, program.call_spec.out_spec, [t for _, t in recorder.captures], mutated
-    )  # fmt: skip
+    recorder.graph.outputs = (*(v for v in returned if isinstance(v, Value)), *written)
+    plain = {i: leaf for i, leaf in enumerate(returned) if not isinstance(leaf, Value)}
+    captures = [t for _, t in recorder.captures]
+    out = Captured(recorder.graph, leaves, in_spec, program.call_spec.out_spec, captures, mutated, plain)
     _add_guards(out, mode.shape_env, program)
     return out
 

@@ -97,7 +97,7 @@ class Operation:
 
 @dataclass(eq=False, slots=True)
 class Graph:
-    """A function: arguments, operations in order, and outputs (values, or literals for outputs that are no tensors)."""
+    """A function: arguments, operations in order, and outputs."""
 
     name: str
     args: list[Value]

@@ -12,7 +12,7 @@ from torchstone.compiler.ir import Graph, Operation
 class Kernel(Protocol):
     """A lowered graph that runs: torch tensors in (one for each graph argument), a tuple of the graph's outputs out.
 
-    The outputs are fresh tensors that torch owns; literals among the graph's outputs are returned as they are.
+    The outputs are fresh tensors that torch owns.
     RuntimeError carries the message of a failed ``flat.check``.
     """
 

@@ -125,3 +125,13 @@ def test_guards_say_what_does_not_fit(args, message: str) -> None:
     exe = compile(lambda x, n: x + n, (torch.ones(5, 3), 2), "evaluator", ({0: Dim("n", min=2, max=64)}, None))
     with pytest.raises(GuardError, match=message):
         exe(*args)
+
+
+@pytest.mark.parametrize("dynamic", [None, ({0: Dim("n")},)])
+def test_results_that_are_no_tensors_keep_their_class(dynamic) -> None:
+    exe = compile(
+        lambda x: (torch.broadcast_shapes((2, 1), (1, 3)), x + 1, "text", 2.5), (torch.ones(4),), "evaluator", dynamic
+    )
+    size, tensor, text, number = exe(torch.zeros(4))
+    assert isinstance(size, torch.Size) or dynamic
+    assert tuple(size) == (2, 3) and torch.equal(tensor, torch.ones(4)) and (text, number) == ("text", 2.5)
