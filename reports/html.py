@@ -41,6 +41,7 @@ def render(report: dict[str, Any], links: dict[str, str]) -> str:
         symbols=SYMBOLS,
         failing=FAILING,
         groups=groups(report["cases"]),
+        findings=findings(report["cases"]),
         max_groups=MAX_GROUPS,
         max_reasons=MAX_REASONS,
         data=payload(report),
@@ -113,6 +114,17 @@ def _within_budget(cases: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], C
         if len(shown) <= MAX_CASES or limit == 1:
             return shown, hidden
         limit //= 2
+
+
+def findings(cases: list[dict[str, Any]]) -> str:
+    """Return the sentence that says how many of the listed cases fail, and how many only need looking at."""
+    failed = sum(case["outcome"] in FAILING for case in cases)
+    doubtful = len(cases) - failed
+    sentence = f"{failed:,} case{'s' if failed != 1 else ''} failed." if failed else "No case failed."
+    if doubtful:
+        verb = "is" if doubtful == 1 else "are"
+        sentence += f" {doubtful:,} more {verb} no backend's failure: ill-conditioned, or trouble of the harness."
+    return sentence
 
 
 def groups(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:

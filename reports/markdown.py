@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torchstone.reports.aggregate import first_line
-from torchstone.reports.html import duration, groups, percent
+from torchstone.reports.html import duration, findings, groups, percent
 from torchstone.reports.outcomes import LOOKS, SYMBOLS, in_order, worst
 
 MAX_GROUPS = 50
@@ -24,7 +24,7 @@ def render(report: dict[str, Any]) -> str:
         "## Stages",
         "Cases that reach each stage; in brackets, what stops there.",
         _stages(report["backends"]),
-        *_failures(report["cases"]),
+        *_findings(report["cases"]),
         *_reasons("Unsupported, by reason", report["unsupported"]),
         *_reasons("Fallbacks, by reason", report["fallback"]),
         *_untested(report["untested"]),
@@ -109,11 +109,9 @@ def _stages(backends: list[dict[str, Any]]) -> str:
     return _table(head, rows)
 
 
-def _failures(cases: list[dict[str, Any]]) -> list[str]:
+def _findings(cases: list[dict[str, Any]]) -> list[str]:
     found = groups(cases)
-    if not found:
-        return ["## Failures", "No case failed."]
-    parts = [f"## Failures\n\n{len(cases):,} cases, {len(found):,} distinct."]
+    parts = [f"## Findings\n\n{findings(cases)}" + (f" {len(found):,} distinct." if found else "")]
     for group in found[:MAX_GROUPS]:
         what = f"{SYMBOLS[group['outcome']]} {group['outcome']}" + (f" ({group['kind']})" if group["kind"] else "")
         ops = ", ".join(code(op) for op in group["ops"][:8]) + (" …" if len(group["ops"]) > 8 else "")
