@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from torchstone.compiler.contract.expansions.common import const, pointwise, stepwise, wrap_dim
-from torchstone.compiler.contract.expansions.comparison import clamp, larger
+from torchstone.compiler.contract.expansions.comparison import clamp
 from torchstone.compiler.contract.expansions.elementwise import logistic
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
@@ -14,8 +14,8 @@ from torchstone.compiler.ir import Value
 
 @expands("aten.relu.default")
 def relu(b: Expander, x: Value) -> Value:
-    """max(x, 0); NaN stays."""
-    return stepwise(b, lambda x: larger(b, x, const(b, x, 0)), x)
+    """0 below 0, else x; NaN and -0 stay."""
+    return stepwise(b, lambda x: b.select(b.lt(x, const(b, x, 0)), const(b, x, 0), x), x)
 
 
 @expands("aten.relu6.default")
@@ -97,9 +97,8 @@ def softshrink(b: Expander, x: Value, lambd: Any = 0.5) -> Value:
 
     def formula(x: Value) -> Value:
         shift = const(b, x, lambd)
-        inside = b.mul(x, const(b, x, 0))
-        below = b.select(b.lt(x, b.neg(shift)), b.add(x, shift), inside)
-        return b.select(b.gt(x, shift), b.sub(x, shift), below)
+        inside = b.and_(b.ge(x, b.neg(shift)), b.le(x, shift))
+        return b.select(inside, const(b, x, 0), b.select(b.gt(x, shift), b.sub(x, shift), b.add(x, shift)))
 
     return pointwise(b, formula, x)
 

@@ -59,18 +59,33 @@ def pointwise(b: Expander, fn: Fn, *operands: Any, dtype: DType | None = None, o
     """Compute ``fn`` elementwise with eager's rules and give the op's result type.
 
     Operands are converted to ``dtype`` (default: the result's) and broadcast to the result's shape; what ``fn`` returns
-    is cast to the result's dtype. When 16-bit floats are rounded ``once``, ``fn`` computes in float32, and numbers and
-    0-d tensors go there directly, without a rounding to 16 bits.
+    is cast to the result's dtype. When 16-bit floats are rounded ``once``, ``fn`` computes in float32, and Python
+    numbers go there directly, without a rounding to 16 bits.
     """
     common = dtype or b.type.dtype
     compute = opmath(common) if once else common
 
     def operand(x: Any) -> Value:
-        if isinstance(x, Value) and x.rank:
+        if isinstance(x, Value):
             x = b.cast(x, common)
         return b.broadcast(tensor(b, x, compute), b.type.dims)
 
     return b.cast(fn(*map(operand, operands)), b.type.dtype)
+
+
+def arithmetic(b: Expander, fn: Fn, *operands: Any) -> Value:
+    """``pointwise`` for + - * /, where eager takes 0-d tensors, as it takes numbers, in the compute dtype unrounded."""
+    wide = opmath(b.type.dtype)
+    loose = [b.cast(x, wide) if isinstance(x, Value) and not x.rank else x for x in operands]
+    if b.type.rank == 0 or wide == b.type.dtype:
+        return pointwise(b, fn, *operands)
+
+    def operand(x: Any) -> Value:
+        if isinstance(x, Value) and x.rank:
+            x = b.cast(x, b.type.dtype)
+        return b.broadcast(tensor(b, x, wide), b.type.dims)
+
+    return b.cast(fn(*map(operand, loose)), b.type.dtype)
 
 
 def stepwise(b: Expander, fn: Fn, *operands: Any, dtype: DType | None = None) -> Value:

@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 from torchstone.compiler.contract.expansions.common import (
+    arithmetic,
     const,
     exact,
     pointwise,
-    stepwise,
     unary_table,
     zero_check,
 )
@@ -49,16 +49,17 @@ for _name in ROUNDING:
 
 # Primitives that take no complex numbers, and what they are for those.
 REAL_UNARY = {
-    "exp2": lambda b, x: b.exp(b.mul(x, const(b, x, math.log(2)))),
-    "log2": lambda b, x: _complex_quotient(b, b.log(x), math.log(2)),
-    "log10": lambda b, x: _complex_quotient(b, b.log(x), math.log(10)),
+    "exp2": lambda b, x: b.exp(_by_real(b, b.mul, x, math.log(2))),
+    "log2": lambda b, x: _by_real(b, b.div, b.log(x), math.log(2)),
+    "log10": lambda b, x: _by_real(b, b.div, b.log(x), math.log(10)),
 }
 
 
-def _complex_quotient(b: Expander, x: Value, divisor: float) -> Value:
-    """A complex number divided by a real one, part by part."""
-    real, imag = (b.div(part, const(b, part, divisor)) for part in (b.real(x), b.imag(x)))
-    return b.complex(real, imag)
+def _by_real(b: Expander, op: Any, x: Value, number: Any) -> Value:
+    """A complex number multiplied or divided by a real one, part by part: 0 * inf must not come in."""
+    real, imag = b.real(x), b.imag(x)
+    number = number if isinstance(number, Value) else const(b, real, number)
+    return b.complex(op(real, number), op(imag, number))
 
 
 def _real_unary(name: str):
@@ -97,7 +98,7 @@ def sgn(b: Expander, x: Value) -> Value:
 
     def formula(x: Value) -> Value:
         size = b.abs(x)
-        unit = b.div(x, b.cast(size, x.dtype))
+        unit = _by_real(b, b.div, x, size)
         return b.select(b.eq(size, const(b, size, 0)), const(b, x, 0), unit)
 
     return pointwise(b, formula, x)
@@ -142,7 +143,7 @@ def sinc(b: Expander, x: Value) -> Value:
 
 @expands("aten.round.decimals")
 def round_decimals(b: Expander, x: Value, decimals: int) -> Value:
-    """round(x * 10**decimals) / 10**decimals, each step in x's own dtype."""
+    """round(x * 10**decimals) / 10**decimals."""
     if not x.dtype.is_float:
         return x
     if not decimals:
@@ -152,7 +153,7 @@ def round_decimals(b: Expander, x: Value, decimals: int) -> Value:
         ten = const(b, x, 10.0 ** abs(decimals))
         return b.div(b.round(b.mul(x, ten)), ten) if decimals > 0 else b.mul(b.round(b.div(x, ten)), ten)
 
-    return stepwise(b, formula, x)
+    return pointwise(b, formula, x)
 
 
 # Sums and products.
@@ -167,13 +168,13 @@ def add(b: Expander, x: Any, y: Any, alpha: Any = 1) -> Value:
     """x + alpha * y; of bools, x or (alpha and y)."""
     if b.type.dtype.is_bool:
         return pointwise(b, lambda x, y: b.or_(x, y) if alpha else x, x, y)
-    return pointwise(b, lambda x, y: b.add(x, _scaled(b, y, alpha)), x, y)
+    return arithmetic(b, lambda x, y: b.add(x, _scaled(b, y, alpha)), x, y)
 
 
 @expands("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(b: Expander, x: Any, y: Any, alpha: Any = 1) -> Value:
     """x - alpha * y."""
-    return pointwise(b, lambda x, y: b.sub(x, _scaled(b, y, alpha)), x, y)
+    return arithmetic(b, lambda x, y: b.sub(x, _scaled(b, y, alpha)), x, y)
 
 
 @expands("aten.rsub.Tensor", "aten.rsub.Scalar")
@@ -185,7 +186,7 @@ def rsub(b: Expander, x: Any, y: Any, alpha: Any = 1) -> Value:
 @expands("aten.mul.Tensor", "aten.mul.Scalar")
 def mul(b: Expander, x: Any, y: Any) -> Value:
     """x * y; of bools, x and y."""
-    return pointwise(b, lambda x, y: b.and_(x, y) if x.dtype.is_bool else b.mul(x, y), x, y)
+    return arithmetic(b, lambda x, y: b.and_(x, y) if x.dtype.is_bool else b.mul(x, y), x, y)
 
 
 @expands("aten.addcmul.default")
@@ -219,7 +220,7 @@ def lerp(b: Expander, start: Value, end: Value, weight: Any) -> Value:
 
 @expands("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
 def div(b: Expander, x: Any, y: Any) -> Value:
-    return pointwise(b, lambda x, y: b.div(x, y), x, y)
+    return arithmetic(b, lambda x, y: b.div(x, y), x, y)
 
 
 @expands("aten.div.Tensor_mode", "aten.div.Scalar_mode")
@@ -229,7 +230,7 @@ def div_mode(b: Expander, x: Any, y: Any, rounding_mode: str | None = None) -> V
     if rounding_mode == "floor":
         return floor_divide(b, x, y)
     if b.type.dtype.is_float:
-        return pointwise(b, lambda x, y: b.trunc(b.div(x, y)), x, y)
+        return arithmetic(b, lambda x, y: b.trunc(b.div(x, y)), x, y)
 
     def formula(x: Value, y: Value) -> Value:
         zero_check(b, y)
@@ -272,7 +273,7 @@ def floor_divide(b: Expander, x: Any, y: Any) -> Value:
     def formula(x: Value, y: Value) -> Value:
         return _floor_divide_floats(b, x, y) if x.dtype.is_float else _floor_divide_ints(b, x, y)
 
-    return pointwise(b, formula, x, y)
+    return arithmetic(b, formula, x, y)
 
 
 @expands("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
