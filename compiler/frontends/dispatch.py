@@ -121,7 +121,18 @@ def _clone(leaves: Sequence[Any]) -> list[Any]:
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             if id(leaf) not in clones:
-                clones[id(leaf)] = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+                clones[id(leaf)] = _clone_tensor(leaf).requires_grad_(leaf.requires_grad)
             leaf = clones[id(leaf)]
         out.append(leaf)
     return out
+
+
+def _clone_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Clone with the same sizes, strides, offset and storage around it: a program may look at all of them."""
+    plain = tensor.detach()
+    if plain.layout is not torch.strided or plain.is_contiguous() and not plain.storage_offset():
+        return plain.clone()
+    storage = plain.untyped_storage().clone()
+    copy = torch.empty(0, dtype=plain.dtype).set_(storage, plain.storage_offset(), plain.shape, plain.stride())
+    copy = torch._neg_view(copy) if plain.is_neg() else copy
+    return torch._conj(copy) if plain.is_conj() else copy
