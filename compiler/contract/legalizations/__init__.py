@@ -4,6 +4,7 @@ from torchstone.compiler.contract.legalizations import (
     arithmetic,
     casts,
     compare,
+    error_function,
     exponential,
     hyperbolic,
     movement,
@@ -14,7 +15,7 @@ from torchstone.compiler.contract.legalizations.common import legalization, only
 from torchstone.compiler.contract.rules import legalizes as LEGALIZATIONS
 from torchstone.compiler.ops import PRIMITIVES
 
-FAMILIES = (arithmetic, casts, compare, exponential, hyperbolic, movement, reductions, trigonometric)
+FAMILIES = (arithmetic, casts, compare, error_function, exponential, hyperbolic, movement, reductions, trigonometric)
 
 for _name, _row in PRIMITIVES.items():
     if _row.elementwise and _row.arity and _name not in (*LEGALIZATIONS, "flat.select"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchstone.compiler.contract.legalizations.common import Formula, formula, legalization
+from torchstone.compiler.contract.legalizations.remainder import float_remainder
 from torchstone.compiler.contract.rules import Declined, Expander
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
@@ -73,9 +74,9 @@ def ceil(x: Formula) -> Formula:
 
 @legalization("rem")
 def rem(b: Expander, x: Value, y: Value) -> Value:
-    """Of integers: x - (x / y) * y, which wraps to the exact remainder. A float remainder is not computed this way."""
+    """Of integers: x - (x / y) * y, which wraps to the exact remainder; of floats see ``remainder``."""
     if not x.dtype.is_int:
-        raise Declined
+        return float_remainder(b, x, y)
     return b.sub(x, b.mul(b.div(x, y), y))
 
 
