@@ -130,7 +130,7 @@ def _clone(leaves: Sequence[Any]) -> list[Any]:
 def _clone_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Clone with the same sizes, strides, offset and storage around it: a program may look at all of them."""
     plain = tensor.detach()
-    if plain.layout is not torch.strided or plain.is_contiguous() and not plain.storage_offset():
+    if plain.layout is not torch.strided or (plain.is_contiguous() and not plain.storage_offset()):
         return plain.clone()
     storage = plain.untyped_storage().clone()
     copy = torch.empty(0, dtype=plain.dtype).set_(storage, plain.storage_offset(), plain.shape, plain.stride())

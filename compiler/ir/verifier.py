@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchstone.compiler.diagnostics import VerifyError, describe
-from torchstone.compiler.ir.graph import Graph, Value, values_in
+from torchstone.compiler.ir.graph import Graph, Operation, Value, values_in
 from torchstone.compiler.ir.types import TensorType
 
 
@@ -16,13 +16,13 @@ def verify_graph(graph: Graph) -> None:
 
     known: set[int] = set()
 
-    def define(value: Value, where: str) -> None:
+    def define(value: Value, op: Operation | None = None) -> None:
         if id(value) in known:
-            raise VerifyError(f"{value} is defined twice", where=where)
+            raise VerifyError(f"{value} is defined twice", where=describe(op) if op else "in the arguments")
         known.add(id(value))
 
     for arg in graph.args:
-        define(arg, "in the arguments")
+        define(arg)
     for op in graph.ops:
         for value in op.values:
             if id(value) not in known:
@@ -53,7 +53,7 @@ def verify_graph(graph: Graph) -> None:
                     op=op.name, where=describe(op),
                 )  # fmt: skip
         for result in op.results:
-            define(result, describe(op))
+            define(result, op)
     for value in values_in(graph.outputs):
         if id(value) not in known:
             raise VerifyError(f"output {value} is not defined", where="in the return")
