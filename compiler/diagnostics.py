@@ -25,7 +25,10 @@ class TorchstoneError(Exception):
         self.where = where
         if stage is not None:
             self.stage = stage
-        super().__init__(f"{message}\n{where}" if where else message)
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.where}" if self.where else self.message
 
 
 class Unsupported(TorchstoneError):

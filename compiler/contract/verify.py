@@ -20,10 +20,12 @@ def verify(graph: Graph, takes: Callable[[Operation], str | None]) -> None:
         _known(arg, "an argument")
     for op in graph.ops:
         if op.name.startswith("aten.") and _writes(op.name):
-            raise VerifyError(f"{op.name} writes in place: the contract wants value semantics", op=op.name, where=describe(op))
+            raise VerifyError(
+                f"{op.name} writes in place: the contract wants value semantics", op=op.name, where=describe(op)
+            )
         for result in op.results:
             if not (isinstance(result.type, PrimType) and result.type.name == "none"):
-                _known(result, f"a result of {op.name}", describe(op))
+                _known(result, f"a result of {op.name}", op)
         refusal = takes(op)
         if refusal is not None:
             raise VerifyError(f"{op.name} is not in the target's legal set: {refusal}", op=op.name, where=describe(op))
@@ -35,8 +37,8 @@ def _writes(name: str) -> bool:
     return (packet.endswith("_") and not packet.endswith("__")) or overload.endswith("out")
 
 
-def _known(value: Value, what: str, where: str = "") -> None:
+def _known(value: Value, what: str, op: Operation | None = None) -> None:
     if isinstance(value.type, PrimType):
         return
     if any(d is None for d in value.tensor.shape):
-        raise VerifyError(f"{what} has an unknown size: {value.type}", where=where)
+        raise VerifyError(f"{what} has an unknown size: {value.type}", where=describe(op) if op else "")

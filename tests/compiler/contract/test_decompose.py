@@ -1,0 +1,52 @@
+"""PyTorch's decompositions are applied where nothing else takes the op, and keep names, lines, notes and symbols."""
+
+import pytest
+
+from torchstone.compiler.contract.decompose import decompose
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.ir import Operation, parse_graph
+from torchstone.compiler.ir.verifier import verify_graph
+
+LEAVES = {"aten.mul.Tensor", "aten.add.Tensor", "aten.sub.Tensor", "aten.exp.default"}
+
+
+def keep(op: Operation) -> bool:
+    return op.name in LEAVES
+
+
+def test_a_decomposition_replaces_the_op_and_says_so() -> None:
+    graph = parse_graph(
+        "graph @f(%x: f32[2, s0], %y: f32[s0]) {\n"
+        '  %0: f32[2, s0] = aten.addcmul.default(%x, %y, %x, 2) at "m.py":3:"f"\n'
+        "  %1: f32[2, s0] = aten.exp.default(%0)\n  return %1\n}\n"
+    )
+    out, guards = decompose(graph, keep, {"s0": 5})
+    verify_graph(out)
+    names = [op.name for op in out.ops]
+    assert set(names) <= LEAVES and names[-1] == "aten.exp.default"
+    assert all(str(op.results[0].type) in ("f32[2, s0]", "f32[s0]") for op in out.ops)
+    first = out.ops[0].location
+    assert first.frames[0].file == "m.py" and "aten.addcmul.default" in first.notes
+    assert all(guard({"s0": 9}) is None for guard in guards)
+
+
+def test_a_graph_of_kept_ops_is_left_alone() -> None:
+    graph = parse_graph("graph @f(%x: f32[2]) {\n  %0: f32[2] = aten.exp.default(%x)\n  return %0\n}\n")
+    assert decompose(graph, keep, {})[0] is graph
+
+
+def test_an_op_without_a_decomposition_stays() -> None:
+    text = "graph @f(%x: f32[3]) {\n  %0: f32[3], %1: i64[3] = aten.sort.default(%x, 0, false)\n  return %0\n}\n"
+    assert str(decompose(parse_graph(text), keep, {})[0]) == text
+
+
+def test_a_decomposition_that_leads_back_to_its_op_is_refused_quietly() -> None:
+    # PyTorch writes aten.mul in terms of prims.mul, which is aten.mul again.
+    text = "graph @f(%x: f32[3]) {\n  %0: f32[3] = aten.mul.Tensor(%x, %x)\n  return %0\n}\n"
+    assert str(decompose(parse_graph(text), lambda op: False, {})[0]) == text
+
+
+def test_an_unknown_op_is_named() -> None:
+    graph = parse_graph("graph @f(%x: f32[3]) {\n  %0: f32[3] = aten.no_such_op.default(%x)\n  return %0\n}\n")
+    with pytest.raises(Unsupported, match=r"aten.no_such_op.default is no op of this PyTorch"):
+        decompose(graph, keep, {})
