@@ -7,7 +7,7 @@ STORE ?= .torchstone/results.sqlite
 SITE ?= site
 JOBS ?= 2
 BACKENDS ?= eager linalg tosa tensorrt
-LIMIT ?= 6
+LIMIT ?= 10
 RUN_OPTIONS ?= --source opinfo --dtype float32 --limit $(LIMIT)
 
 BIN := $(VENV)/bin

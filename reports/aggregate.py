@@ -12,13 +12,17 @@ UNTESTED = "untested"
 
 
 def backend_rows(verdicts: Frame) -> list[dict[str, Any]]:
-    """Return one summary a backend: cases by outcome, how many ops are wholly, partly or not at all passing, stages."""
+    """Return one summary a backend: cases by outcome, ops by how much of them passes, stages.
+
+    Of an op's samples only the tested ones count; ``untested`` counts the ops that have none.
+    """
     return [_backend_row(name, group) for name, group in verdicts.groupby("backend", sort=True)]
 
 
 def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
     outcomes = in_order(group["outcome"].value_counts().to_dict())
-    ops = group.assign(passed=group["outcome"] == PASS).groupby("op")["passed"].agg(["all", "any"])
+    tested = group[group["outcome"] != UNTESTED]
+    ops = tested.assign(passed=tested["outcome"] == PASS).groupby("op")["passed"].agg(["all", "any"])
     return {
         "backend": name,
         "cases": len(group),
@@ -29,6 +33,7 @@ def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
             "complete": int(ops["all"].sum()),
             "partial": int((ops["any"] & ~ops["all"]).sum()),
             "none": int((~ops["any"]).sum()),
+            "untested": group["op"].nunique() - len(ops),
         },
         "stages": _stages(group),
         "seconds": round(float(group["seconds"].sum()), 3),

@@ -50,10 +50,17 @@ def test_summary_counts(filled: Path) -> None:
     assert linalg["outcomes"] == {"pass": 2, "crash": 1, "mismatch": 1, "unsupported": 2, "untested": 1}
     assert next(iter(linalg["outcomes"])) == "pass"
     assert linalg["failing"] == 2
-    assert linalg["ops"] == {"total": 4, "complete": 1, "partial": 0, "none": 3}
+    assert linalg["ops"] == {"total": 3, "complete": 1, "partial": 0, "none": 2, "untested": 1}
     assert linalg["seconds"] == 3.5
-    assert rows["tosa"]["ops"] == {"total": 4, "complete": 0, "partial": 2, "none": 2}
+    assert rows["tosa"]["ops"] == {"total": 3, "complete": 0, "partial": 2, "none": 1, "untested": 1}
     assert rows["eager"]["failing"] == 0
+
+
+def test_the_report_and_the_run_count_passing_ops_alike(filled: Path) -> None:
+    with Store(filled, create=False) as store:
+        told = store.passing_ops("r1")
+    counted = {row["backend"]: (row["ops"]["complete"], row["ops"]["total"]) for row in report(filled)["backends"]}
+    assert counted == told
 
 
 def test_stages_count_what_reaches_them_and_what_stops_there(filled: Path) -> None:
