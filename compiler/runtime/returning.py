@@ -82,7 +82,8 @@ class ReturningKernel:
         self.inputs = [_Value(t, provider) for t in kind.inputs]
         self.results = [_Value(t, provider) for t in kind.results]
         for value, dtype in zip(self.results, result_dtypes or (), strict=False):
-            value.dtype = dtype or value.dtype
+            if dtype is not None:
+                value.dtype = dtype
         self.guarded = guarded
         ir = provider.ir
         with module.context, function.location:
@@ -100,7 +101,9 @@ class ReturningKernel:
         pipelines.run("llvm-returned", module, provider=provider)
         self.messages = divert_aborts(module, provider) if guarded else ()
         self._module = module
-        engine = jit.Engine(module, opt_level=jit.FAST_COMPILE, symbols=allocator(), provider=provider)
+        entry = "_mlir_ciface_main"
+        symbols = jit.helpers(provider) | allocator()
+        engine = jit.Engine(module, entry=entry, opt_level=jit.FAST_COMPILE, symbols=symbols, provider=provider)
         # A lone scalar is returned by value; anything else through a pointer to one struct, passed first.
         self._struct: Any = None
         result_type = None
@@ -112,7 +115,7 @@ class ReturningKernel:
         arguments = [ctypes.c_void_p] if self._struct else []
         arguments += [ctypes.c_void_p if v.is_tensor else v.ctype for v in self.inputs]
         arguments += [ctypes.c_void_p] if guarded else []
-        self._function = engine.function("_mlir_ciface_main", arguments, result_type)
+        self._function = engine.function(arguments, result_type)
 
     def __call__(self, args: Sequence[Any]) -> tuple[Result, ...]:
         if len(args) != len(self.inputs):
@@ -225,7 +228,7 @@ def _buffers(module: Any, entry: str, provider: Bindings) -> tuple[Any, bool]:
         function.attributes["arg_attrs"] = ir.ArrayAttr.get([keep] * count)
         if "sym_visibility" in function.attributes:
             del function.attributes["sym_visibility"]
-    pipelines.run_text("inline,symbol-dce", module, label="inline", provider=provider)
+    pipelines.run("inline", module, provider=provider)
     pipelines.run("returned-buffers", module, provider=provider)
     return module, guarded
 
