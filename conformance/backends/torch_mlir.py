@@ -51,6 +51,12 @@ class _TorchMlir:
     def versions(self) -> dict[str, str]:
         return {"torch-mlir": version("torch-mlir"), "torch": version("torch")}
 
+    def warm_up(self) -> None:
+        """Pay for the imports of torch.export and torch-mlir, 2 s of them, before the first case."""
+        import torch
+
+        self.compile(lambda x: x + 1, (torch.ones(2),))
+
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.export copies deprecated tree specs
@@ -73,6 +79,10 @@ class _TorchMlir:
                 raise _declined(said, str(error)) from error
             except NotImplementedError as error:
                 raise BackendUnsupported(f"importer: {error}", "lower") from error
+            except KeyError as error:  # the importer's table of dtypes
+                raise BackendUnsupported(f"importer: it has no {error}", "lower") from error
+            except Exception as error:
+                raise BackendError(f"importer: {type(error).__name__}: {error}", "lower") from error
             if TO_LINALG[self.output_type]:
                 _run(TO_LINALG[self.output_type], module, said)
         return module
