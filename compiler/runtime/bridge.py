@@ -45,12 +45,12 @@ def readable(tensor: torch.Tensor, name: str = "argument") -> torch.Tensor:
 
     GuardError unless it is a plain strided tensor on the CPU.
     """
-    if type(tensor) is not torch.Tensor and not isinstance(tensor, torch.nn.Parameter):
+    if type(tensor) is not torch.Tensor:
         if not isinstance(tensor, torch.Tensor):
             raise GuardError(f"{name}: expected a tensor, got {type(tensor).__name__}")
         if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             raise GuardError(f"{name}: a {type(tensor).__name__} has no memory a kernel can read")
-    if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+    if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise GuardError(f"{name}: expected a strided tensor on cpu, got {tensor.layout} on {tensor.device}")
     if tensor.is_conj():
         tensor = tensor.resolve_conj()

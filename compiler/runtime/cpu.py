@@ -34,8 +34,9 @@ class CpuKernel:
 
     Sizes of ``inputs`` may be symbols (bound at each call) or None (anything); sizes of ``results`` are ints or
     expressions over those symbols. ``work`` estimates the loop iterations (None: unknown), which decides between quick
-    compilation and quick code. Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a
-    tensor does not fit, RuntimeError with the message of a check that failed in the kernel.
+    compilation and quick code. ``fused`` says that elementwise ops already share loop nests where they should.
+    Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a tensor does not fit, RuntimeError
+    with the message of a check that failed in the kernel.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class CpuKernel:
         results: Sequence[TensorType],
         entry: str = "main",
         work: int | None = None,
+        fused: bool = False,
         provider: Bindings | None = None,
     ) -> None:
         self.provider = provider or bindings()
         self.inputs = tuple(inputs)
         self.results = tuple(results)
         self.entry = entry
+        self.fused = fused
         self._module = pipelines.parse(module, provider=self.provider)
         self._opt_level = jit.opt_level([_work(self.inputs, self.results) if work is None else work])
         self._dtypes = [torch_dtype(t.dtype) for t in self.inputs]
@@ -109,7 +112,7 @@ class _Variant:
         engine = jit.Engine(module, opt_level=kernel._opt_level, provider=kernel.provider)
         types = (*kernel.inputs, *kernel.results)
         count = len(types) if self.boundary.bare else sum(3 + 2 * t.rank for t in types)
-        self.function = engine.function("main", count + self.boundary.guarded)
+        self.function = engine.function(count + self.boundary.guarded)
 
     def run(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         if self.boundary.bare:
@@ -132,6 +135,8 @@ def _lower(kernel: CpuKernel, *, strided: bool) -> tuple[Any, Any, tuple[str, ..
     boundary = to_destination(module, entry=kernel.entry, strided=strided, provider=provider)
     if boundary.guarded:
         pipelines.run("inline", module, provider=provider)
+    if not kernel.fused:
+        pipelines.run("fuse", module, provider=provider)
     pipelines.run("buffers", module, provider=provider)
     lower_copies(module, provider)
     pipelines.run("llvm-bare" if boundary.bare else "llvm", module, provider=provider)

@@ -70,26 +70,30 @@ class Function:
 class Engine:
     """The machine code of one module.
 
-    ``module`` holds only the LLVM dialect. ``symbols`` maps a name that the code calls to an address; other names are
-    looked up in the process. Raises TorchstoneError (stage ``compile``) for a symbol that does not exist.
+    ``module`` holds only the LLVM dialect; it is changed: of its functions only ``entry`` can be reached afterwards,
+    through a pointer. (For each public function the engine would compile a second one that unpacks arguments from an
+    array, which costs more than a small kernel itself.) ``symbols`` maps a name that the code calls to an address; other names are
+    looked up in the process; by default those that LLVM itself may call are in it. Raises TorchstoneError (stage ``compile``) for a symbol that does not exist.
     """
 
     def __init__(
         self,
         module: Any,
         *,
+        entry: str = "main",
         opt_level: int = FAST_CODE,
         symbols: dict[str, int] | None = None,
         provider: Bindings | None = None,
     ) -> None:
         self.provider = provider or bindings()
-        symbols = {**_helpers(self.provider), **(symbols or {})}
+        symbols = helpers(self.provider) if symbols is None else symbols
         # LLVM reports a missing symbol on stderr alone, at the first lookup, as an address of 0: ask before it does.
         missing = [name for name in _declared(module) if name not in symbols and not _in_process(name)]
         if missing:
             raise TorchstoneError(
                 f"the compiled code needs {', '.join(missing)}, which nothing provides", stage="compile"
             )
+        _export(module, entry, self.provider, quick=opt_level == FAST_COMPILE)
         try:
             self._engine = self.provider.execution_engine.ExecutionEngine(module, opt_level=opt_level)
         except Exception as error:
@@ -97,28 +101,56 @@ class Engine:
         for name, address in symbols.items():
             self._engine.raw_register_runtime(name, ctypes.c_void_p(address))
 
-    def function(self, name: str, arguments: int | Sequence[Any], result: Any = None) -> Function:
-        """Return the function called ``name``.
+    def function(self, arguments: int | Sequence[Any], result: Any = None) -> Function:
+        """Return the entry.
 
         ``arguments`` are its ctypes, or the number of its pointer-sized integers; ``result`` is None or a ctype.
         """
-        address = _lookup(self.provider)(_handle(self._engine), StringRef.of(name))
-        if not address:
-            raise TorchstoneError(f"the compiled module has no usable function {name}", stage="compile")
+        pointer = _lookup(self.provider)(_handle(self._engine), StringRef.of(_POINTER))
+        if not pointer:
+            raise TorchstoneError("the machine code of the module could not be linked", stage="compile")
+        address = ctypes.c_size_t.from_address(pointer).value
         types = [ctypes.c_size_t] * arguments if isinstance(arguments, int) else arguments
         return Function(self, address, types, result)
 
 
+_POINTER = "torchstone_entry"
+
+
+def _export(module: Any, entry: str, provider: Bindings, *, quick: bool) -> None:
+    """Make every function internal, and the entry's address the value of one exported global."""
+    ir, llvm = provider.ir, provider.llvm
+    with module.context, ir.Location.unknown():
+        internal = ir.Attribute.parse("#llvm.linkage<internal>")
+        for op in module.body.operations:
+            operation = op.operation
+            if operation.name == "llvm.func" and operation.regions[0].blocks:
+                operation.attributes["linkage"] = internal
+                if quick:
+                    # LLVM skips its optimizations of machine code too.
+                    operation.attributes["passthrough"] = ir.Attribute.parse('["optnone", "noinline"]')
+        pointer = ir.Type.parse("!llvm.ptr")
+        with ir.InsertionPoint(module.body):
+            cell = llvm.GlobalOp(
+                global_type=ir.TypeAttr.get(pointer),
+                sym_name=_POINTER,
+                linkage=ir.Attribute.parse("#llvm.linkage<external>"),
+                constant=True,
+            )
+            with ir.InsertionPoint(cell.regions[0].blocks.append()):
+                llvm.ReturnOp(arg=llvm.AddressOfOp(pointer, entry).res)
+
+
 @cache
-def _helpers(provider: Bindings) -> dict[str, int]:
+def helpers(provider: Bindings) -> dict[str, int]:
     """Return the addresses of the functions that the code generator calls and the process may lack."""
-    module = provider.ir.Module.parse(_BF16_SOURCE, provider.shared_context)
-    engine = Engine.__new__(Engine)
-    engine.provider = provider
-    engine._engine = provider.execution_engine.ExecutionEngine(module, opt_level=FAST_COMPILE)
-    _KEPT.append(engine)
-    names = zip(_BF16_SYMBOLS, ("round", "round_double"), strict=True)
-    return {symbol: engine.function(name, 1).address for symbol, name in names}
+    addresses = {}
+    for symbol, entry in zip(_BF16_SYMBOLS, ("round", "round_double"), strict=True):
+        module = provider.ir.Module.parse(_BF16_SOURCE, provider.shared_context)
+        engine = Engine(module, entry=entry, symbols={}, provider=provider)
+        _KEPT.append(engine)
+        addresses[symbol] = engine.function(1).address
+    return addresses
 
 
 _KEPT: list[Engine] = []

@@ -16,15 +16,13 @@ from torchstone.compiler.runtime.mlir import Bindings, bindings
 _CLEAN = "canonicalize,cse"
 
 # Destination form: the function's results are buffers of the caller, so nothing that leaves it is allocated in it.
-_BUFFERS = (
-    f"func.func({_CLEAN},linalg-fuse-elementwise-ops),eliminate-empty-tensors,"
-    "one-shot-bufferize{bufferize-function-boundaries=true},buffer-deallocation-pipeline"
-)
+_FUSE = f"func.func({_CLEAN},linalg-fuse-elementwise-ops)"
+_BUFFERS = "eliminate-empty-tensors,one-shot-bufferize{bufferize-function-boundaries=true},buffer-deallocation-pipeline"
 
 # Results of run-time shape: the function returns buffers that its caller owns; identity layouts keep them contiguous.
 _RETURNED_BUFFERS = (
     "convert-shape-to-std,"
-    f"func.func({_CLEAN},linalg-fuse-elementwise-ops),eliminate-empty-tensors,"
+    f"{_FUSE},eliminate-empty-tensors,"
     "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map},"
     "buffer-deallocation-pipeline,convert-bufferization-to-memref"
 )
@@ -47,8 +45,8 @@ PIPELINES: dict[str, str] = {
     "llvm-bare": _LLVM.format(alloc="", functions="convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"),
     "llvm": _LLVM.format(alloc="", functions=""),
     "llvm-returned": _LLVM.format(alloc="{use-generic-functions=1}", functions=""),
-    "inline": "inline",
-    "clean": f"func.func({_CLEAN})",
+    "inline": "inline,symbol-dce",
+    "fuse": _FUSE,
 }
 
 
@@ -92,9 +90,21 @@ def compile_error(doing: str, error: Any) -> TorchstoneError:
     return TorchstoneError("\n".join(lines[:12]), stage="compile")
 
 
+def _copy(module: Any, provider: Bindings) -> Any:
+    ir = provider.ir
+    with module.operation.location:
+        copy = ir.Module.create()
+    with ir.InsertionPoint(copy.body):
+        for op in module.body.operations:
+            op.operation.clone()
+    return copy
+
+
 def parse(module: Any, *, provider: Bindings | None = None) -> Any:
-    """Return an MLIR module of our context parsed from text or from another module's text; errors as ``run``."""
+    """Return a new MLIR module of our context from text, or from a module of any context; errors as ``run``."""
     provider = provider or bindings()
+    if isinstance(module, provider.ir.Module) and module.context == provider.shared_context:
+        return _copy(module, provider)
     text = module if isinstance(module, str) else module.operation.get_asm(enable_debug_info=True)
     try:
         return provider.ir.Module.parse(text, provider.shared_context)

@@ -60,9 +60,8 @@ def lower(graph: Graph) -> Lowered:
     def load() -> Kernel:
         from torchstone.compiler.runtime.cpu import CpuKernel
 
-        kernel = CpuKernel(
-            module, inputs=[a.tensor for a in graph.args], results=[r.tensor for r in results], work=work
-        )
+        inputs, outputs = [a.tensor for a in graph.args], [r.tensor for r in results]
+        kernel = CpuKernel(module, inputs=inputs, results=outputs, work=work, fused=True)
         texts["llvm"] = kernel.llvm
         return LinalgKernel(kernel, graph.outputs)
 
