@@ -68,7 +68,7 @@ def _runs(runs: list[dict[str, Any]]) -> str:
     lines = []
     for run in runs:
         state = "" if run["state"] == "finished" else f" **({run['state']}: results are incomplete)**"
-        lines.append(f"- run {run['run']} on {text(run['device'])}, {run['started']}{state}: {code(run['command'])}")
+        lines.append(f"- run {run['run']} on {text(run['device'])}, {run['started']}{state}: {text(run['scope'])}")
     return "\n".join(lines)
 
 

@@ -45,4 +45,16 @@ def load(store: Store, runs: Sequence[str] = ()) -> Results:
 
 def _record(run: Any) -> dict[str, Any]:
     names = ("run", "state", "started", "finished", "command", "device", "seed", "versions", "options")
-    return {name: getattr(run, name) for name in names}
+    return {name: getattr(run, name) for name in names} | {"scope": scope(run.options)}
+
+
+def scope(options: dict[str, Any]) -> str:
+    """Return what a run was asked to cover, from its options: a report of a part must not pass for one of the whole."""
+    ops, dtypes, limit = options.get("ops"), options.get("dtypes"), options.get("limit")
+    parts = [
+        "all ops" if not ops else f"ops {', '.join(ops)}",
+        "all dtypes" if not dtypes else ", ".join(dtypes),
+        "every sample" if not limit else "the first sample of each op and dtype" if limit == 1
+        else f"the first {limit} samples of each op and dtype",
+    ]  # fmt: skip
+    return "; ".join(parts)

@@ -14,7 +14,7 @@ from torchstone.conformance.verdict import Outcome
 from torchstone.reports.aggregate import signature
 from torchstone.reports.model import build
 from torchstone.reports.outcomes import FAILING, LISTED, LOOKS, ORDER, worst
-from torchstone.reports.results import ReportError, load
+from torchstone.reports.results import ReportError, load, scope
 
 from .conftest import FIRST, SECOND, verdict
 
@@ -156,6 +156,19 @@ def test_several_runs_are_one_report_and_the_later_verdict_counts(make_store: Ca
 
 def test_the_newest_run_is_the_default(make_store: Callable[..., Path]) -> None:
     assert [run["run"] for run in report(make_store(FIRST, SECOND))["runs"]] == ["r2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "all ops; all dtypes; every sample"),
+        ({"ops": ["add", "nn.*"], "dtypes": ["float32"], "limit": 1},
+         "ops add, nn.*; float32; the first sample of each op and dtype"),
+        ({"ops": None, "dtypes": None, "limit": 10}, "all ops; all dtypes; the first 10 samples of each op and dtype"),
+    ],
+)  # fmt: skip
+def test_a_run_says_what_it_covers(options: dict[str, Any], expected: str) -> None:
+    assert scope(options) == expected
 
 
 def test_a_run_without_verdicts_is_refused(make_store: Callable[..., Path]) -> None:
