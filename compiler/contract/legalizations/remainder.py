@@ -43,7 +43,7 @@ def _integer(x: Formula) -> tuple[Formula, Formula]:
     """Return an integral m in [2**23, 2**26) and an e with x = m * 2**e, exactly, for a finite x above 0."""
     tiny = x < 2.0**-64
     scaled = tiny.where(x * 2.0**64, x)
-    # The logarithm may be off by one next to a power of two; one less than its floor is low enough for m to be integral.
+    # The floor may be one too high next to a power of two; one less is low enough for m to be integral.
     e = (scaled.log() * 1.4426950408889634).floor() - 24.0
     return scaled * _power(-e), tiny.where(e - 64.0, e)
 

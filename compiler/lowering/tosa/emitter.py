@@ -32,6 +32,7 @@ class Emitter:
         self.tosa = mlir.tosa
         self.any = self.ir.ShapedType.get_dynamic_size()
         self.values: dict[int, Handle] = {}
+        self._constants: dict[Any, Handle] = {}
         self.numbers: dict[int, Any] = {}  # of the values that are one number, written in the graph
 
     # Types
@@ -53,10 +54,11 @@ class Emitter:
     # Constants
 
     def constant(self, value: Any, shape: Sequence[int], element: Any) -> Handle:
-        """A ``tosa.const``: ``value`` is one number, or all of them in row-major order."""
-        kind = self.type(shape, element)
-        attribute = self._elements(value, kind)
-        return self.tosa.const(attribute)
+        """A ``tosa.const``: ``value`` is one number, or all of them in row-major order. Equal ones are emitted once."""
+        attribute = self._elements(value, self.type(shape, element))
+        if attribute not in self._constants:
+            self._constants[attribute] = self.tosa.const(attribute)
+        return self._constants[attribute]
 
     def _elements(self, value: Any, kind: Any) -> Any:
         dense, element = self.ir.DenseElementsAttr, kind.element_type
@@ -86,7 +88,9 @@ class Emitter:
         attribute = (
             ir.DenseElementsAttr.get(items, tensor) if items else ir.Attribute.parse("dense<> : tensor<0xindex>")
         )
-        return self.tosa.const_shape(kind, attribute)
+        if attribute not in self._constants:
+            self._constants[attribute] = self.tosa.const_shape(kind, attribute)
+        return self._constants[attribute]
 
     # Elementwise
 
