@@ -119,3 +119,11 @@ def signature(message: str) -> str:
     line = re.sub(r"(/[\w.+-]+){2,}", "…", line)
     line = re.sub(r"(?<!\w)[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\binf\b|\bnan\b)(?![\w])", "N", line)
     return re.sub(r"\[N?(, N)*\]|\(N(, N)*,?\)", "[N]", line)
+
+
+def printable(value: str) -> str:
+    """Return text with every control character but newline and tab shown as its picture, such as ␀."""
+    return value.translate(_PICTURES)
+
+
+_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from torchstone.reports.aggregate import printable
 from torchstone.reports.outcomes import FAILING, LOOKS, ORDER, RANK, SYMBOLS
 
 MAX_CASES = 6000
@@ -27,6 +28,7 @@ def render(report: dict[str, Any], links: dict[str, str]) -> str:
         loader=jinja2.PackageLoader("torchstone.reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=lambda value: printable(value) if isinstance(value, str) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

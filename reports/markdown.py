@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from torchstone.reports.aggregate import first_line
+from torchstone.reports.aggregate import first_line, printable
 from torchstone.reports.html import duration, findings, groups, percent
 from torchstone.reports.outcomes import LOOKS, SYMBOLS, in_order, worst
 
@@ -32,7 +32,7 @@ def render(report: dict[str, Any]) -> str:
         *_matrix(report),
         *_provenance(report["runs"]),
     ]
-    return "\n\n".join(parts) + "\n"
+    return printable("\n\n".join(parts) + "\n")
 
 
 def text(value: object, limit: int = 200) -> str:

@@ -88,6 +88,11 @@ def test_hostile_text_stays_text(report: dict[str, Any]) -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", page.scripts[1])
 
 
+def test_control_characters_are_shown_not_written(report: dict[str, Any]) -> None:
+    for text in (html.render(report, {}), markdown.render(report)):
+        assert "␀" in text and not [c for c in text if ord(c) < 32 and c not in "\n\t"]
+
+
 def test_page_tells_untested_from_unsupported(report: dict[str, Any]) -> None:
     page = Page(html.render(report, {}))
     chips = [a["class"] for t, a in page.tags if t == "span" and str(a.get("class", "")).startswith("chip o-")]
