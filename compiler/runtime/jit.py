@@ -72,8 +72,9 @@ class Engine:
 
     ``module`` holds only the LLVM dialect; it is changed: of its functions only ``entry`` can be reached afterwards,
     through a pointer. (For each public function the engine would compile a second one that unpacks arguments from an
-    array, which costs more than a small kernel itself.) ``symbols`` maps a name that the code calls to an address; other names are
-    looked up in the process; by default those that LLVM itself may call are in it. Raises TorchstoneError (stage ``compile``) for a symbol that does not exist.
+    array, which costs more than a small kernel itself.) ``symbols`` maps a name that the code calls to an address;
+    other names are looked up in the process, and by default those that LLVM itself may call are in it. Raises
+    TorchstoneError (stage ``compile``) for a symbol that does not exist.
     """
 
     def __init__(
