@@ -50,13 +50,13 @@ def sign(b: Expander, x: Value) -> Value:
     return b.select(b.gt(x, zero), one, b.select(b.lt(x, zero), b.full_like(x, -1), zero))
 
 
-@formula("trunc", dtypes=FLOATS)
+@formula("trunc", ulps=0.0, dtypes=FLOATS)
 def trunc(x: Formula) -> Formula:
     """ceil below 0, else floor: exact, and -0 stays."""
     return (x < 0.0).where(x.ceil(), x.floor())
 
 
-@formula("round", dtypes=FLOATS)
+@formula("round", ulps=0.0, dtypes=FLOATS)
 def round_(x: Formula) -> Formula:
     """(|x| + c) - c with c = 2**23 (2**52): the addition rounds half to even in the unit of c, which is 1; exact."""
     unit = _INTEGRAL[x.value.dtype.name]
@@ -66,7 +66,7 @@ def round_(x: Formula) -> Formula:
     return (a < unit).where(rounded, x)
 
 
-@formula("ceil", dtypes=FLOATS)
+@formula("ceil", ulps=0.0, dtypes=FLOATS)
 def ceil(x: Formula) -> Formula:
     """-floor(-x)."""
     return -((-x).floor())
