@@ -33,8 +33,8 @@ DEADLY = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
 class Plan:
     """What a campaign does. ``must``: ops of which every program calls one; ``programs``: how many at most.
 
-    ``reduce_seconds`` bounds the reduction of one finding. The stream of programs depends on ``seed``, ``must`` and
-    ``max_ops`` alone.
+    ``reduce_seconds`` bounds the reduction of one finding. The stream of programs depends on ``seed``, ``must``,
+    ``max_ops`` and ``specials`` (nan, inf and -0 in the inputs) alone.
     """
 
     backend: str
@@ -47,6 +47,7 @@ class Plan:
     timeout: float = 60.0
     programs: int | None = None
     reduce_seconds: float = 60.0
+    specials: bool = False
 
 
 @dataclass
@@ -96,7 +97,7 @@ def campaign(plan: Plan, progress: Callable[[Tally], None] = lambda tally: None)
 def _stream(plan: Plan, tally: Tally) -> Iterator[Case]:
     index = 0
     while tally.seconds < plan.seconds and (plan.programs is None or index < plan.programs):
-        yield nth(plan.seed, index, max_ops=plan.max_ops, must=plan.must)
+        yield nth(plan.seed, index, max_ops=plan.max_ops, must=plan.must, specials=plan.specials)
         index += 1
 
 
@@ -161,6 +162,7 @@ def _summary(plan: Plan, tally: Tally) -> dict[str, Any]:
         "backend": plan.backend,
         "seed": plan.seed,
         "max_ops": plan.max_ops,
+        "special_values": plan.specials,
         "must": [rule.op for rule in plan.must],
         "seconds": round(tally.seconds, 3),
         "interrupted": tally.interrupted,

@@ -60,14 +60,17 @@ class Draft:
 
     ``needs_exact`` holds while a rule draws for an op that jumps (floor, argmax, ``==``): its operands must be exact,
     or a last-bit difference that is nobody's fault becomes a difference of one. ``dtypes`` are what the op takes.
+    ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results.
     """
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: Choices, specials: bool = False) -> None:
         self.choices = choices
+        self.specials = specials
         self.inputs: dict[str, Tensor] = {}
         self.values: list[Value] = []
         self.calls: list[Call] = []
         self.used: set[str] = set()
+        self.drawn: set[Ref] = set()
         self.base = choices.weighted(values.DTYPES)
         self.needs_exact = False
         self.dtypes: frozenset[torch.dtype] = frozenset()
@@ -102,14 +105,19 @@ class Draft:
             )
 
         fitting = [value for value in reversed(self.values) if fits(value)]
+        if self.choices.chance(90):  # x - x shows less than x - y
+            fitting = [value for value in fitting if value.ref not in self.drawn]
         # Results that nothing takes yet come first: a program of five calls should be a chain more often than a heap.
         waiting = [v for v in fitting if v.ref.name not in self.used and v.ref.name not in self.inputs]
         if waiting and self.choices.chance(75):
-            return self.choices.pick(waiting)
-        if fitting and not self.choices.chance(20):
-            return self.choices.pick(fitting)
-        wanted = tuple(shape) if shape is not None else values.shape(self.choices, ranks)
-        return self.fresh(wanted, dtype or self.dtype(), bounds, distinct)
+            chosen = self.choices.pick(waiting)
+        elif fitting and not self.choices.chance(20):
+            chosen = self.choices.pick(fitting)
+        else:
+            wanted = tuple(shape) if shape is not None else values.shape(self.choices, ranks)
+            chosen = self.fresh(wanted, dtype or self.dtype(), bounds, distinct)
+        self.drawn.add(chosen.ref)
+        return chosen
 
     def dtype(self) -> torch.dtype:
         """Draw a dtype the op takes: mostly the program's own, so that promotion is there but does not take over."""
@@ -131,10 +139,13 @@ class Draft:
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
             raise Refused(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
         drawn = values.contents(self.choices, shape, dtype, *bounds, distinct=distinct)
+        if self.specials and not distinct:
+            drawn = values.sprinkle(self.choices, drawn)
         return self.given(values.lay_out(self.choices, drawn, expand=not distinct))
 
     def given(self, tensor: Tensor) -> Value:
         """Add this very tensor as an input."""
+        _check("an input", tensor, self.specials)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
         self.values.append(Value(Ref(name), tensor, exact=True))
@@ -197,7 +208,7 @@ class Draft:
         if not found:
             raise Refused(f"{target}: no tensor among its results")
         for _, tensor in found:
-            _check(target, tensor)
+            _check(target, tensor, self.specials)
         blurred = not all(operand.exact for operand in operands)
         if blurred and not all(t.dtype.is_floating_point or t.dtype.is_complex for _, t in found):
             raise Refused(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
@@ -212,6 +223,7 @@ class Draft:
     def attempt(self, draw: Callable[[Draft], None]) -> bool:
         """Run ``draw`` and keep what it added to the program, unless it is refused."""
         before = (dict(self.inputs), list(self.values), list(self.calls), set(self.used))
+        self.drawn = set()
         try:
             draw(self)
         except Refused:
@@ -238,13 +250,16 @@ def _broadcasts(one: Sequence[int], other: Sequence[int]) -> bool:
     return all(a == b or 1 in (a, b) for a, b in zip(reversed(one), reversed(other), strict=False))
 
 
-def _check(target: str, tensor: Tensor) -> None:
+def _check(target: str, tensor: Tensor, specials: bool) -> None:
     if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
         raise Refused(f"{target}: a {tensor.layout} {tensor.dtype} result")
     if tensor.numel() > NUMEL:
         raise Refused(f"{target}: a result of {tensor.numel()} elements")
     if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
-        largest = float(tensor.detach().abs().max())
+        sizes = tensor.detach().abs()
+        largest = float(sizes[sizes.isfinite()].amax() if specials and sizes.isfinite().any() else sizes.amax())
+        if specials and not math.isfinite(largest):
+            return
         if not math.isfinite(largest) or largest > LIMIT:
             raise Refused(f"{target}: a result as large as {largest}")
 

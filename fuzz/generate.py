@@ -30,34 +30,42 @@ def generate(
     must: Sequence[Rule] = (),
     seed: str = "none",
     index: int = 0,
+    specials: bool = False,
 ) -> Case:
     """Build a case: a valid, deterministic program of 1 to ``max_ops`` calls, and its inputs.
 
     ``rules`` are the ops to choose from (all of them if empty); ``must`` are ops of which the program calls at least
     one; ``seed`` and ``index`` go into the case's id. Every call has run in eager with a finite result, and the program
-    under fake tensors. Raises NothingGenerated when no call of the ops could be drawn.
+    under fake tensors. ``specials`` allows infinities and nans, in inputs and in results. Raises NothingGenerated when
+    no call of the ops could be drawn.
     """
     pool = list(rules) or list(all_rules().values())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(ATTEMPTS):
-            draft = _drafted(choices, pool, max_ops, must)
+            draft = _drafted(Draft(choices, specials), pool, max_ops, must)
             if draft and _sound(draft):
                 return _case(draft, seed, index)
     names = ", ".join(rule.op for rule in (must or pool)[:5])
     raise NothingGenerated(f"no valid call of {names} could be drawn in {ATTEMPTS} attempts")
 
 
-def nth(seed: int, index: int, rules: Sequence[Rule] = (), max_ops: int = 5, must: Sequence[Rule] = ()) -> Case:
+def nth(
+    seed: int,
+    index: int,
+    rules: Sequence[Rule] = (),
+    max_ops: int = 5,
+    must: Sequence[Rule] = (),
+    specials: bool = False,
+) -> Case:
     """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it."""
     choices = SeededChoices(f"{seed}:{index}")
-    return generate(choices, rules, max_ops, must, str(seed), index)
+    return generate(choices, rules, max_ops, must, str(seed), index, specials)
 
 
-def _drafted(choices: Choices, pool: Sequence[Rule], max_ops: int, must: Sequence[Rule]) -> Draft | None:
-    draft = Draft(choices)
-    length = choices.integer(1, max_ops)
-    lead = choices.integer(0, length - 1) if must else -1
+def _drafted(draft: Draft, pool: Sequence[Rule], max_ops: int, must: Sequence[Rule]) -> Draft | None:
+    length = draft.choices.integer(1, max_ops)
+    lead = draft.choices.integer(0, length - 1) if must else -1
     for at in range(length):
         if not _extend(draft, must if at == lead else pool) and at == lead:
             return None
@@ -106,4 +114,6 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and torch.equal(one, other)
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())

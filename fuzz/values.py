@@ -25,6 +25,7 @@ DTYPES = (
 """The dtypes a program starts from, simplest first, with their weights."""
 
 LAYOUTS = (("contiguous", 60), ("transposed", 14), ("strided", 12), ("offset", 8), ("expanded", 6))
+SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0)
 SIZES = ((2, 30), (3, 25), (1, 15), (4, 12), (5, 8), (8, 4), (7, 3), (0, 3))
 RANKS = ((2, 35), (1, 25), (3, 20), (0, 10), (4, 10))
 
@@ -67,6 +68,16 @@ def contents(
     grid = (drawn * 4).round() / 4
     # A quarter that rounds onto the bound itself may leave an open domain, such as that of log.
     return (grid.where((grid > low) & (grid < high), drawn) if choices.chance(50) else drawn).to(dtype)
+
+
+def sprinkle(choices: Choices, tensor: Tensor) -> Tensor:
+    """Return a floating-point tensor with, mostly, one to three elements made special; others as they are."""
+    if not tensor.dtype.is_floating_point or tensor.numel() == 0 or choices.chance(30):
+        return tensor
+    flat = tensor.flatten()
+    for _ in range(choices.integer(1, 3)):
+        flat[choices.integer(0, flat.numel() - 1)] = choices.pick(SPECIALS)
+    return flat.reshape(tensor.shape)
 
 
 def lay_out(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:

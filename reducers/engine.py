@@ -94,7 +94,8 @@ class _Search(Generic[T]):
         if key not in self.asked:
             # A verdict remembered from elsewhere costs as much of the budget as a new one: where a reduction stops
             # must not depend on what happened to be in the cache.
-            if len(self.asked) >= self.budget.trials or time.monotonic() - self.started > self.budget.seconds:
+            spent = len(self.asked) >= self.budget.trials or time.monotonic() - self.started > self.budget.seconds
+            if spent and self.asked:  # the start itself is always tried
                 raise _Spent
             self.asked.add(key)
         if key not in self.verdicts:

@@ -51,7 +51,7 @@ class _Swap(TorchDispatchMode):
         return planted(func, *args, **(kwargs or {})) if planted else func(*args, **(kwargs or {}))
 
 
-def _swapped(func: Any, left: Any, right: Any, **kwargs: Any) -> Any:
+def swapped(func: Any, left: Any, right: Any, **kwargs: Any) -> Any:
     if not isinstance(right, Tensor):
         return func(left, right, **kwargs)
     return func(right, left, **kwargs)
@@ -89,7 +89,7 @@ def _refuse(func: Any, operand: Tensor, *args: Any, **kwargs: Any) -> Any:
     return func(operand, *args, **kwargs)
 
 
-swapped_sub = Planted("swapped-sub", {aten.sub: _swapped})
+swapped_sub = Planted("swapped-sub", {aten.sub: swapped})
 max_without_nan = Planted("max-without-nan", {aten.maximum: _max_without_nan})
 sum_wrong_axis = Planted("sum-wrong-axis", {aten.sum: _sum_over_next_axis})
 slice_off_by_one = Planted("slice-off-by-one", {aten.slice: _slice_off_by_one})

@@ -24,6 +24,9 @@ def fuzz(
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Stream of programs [default: a random one].")] = None,
     max_ops: Annotated[int, typer.Option("--max-ops", min=1, max=100, help="Calls in a program, at most.")] = 5,
+    special_values: Annotated[
+        bool, typer.Option("--special-values", help="Put nan, inf and -0 into inputs, which are finite otherwise.")
+    ] = False,
     programs: Annotated[int | None, typer.Option("--programs", min=1, help="Stop after this many programs.")] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
@@ -53,6 +56,7 @@ def fuzz(
         timeout=timeout,
         programs=programs,
         reduce_seconds=reduce_seconds,
+        specials=special_values,
     )
     print(f"fuzzing {backend} with seed {seed}", file=sys.stderr)
     with _sigterm_interrupts(), _Progress() as progress:
