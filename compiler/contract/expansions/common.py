@@ -64,28 +64,20 @@ def pointwise(b: Expander, fn: Fn, *operands: Any, dtype: DType | None = None, o
     """
     common = dtype or b.type.dtype
     compute = opmath(common) if once else common
-
-    def operand(x: Any) -> Value:
-        if isinstance(x, Value):
-            x = b.cast(x, common)
-        return b.broadcast(tensor(b, x, compute), b.type.dims)
-
-    return b.cast(fn(*map(operand, operands)), b.type.dtype)
+    converted = (b.cast(x, common) if isinstance(x, Value) else x for x in operands)
+    return _computed(b, fn, compute, converted)
 
 
 def arithmetic(b: Expander, fn: Fn, *operands: Any) -> Value:
     """``pointwise`` for + - * /, where eager takes 0-d tensors, as it takes numbers, in the compute dtype unrounded."""
-    wide = opmath(b.type.dtype)
-    loose = [b.cast(x, wide) if isinstance(x, Value) and not x.rank else x for x in operands]
-    if b.type.rank == 0 or wide == b.type.dtype:
-        return pointwise(b, fn, *operands)
+    common = b.type.dtype
+    converted = (b.cast(x, common) if isinstance(x, Value) and x.rank else x for x in operands)
+    return _computed(b, fn, opmath(common), converted)
 
-    def operand(x: Any) -> Value:
-        if isinstance(x, Value) and x.rank:
-            x = b.cast(x, b.type.dtype)
-        return b.broadcast(tensor(b, x, wide), b.type.dims)
 
-    return b.cast(fn(*map(operand, loose)), b.type.dtype)
+def _computed(b: Expander, fn: Fn, compute: DType, operands: Iterable[Any]) -> Value:
+    values = [b.broadcast(tensor(b, x, compute), b.type.dims) for x in operands]
+    return b.cast(fn(*values), b.type.dtype)
 
 
 def stepwise(b: Expander, fn: Fn, *operands: Any, dtype: DType | None = None) -> Value:

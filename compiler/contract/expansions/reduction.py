@@ -110,10 +110,8 @@ def count_nonzero(b: Expander, x: Value, dim: Dims = None) -> Value:
 def _truth(b: Expander, x: Value, kind: str, dim: Any) -> Value:
     """all or any; no dims at all (``dim=[]`` of the ``dims`` overloads) reduce nothing."""
     truth = b.cast(x, dt.boolean)
-    dims = _dims_or_all(b, x, dim)
-    if b.op.name.endswith(".dims") and dim == ():
-        dims = tuple(range(x.rank))
-    return finish(b, b.reduce(truth, kind, dims))
+    none = b.op.name.endswith(".dims") and dim == ()
+    return finish(b, b.reduce(truth, kind, () if none else _dims_or_all(b, x, dim)))
 
 
 @expands("aten.all.default", "aten.all.dim", "aten.all.dims")
