@@ -44,7 +44,9 @@ run: $(VENV)/.stamp-run ## run the conformance suite and write the report
 	@status=0; \
 	$(BIN)/torchstone run $(addprefix --backend ,$(BACKENDS)) $(RUN_OPTIONS) --jobs $(JOBS) --store $(STORE) || status=$$?; \
 	if [ $$status -gt 1 ]; then exit $$status; fi; \
-	$(BIN)/torchstone report --store $(STORE) --out $(SITE) && exit $$status
+	$(BIN)/torchstone report --store $(STORE) --out $(SITE) || exit $$?; \
+	if [ $$status -ne 0 ]; then echo "the run found failures: the report shows them" >&2; fi; \
+	exit $$status
 
 test: $(VENV)/.stamp-test ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS)

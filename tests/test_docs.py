@@ -44,6 +44,26 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     runpy.run_path(str(file), run_name="__main__")
 
 
+def test_the_backend_of_the_guide_passes_and_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from torchstone.conformance.backends import load
+    from torchstone.conformance.case import Case
+    from torchstone.conformance.program import Call, Program, Ref
+    from torchstone.conformance.trial import try_case
+
+    (tmp_path / "mybackend.py").write_text("\n".join(fences(ROOT / "docs/adding-a-backend.md", "python")))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    backend = load("mybackend:Traced")
+    assert backend.available().ok and backend.versions()
+    program = Program(("x",), (Call("torch.softmax", (Ref("x"), -1), {}, "y"),), Ref("y"))
+    case = Case(program, {"x": torch.arange(6.0).reshape(2, 3)}, "guide", "softmax", "float32")
+    assert try_case(case, backend).outcome == "pass"
+    monkeypatch.setattr(type(backend), "compile", lambda self, fn, args: lambda *tensors: fn(*tensors) + 1)
+    assert try_case(case, backend).outcome == "mismatch"
+
+
 COMMAND_LINES = [
     (name(page), line.split("  #")[0].strip())
     for page in PAGES
