@@ -1,6 +1,7 @@
 """Backends with one planted bug each: what the suite, the fuzzer and the reducers must catch.
 
-They are eager PyTorch but for one op, and are named on the command line as ``--backend tests.planted:swapped_sub``.
+Some are eager PyTorch but for one op, others the built-in compiler but for one row of its linalg lowering. They are
+named on the command line as ``--backend tests.planted:swapped_sub``.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import os
 import signal
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.conformance.backends.base import Availability, BackendError
+from torchstone.conformance.backends.builtin import Linalg
 
 aten = torch.ops.aten
 Wrong = Callable[..., Any]
@@ -49,6 +52,32 @@ class _Swap(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         planted = self.wrong.get(func.overloadpacket)
         return planted(func, *args, **(kwargs or {})) if planted else func(*args, **(kwargs or {}))
+
+
+class PlantedRow(Linalg):
+    """The built-in linalg backend with one row of an elementwise table (FLOAT, INT …) replaced while it compiles."""
+
+    def __init__(self, name: str, table: str, op: str, rule: Callable[[], Wrong]) -> None:
+        self.label, self.table, self.op, self.rule = name, table, op, rule
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        from torchstone.compiler.lowering.linalg import elementwise
+
+        rows = getattr(elementwise, self.table)
+        with mock.patch.dict(rows, {self.op: self.rule()}):
+            return super().compile(fn, args)
+
+
+def _arith(name: str, *order: int) -> Callable[[], Wrong]:
+    """A rule that builds an arith op, or a math one, on operands in the given order."""
+
+    def rule() -> Wrong:
+        from torchstone.compiler.runtime import mlir
+
+        build = getattr(mlir.arith, name, None) or getattr(mlir.math, name)
+        return lambda scope, *operands: build(*(operands[at] for at in order))
+
+    return rule
 
 
 def swapped(func: Any, left: Any, right: Any, **kwargs: Any) -> Any:
@@ -97,3 +126,8 @@ round_half_up = Planted("round-half-up", {aten.round: _round_half_up})
 crashing_cumsum = Planted("crashing-cumsum", {aten.cumsum: _abort})
 failing_softmax = Planted("failing-softmax", {aten._softmax: _refuse})
 correct = Planted("correct", {})
+
+linalg_swapped_sub = PlantedRow("linalg-swapped-sub", "FLOAT", "sub", _arith("subf", 1, 0))
+linalg_max_without_nan = PlantedRow("linalg-max-without-nan", "FLOAT", "max", _arith("maxnumf", 0, 1))
+linalg_round_away = PlantedRow("linalg-round-away", "FLOAT", "round", _arith("round", 0))
+linalg_swapped_int_sub = PlantedRow("linalg-swapped-int-sub", "INT", "sub", _arith("subi", 1, 0))

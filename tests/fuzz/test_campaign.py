@@ -67,6 +67,14 @@ def test_planted_bugs_are_found_and_brought_down_to_their_op(name, op, target, o
     assert all(finding.reduction and finding.reduction.confirmed for finding in found)
 
 
+def test_a_swapped_sub_in_the_linalg_lowering_comes_down_to_one_op_and_one_element(tmp_path):
+    tally = _campaign("linalg_swapped_sub", "sub", tmp_path)
+    found = next(f for f in tally.findings.ranked() if f.ops == {"torch.sub"})
+    assert [call.target for call in found.best.program.calls] == ["torch.sub"]
+    assert max(tensor.numel() for tensor in found.best.args) == 1
+    assert found.reduction and found.reduction.confirmed and found.reduction.complete
+
+
 def test_a_max_that_loses_nan_is_found_among_special_values(tmp_path):
     tally = _campaign("max_without_nan", "maximum", tmp_path, max_ops=2, specials=True)
     found = [f for f in tally.findings.ranked() if f.ops == {"torch.maximum"}]
@@ -86,10 +94,17 @@ def test_a_crash_is_found_kept_and_survived(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "op"),
-    [("swapped_sub", "sub"), ("sum_wrong_axis", "sum"), ("slice_off_by_one", "narrow"), ("failing_softmax", "softmax")],
+    [
+        ("linalg_swapped_sub", "sub"),
+        ("linalg_swapped_int_sub", "sub"),
+        ("swapped_sub", "sub"),
+        ("sum_wrong_axis", "sum"),
+        ("slice_off_by_one", "narrow"),
+        ("failing_softmax", "softmax"),
+    ],
 )
 def test_planted_bugs_are_caught_by_the_suite(name, op):
-    samples = [case for case in opinfo.iterate([op], ["float32"]) if isinstance(case, Case)]
+    samples = [case for case in opinfo.iterate([op], ["float32", "int32"]) if isinstance(case, Case)]
     with Pool(f"tests.planted:{name}") as pool:
         assert any(verdict.failed for verdict in pool.verdicts(samples))
 

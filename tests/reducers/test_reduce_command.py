@@ -1,0 +1,68 @@
+"""``torchstone reduce``, end to end: from a case to a script that fails when it is run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from torchstone.cli import invoke
+from torchstone.conformance.case import Case
+from torchstone.conformance.sources import opinfo
+
+BACKEND = "tests.planted:swapped_sub"
+
+
+def test_a_case_id_becomes_a_script_that_fails_by_itself(tmp_path, capsys):
+    assert invoke(["reduce", "opinfo:sub:float32:3", "--backend", BACKEND, "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "calls     1 -> 1" in out and "elements  51 -> 2" in out
+    assert "nothing more to take away, confirmed in a fresh worker" in out
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["reduced"]["largest_input"] == 1
+    assert summary["original"]["id"] == "opinfo:sub:float32:3"
+    assert summary["confirmed"] and summary["complete"]
+    script = [sys.executable, str(tmp_path / "reproducer.py")]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "AssertionError" in done.stderr
+
+
+def test_a_saved_case_under_a_small_budget(tmp_path, capsys):
+    start = opinfo.case("sub", "float32", 3)
+    start.save(tmp_path / "start.safetensors")
+    arguments = ["--backend", BACKEND, "--trials", "2", "--out", str(tmp_path / "out")]
+    assert invoke(["reduce", str(tmp_path / "start.safetensors"), *arguments]) == 0
+    assert "stopped by its budget" in capsys.readouterr().out
+    assert Case.load(tmp_path / "out" / "original.safetensors").to_bytes() == start.to_bytes()
+
+
+def test_a_case_that_passes_is_nothing_to_reduce(tmp_path, capsys):
+    assert invoke(["reduce", "opinfo:add:float32:0", "--backend", BACKEND, "--out", str(tmp_path)]) == 2
+    assert "opinfo:add:float32:0 passes on tests.planted:swapped_sub" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["opinfo:sofmax:float32:0", "--backend", "eager"], 'did you mean "softmax"'),
+        (["opinfo:sub:float32:0", "--backend", "egaer"], 'did you mean "eager"'),
+        (["opinfo:sub:float32:0", "--backend", "eager", "--time", "soon"], 'bad time "soon"'),
+        (["no-such-file", "--backend", "eager"], '"no-such-file" is neither a file nor a case id'),
+        (["opinfo:sub:float32:0", "--backend", "eager", "--out", "/dev/null/x"], "cannot write to /dev/null/x"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys, tmp_path):
+    assert invoke(["reduce", *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_hostile_case_file_is_refused(tmp_path, capsys):
+    (tmp_path / "bad").write_bytes(b"\xff" * 100)
+    assert invoke(["reduce", str(tmp_path / "bad"), "--backend", "eager"]) == 2
+    assert "truncated or not a case file" in capsys.readouterr().err
