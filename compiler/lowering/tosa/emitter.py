@@ -131,6 +131,8 @@ class Emitter:
 
     def transpose(self, x: Handle, permutation: Sequence[int]) -> Handle:
         shape = self.shape(x)
+        if list(permutation) == list(range(len(shape))):
+            return x
         return self.tosa.transpose(
             self.type([shape[p] for p in permutation], x.type.element_type), x, list(permutation)
         )

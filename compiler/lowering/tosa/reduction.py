@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, prod
+from math import inf
 
 from torchstone.compiler.contract.legalizations.reductions import is_batched_matmul
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
+from torchstone.compiler.lowering.tosa.summation import accurate_sum, fill
 from torchstone.compiler.lowering.tosa.table import Rule, names
 
-_RUN = 32  # floats added up one after the other
+_RUN = 16  # products added up one after the other
 _LARGEST = 3.4028234663852886e38
 _NUMBERS = names("float32", "int32", "int64")
 _KINDS = {
@@ -21,53 +22,32 @@ _KINDS = {
 
 def _takes_reduce(op: Operation) -> str | None:
     kind, dims, (value,) = op.attributes["kind"], op.attributes["dims"], op.values
-    if len(dims) != 1:
+    if len(dims) != 1 and not (dims and _is_float_sum(op)):
         return "flat.reduce: TOSA reduces one dim at a time"
     if value.dtype.name not in _KINDS[kind][1]:
         return f"flat.reduce: TOSA has no {kind} of {value.dtype.name}"
     return None
 
 
+def _is_float_sum(op: Operation) -> bool:
+    return op.attributes["kind"] == "sum" and op.result.dtype.is_float
+
+
 def _reduce(e: Emitter, op: Operation) -> Handle:
-    x, (dim,) = e.full(next(op.values)), op.attributes["dims"]
+    x = e.full(next(op.values))
+    if _is_float_sum(op):
+        return accurate_sum(e, x, op.attributes["dims"])
+    (dim,) = op.attributes["dims"]
     kept = [1 if d == dim else size for d, size in enumerate(e.shape(x))]
     kind = op.attributes["kind"]
 
     def reduce(name: str, x: Handle) -> Handle:
         return getattr(e.tosa, name)(x, dim, results=[e.type(kept, x.type.element_type)])
 
-    if kind == "sum" and op.result.dtype.is_float and x.type.shape[dim] > _RUN:
-        return e.reshape(_sum_of_sums(e, x, dim), op.result.shape)
     out = reduce(_KINDS[kind][0], x)
     if kind in ("max", "min") and op.result.dtype.is_float:
         out = _infinite(e, kind, x, out, reduce)
     return e.reshape(out, op.result.shape)
-
-
-def _sum_of_sums(e: Emitter, x: Handle, dim: int) -> Handle:
-    """Sum runs of a bounded length, then the sums: upstream adds one element after the other, and rounds each time."""
-    shape, element = e.shape(x), x.type.element_type
-    outer, size, inner = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
-    x = e.reshape(x, [outer, size, inner])
-    while size > 1:
-        run = min(_RUN, size)
-        count = -(-size // run)
-        runs = e.reshape(_fill(e, x, 1, count * run), [outer, count, run, inner])
-        x = e.tosa.reduce_sum(runs, 2, results=[e.type([outer, count, 1, inner], element)])
-        x, size = e.reshape(x, [outer, count, inner]), count
-    return x
-
-
-def _fill(e: Emitter, x: Handle, dim: int, size: int) -> Handle:
-    """Pad one dim with zeros at its end, up to ``size``."""
-    shape = e.shape(x)
-    if shape[dim] == size:
-        return x
-    amounts = [0] * (2 * len(shape))
-    amounts[2 * dim + 1] = size - shape[dim]
-    shape[dim] = size
-    zero = e.constant(0.0, [1], x.type.element_type)
-    return e.tosa.pad(e.type(shape, x.type.element_type), x, e.sizes(amounts), zero)
 
 
 def _infinite(e: Emitter, kind: str, x: Handle, out: Handle, reduce: Callable[[str, Handle], Handle]) -> Handle:
@@ -102,12 +82,12 @@ def _contract(e: Emitter, op: Operation) -> Handle:
     if length <= 2 * _RUN:
         return matmul(a, b, batch)
     count = -(-length // _RUN)
-    a, b = _fill(e, a, 2, count * _RUN), _fill(e, b, 1, count * _RUN)
+    a, b = fill(e, a, 2, count * _RUN), fill(e, b, 1, count * _RUN)
     runs = e.transpose(e.reshape(a, [batch, height, count, _RUN]), [0, 2, 1, 3])
     a = e.reshape(runs, [batch * count, height, _RUN])
     b = e.reshape(b, [batch * count, _RUN, width])
     products = e.reshape(matmul(a, b, batch * count), [batch, count, height * width])
-    return e.reshape(_sum_of_sums(e, products, 1), [batch, height, width])
+    return e.reshape(accurate_sum(e, products, (1,)), [batch, height, width])
 
 
 ROWS = (

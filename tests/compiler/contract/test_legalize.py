@@ -77,9 +77,10 @@ def test_every_elementwise_primitive_has_a_rule() -> None:
 
 
 CASTS = [
-    (torch.float32, torch.int64), (torch.int64, torch.float32), (torch.uint8, torch.int64), (torch.uint8, torch.float32),
-    (torch.int64, torch.int8), (torch.int64, torch.float16), (torch.bool, torch.float32), (torch.bool, torch.int32),
-    (torch.float32, torch.bool), (torch.int16, torch.int64), (torch.float32, torch.uint8), (torch.bfloat16, torch.float16),
+    (torch.float32, torch.int64), (torch.int64, torch.float32), (torch.uint8, torch.int64),
+    (torch.uint8, torch.float32), (torch.int64, torch.int8), (torch.int64, torch.float16), (torch.bool, torch.float32),
+    (torch.bool, torch.int32), (torch.float32, torch.bool), (torch.int16, torch.int64), (torch.float32, torch.uint8),
+    (torch.bfloat16, torch.float16),
 ]  # fmt: skip
 
 
