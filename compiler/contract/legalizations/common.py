@@ -33,7 +33,7 @@ def _widening(name: str, rule: Rule) -> Rule:
     def widened(b: Expander, *operands: Value, **attributes: Any) -> Any:
         narrow = operands[-1].dtype if operands else None
         wide = WIDER.get(narrow.name) if narrow else None
-        if wide is None:
+        if narrow is None or wide is None:
             return rule(b, *operands, **attributes)
         # The predicate of a select is no number: it keeps its dtype.
         (out,) = b.emit(name, *(x if x.dtype != narrow else b.cast(x, wide) for x in operands), **attributes)
@@ -109,10 +109,10 @@ class Formula:
     def __neg__(self) -> Formula:
         return self.apply("neg")
 
-    def __eq__(self, other: Any) -> Formula:  # type: ignore[override]
+    def __eq__(self, other: Any) -> Formula:
         return self.apply("eq", other)
 
-    def __ne__(self, other: Any) -> Formula:  # type: ignore[override]
+    def __ne__(self, other: Any) -> Formula:
         return self.apply("ne", other)
 
     def __lt__(self, other: Any) -> Formula:

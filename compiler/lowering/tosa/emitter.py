@@ -53,7 +53,7 @@ class Emitter:
 
     # Constants
 
-    def constant(self, value: Any, shape: Sequence[int], element: Any) -> Handle:
+    def constant(self, value: Any, shape: Sequence[Dim], element: Any) -> Handle:
         """A ``tosa.const``: ``value`` is one number, or all of them in row-major order. Equal ones are emitted once."""
         attribute = self._elements(value, self.type(shape, element))
         if attribute not in self._constants:
@@ -79,7 +79,7 @@ class Emitter:
         """One number, of x's element type, as a thin value."""
         return self.constant(value, [1] * x.type.rank, x.type.element_type)
 
-    def sizes(self, values: Sequence[int]) -> Handle:
+    def sizes(self, values: Sequence[Dim]) -> Handle:
         """A ``tosa.const_shape``."""
         ir = self.ir
         kind = ir.Type.parse(f"!tosa.shape<{len(values)}>")
@@ -124,7 +124,7 @@ class Emitter:
 
     # Movement
 
-    def reshape(self, x: Handle, shape: Sequence[int]) -> Handle:
+    def reshape(self, x: Handle, shape: Sequence[Dim]) -> Handle:
         if list(shape) == self.shape(x):
             return x
         return self.tosa.reshape(x, self.sizes(shape), results=[self.type(shape, x.type.element_type)])

@@ -48,7 +48,8 @@ def _concat(e: Emitter, op: Operation) -> Handle:
 
 
 def _pad(e: Emitter, op: Operation) -> Handle:
-    x, value = e.full(next(op.values)), e.pad_constant(op.operands[1])
+    tensor, number = op.values
+    x, value = e.full(tensor), e.pad_constant(number)
     amounts = [n for pair in zip(op.attributes["low"], op.attributes["high"], strict=True) for n in pair]
     kind = e.type(op.result.shape, op.result.dtype)
     return e.tosa.pad(kind, x, e.sizes(amounts), value)
