@@ -48,7 +48,8 @@ def readable(tensor: torch.Tensor, name: str = "argument") -> torch.Tensor:
     if type(tensor) is not torch.Tensor:
         if not isinstance(tensor, torch.Tensor):
             raise GuardError(f"{name}: expected a tensor, got {type(tensor).__name__}")
-        if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        above = type(tensor).__mro__
+        if any("__torch_dispatch__" in vars(base) for base in above[: above.index(torch.Tensor)]):
             raise GuardError(f"{name}: a {type(tensor).__name__} has no memory a kernel can read")
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise GuardError(f"{name}: expected a strided tensor on cpu, got {tensor.layout} on {tensor.device}")

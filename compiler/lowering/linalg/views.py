@@ -40,10 +40,11 @@ def _transpose(op: Operation, index: Index) -> Index:
 
 def _reverse(op: Operation, index: Index) -> Index:
     (x,) = op.values
-    return tuple(
-        (loop, -scale, x.shape[d] - 1 - offset) if d in op.attributes["dims"] else (loop, scale, offset)
-        for d, (loop, scale, offset) in enumerate(index)
-    )
+    source = list(index)
+    for d in op.attributes["dims"]:
+        loop, scale, offset = index[d]
+        source[d] = (loop, -scale, int(x.shape[d]) - 1 - offset)
+    return tuple(source)
 
 
 def _reshape(op: Operation, index: Index) -> Index:
