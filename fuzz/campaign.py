@@ -31,9 +31,10 @@ DEADLY = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign does. ``must``: ops of which every program calls one; ``programs``: how many at most.
+    """What a campaign does. ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls
+    one; ``programs``: how many at most.
 
-    ``reduce_seconds`` bounds the reduction of one finding. The stream of programs depends on ``seed``, ``must``,
+    ``reduce_seconds`` bounds the reduction of one finding. The stream of programs depends on ``seed``, ``pool``, ``must``,
     ``max_ops`` and ``specials`` (nan, inf and -0 in the inputs) alone.
     """
 
@@ -41,6 +42,7 @@ class Plan:
     seconds: float
     seed: int
     out: Path
+    pool: tuple[Rule, ...] = ()
     must: tuple[Rule, ...] = ()
     max_ops: int = 5
     jobs: int = 1
@@ -97,7 +99,7 @@ def campaign(plan: Plan, progress: Callable[[Tally], None] = lambda tally: None)
 def _stream(plan: Plan, tally: Tally) -> Iterator[Case]:
     index = 0
     while tally.seconds < plan.seconds and (plan.programs is None or index < plan.programs):
-        yield nth(plan.seed, index, max_ops=plan.max_ops, must=plan.must, specials=plan.specials)
+        yield nth(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials)
         index += 1
 
 
@@ -163,6 +165,7 @@ def _summary(plan: Plan, tally: Tally) -> dict[str, Any]:
         "seed": plan.seed,
         "max_ops": plan.max_ops,
         "special_values": plan.specials,
+        "pool": [rule.op for rule in plan.pool],
         "must": [rule.op for rule in plan.must],
         "seconds": round(tally.seconds, 3),
         "interrupted": tally.interrupted,

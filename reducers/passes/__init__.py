@@ -6,7 +6,7 @@ from torchstone.conformance.case import Case
 from torchstone.reducers.passes.bypass_calls import bypass_calls
 from torchstone.reducers.passes.cut_to_inputs import cut_to_inputs
 from torchstone.reducers.passes.drop_dims import drop_dims
-from torchstone.reducers.passes.keep_one_output import keep_one_output
+from torchstone.reducers.passes.drop_outputs import drop_outputs
 from torchstone.reducers.passes.merge_inputs import merge_inputs
 from torchstone.reducers.passes.shrink_dims import shrink_dims
 from torchstone.reducers.passes.simplify_dtypes import simplify_dtypes
@@ -16,7 +16,7 @@ from torchstone.reducers.passes.simplify_values import simplify_values
 from torchstone.reducers.problem import Pass
 
 PASSES: tuple[Pass[Case], ...] = (
-    Pass("keep-one-output", keep_one_output),
+    Pass("drop-outputs", drop_outputs),
     Pass("cut-to-inputs", cut_to_inputs),
     Pass("bypass-calls", bypass_calls),
     Pass("shrink-dims", shrink_dims),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 
 from torch import Tensor
@@ -31,6 +33,28 @@ def shrink_dims(case: Case) -> Rewrite[Case]:
                     break
             if moved:
                 break
+        if not moved:
+            for candidate in _divided(case):
+                if (yield candidate):
+                    case, moved = candidate, True
+                    break
+
+
+def _divided(case: Case) -> Iterator[Case]:
+    """Yield the case with two dims of an input divided by one number: some products of sizes must stay in step."""
+    for name, tensor in case.inputs.items():
+        for one, other in itertools.combinations([dim for dim, length in enumerate(tensor.shape) if length > 1], 2):
+            common = math.gcd(tensor.shape[one], tensor.shape[other])
+            for factor in (n for n in range(common, 1, -1) if common % n == 0):
+                smaller = tensor
+                for dim in (one, other):
+                    smaller = smaller.narrow(dim, 0, tensor.shape[dim] // factor)
+                divided = with_inputs(case, {name: trim(smaller)})
+                yield divided
+                for length in {tensor.shape[one], tensor.shape[other]}:
+                    renumbered = _renumbered(divided, length, length // factor)
+                    if renumbered is not None:
+                        yield renumbered
 
 
 def _groups(case: Case) -> Iterator[tuple[int, Group]]:

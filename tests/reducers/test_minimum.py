@@ -133,3 +133,21 @@ def test_the_cache_changes_nothing(name):
     warm = reduced(start, getattr(planted, name), verdicts=verdicts)
     assert cold.value.to_bytes() == warm.value.to_bytes()
     assert cold.steps == warm.steps and cold.trials == warm.trials
+
+
+def test_dims_whose_product_must_stay_in_step_shrink_in_step():
+    torch.manual_seed(0)
+    start = case([("v0", "linalg.tensorinv", "x0", 3)], "v0", x0=torch.randn(2, 2, 3, 12))
+    found = shrunk(start, lambda c: "tensorinv" in c.program.calls[0].target)
+    assert found.args[0].numel() == 1
+
+
+def test_outputs_that_are_not_needed_go():
+    start = case(
+        [("v0", "exp", "x0"), ("v1", "sin", "x1"), ("v2", "cos", "x0")],
+        ["v0", "v1", "v2", "x0"],
+        x0=torch.randn(2),
+        x1=torch.randn(3),
+    )
+    found = shrunk(start, lambda c: {"torch.exp", "torch.cos"} <= {call.target for call in c.program.calls})
+    assert str(found.program) == "v0 = torch.exp(x0)\nv1 = torch.cos(x0)\nreturn (v0, v1)"

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
+from torchstone.cli.options import StoreOption
 
 if TYPE_CHECKING:
     from torchstone.fuzz.campaign import Plan, Tally
+    from torchstone.fuzz.rules import Rule
 
 
 def fuzz(
@@ -21,6 +23,10 @@ def fuzz(
     time: Annotated[str, typer.Option("--time", help="How long: 60s, 10m, 1h30m.")] = "60s",
     op: Annotated[
         list[str] | None, typer.Option("--op", help="Every program calls one of these ops; repeatable [default: any].")
+    ] = None,
+    passing: Annotated[
+        str | None,
+        typer.Option("--passing", metavar="RUN", help="Only ops that passed a sample in this run (or latest)."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Stream of programs [default: a random one].")] = None,
     max_ops: Annotated[int, typer.Option("--max-ops", min=1, max=100, help="Calls in a program, at most.")] = 5,
@@ -34,6 +40,7 @@ def fuzz(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for findings [default: .torchstone/fuzz/BACKEND-SEED].")
     ] = None,
+    store: StoreOption = None,
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did."""
     from torchstone.cli.run import _check, _jobs, _sigterm_interrupts
@@ -50,6 +57,7 @@ def fuzz(
         seconds=budget,
         seed=seed,
         out=out or Path(".torchstone/fuzz") / f"{backend.replace(':', '.')}-{seed}",
+        pool=_passing(passing, backend, store) if passing else (),
         must=select(op or ()),
         max_ops=max_ops,
         jobs=workers,
@@ -67,6 +75,22 @@ def fuzz(
         print(f"interrupted; the findings so far are kept. To start over:\n  {shlex.join(again)}", file=sys.stderr)
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
+
+
+def _passing(run: str, backend: str, store: Path | None) -> tuple[Rule, ...]:
+    """Return the rules of the ops of which the backend passed a sample in a run: what it is known to take."""
+    from torchstone.conformance.errors import InputError
+    from torchstone.conformance.store import VERDICT_COLUMNS, Store
+    from torchstone.fuzz.rules import all_rules
+
+    with Store(store, create=False) as db:
+        record = db.run(run)
+        rows = [dict(zip(VERDICT_COLUMNS, row, strict=True)) for row in db.iter_verdicts(record.run)]
+    passed = {row["op"] for row in rows if row["backend"] == backend and row["outcome"] == "pass"}
+    found = tuple(rule for op, rule in all_rules().items() if op in passed)
+    if not found:
+        raise InputError(f"run {record.run} has no op that {backend} passed and the fuzzer knows")
+    return found
 
 
 class _Progress:

@@ -1,0 +1,25 @@
+"""Return one value instead of all of them, or fewer, and drop the calls that were there for the others."""
+
+from __future__ import annotations
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.literals import Ref, leaves
+from torchstone.reducers.edit import build, results, tensors_in
+from torchstone.reducers.problem import Rewrite
+
+
+def drop_outputs(case: Case) -> Rewrite[Case]:
+    """Try every result of every call as the only output, the earliest first; then leave out one output at a time."""
+    values = results(case)
+    for call in case.program.calls:
+        for path, _ in tensors_in(values[call.result]):
+            if (yield build(case, case.inputs, case.program.calls, Ref(call.result, path))):
+                return
+    at = 0
+    while at < len(outputs := list(leaves(case.program.outputs))) and len(outputs) > 1:
+        rest = (*outputs[:at], *outputs[at + 1 :])
+        candidate = build(case, case.inputs, case.program.calls, rest[0] if len(rest) == 1 else rest)
+        if (yield candidate):
+            case = candidate
+        else:
+            at += 1
