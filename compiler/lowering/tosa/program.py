@@ -40,18 +40,18 @@ def lower(graph: Graph) -> Lowered:
     graph, messages = checks_to_outputs(fold_empty(graph))
     outputs = list({id(v): v for v in values_in(graph.outputs)}.values())
     module = build(graph, outputs)
-    text = str(module)
     validate(module)
-    texts = {"tosa": lambda: text}
+    texts = {"tosa": lambda: str(module)}
 
     def load() -> Kernel:
+        from torchstone.compiler.runtime import pipelines
         from torchstone.compiler.runtime.cpu import CpuKernel
 
-        to_linalg(module)
-        linalg = str(module)
-        texts["linalg"] = lambda: linalg
+        linalg = pipelines.parse(module)
+        to_linalg(linalg)
+        texts["linalg"] = lambda: str(linalg)
         types = [a.tensor for a in graph.args]
-        kernel = CpuKernel(module, inputs=types, results=[v.tensor for v in outputs])
+        kernel = CpuKernel(linalg, inputs=types, results=[v.tensor for v in outputs])
         texts["llvm"] = kernel.llvm
         return _Run(graph, outputs, messages, kernel)
 

@@ -22,22 +22,35 @@ VALIDATE = (
 TO_LINALG = "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-arith,tosa-to-tensor,tosa-to-scf)"
 
 
+# Kinds of op that the validator passed in this process: types and attributes are unique in the shared context, so that
+# comparing them is quick and keeping them costs little.
+_PASSED: set[Any] = set()
+_MOST = 4096
+
+
 def validate(module: Any) -> None:
     """Run ``tosa-validate``; Unsupported (stage ``lower``) with its message when it refuses the module."""
-    sample = representatives(module)
+    sample, kinds = representatives(module)
+    if not kinds:
+        return
     try:
         pipelines.run_text(VALIDATE, sample, label="tosa-validate")
     except TorchstoneError as error:
         raise Unsupported(f"tosa-validate refuses the program: {error.message}", stage="lower") from None
+    if len(_PASSED) > _MOST:
+        _PASSED.clear()
+    _PASSED.update(kinds)
 
 
-def representatives(module: Any) -> Any:
-    """Return a module with one op of each kind in ``module``: same name, types, attributes and constant operands.
+def representatives(module: Any) -> tuple[Any, set[Any]]:
+    """Return a module with one op of each kind in ``module`` that has not passed yet, and those kinds.
 
-    ``tosa-validate`` looks at one op at a time, and takes a millisecond for it: equal ops need not all be looked at.
+    A kind is a name, types, attributes and constant operands. ``tosa-validate`` looks at one op at a time, and takes a
+    millisecond for it: equal ops need not all be looked at.
     """
     ir = mlir.ir
     (source,) = module.body.operations
+    kinds: set[Any] = set()
     with mlir.context(), source.location:
         sample = ir.Module.create()
         with ir.InsertionPoint(sample.body):
@@ -46,28 +59,31 @@ def representatives(module: Any) -> Any:
         for argument in source.regions[0].blocks[0].arguments:
             block.add_argument(argument.type, argument.location)
         with ir.InsertionPoint(block):
-            seen: set[Any] = set()
             for op in source.regions[0].blocks[0].operations:
-                if op.operation.name.startswith("tosa.const") or not op.operation.name.startswith("tosa."):
-                    continue
                 constants = [_constant(v) for v in op.operands]
-                values = (c and c.attributes["values"] for c in constants)
-                types = (v.type for v in (*op.operands, *op.results))
-                key = (op.operation.name, *types, *(op.attributes[name] for name in op.attributes), *values)
-                if key in seen:
+                kind = _kind(op.operation, constants)
+                if kind is None or kind in _PASSED or kind in kinds:
                     continue
-                seen.add(key)
-                operands = [
-                    c.clone().results[0] if c else block.add_argument(v.type, v.location)
-                    for c, v in zip(constants, op.operands, strict=True)
-                ]
+                kinds.add(kind)
                 copy = op.operation.clone()
-                for index, operand in enumerate(operands):
-                    copy.operands[index] = operand
+                for index, (constant, operand) in enumerate(zip(constants, op.operands, strict=True)):
+                    new = constant.clone(ip=ir.InsertionPoint(copy)) if constant else None
+                    copy.operands[index] = new.results[0] if new else block.add_argument(operand.type, operand.location)
             mlir.func.ReturnOp([])
         types = [a.type for a in block.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-    return sample
+    return sample, kinds
+
+
+def _kind(op: Any, constants: list[Any]) -> Any:
+    """Return what the validator sees of an op; None for what is not TOSA's, and shapes, which go with their users."""
+    if not op.name.startswith("tosa.") or op.name == "tosa.const_shape":
+        return None
+    types = tuple(v.type for v in (*op.operands, *op.results))
+    if op.name == "tosa.const":
+        return (op.name, *types)
+    attributes = [(name, op.attributes[name]) for name in op.attributes]
+    return (op.name, *types, *attributes, *(c and c.attributes["values"] for c in constants))
 
 
 def _constant(value: Any) -> Any:
