@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torchstone.compiler.contract.builder import Builder
 from torchstone.compiler.diagnostics import Unsupported
@@ -36,6 +36,7 @@ class Expander(Builder):
 
 
 Rule = Callable[..., "Value | tuple[Value | None, ...]"]
+AnyRule = TypeVar("AnyRule", bound=Rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,10 @@ class Rules(Mapping[str, Row]):
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
 
-    def __call__(self, *ops: str) -> Callable[[Rule], Rule]:
+    def __call__(self, *ops: str) -> Callable[[AnyRule], AnyRule]:
         """Decorate a rule with the ops it replaces: ``@expands("aten.add.Tensor", "aten.add.Scalar")``."""
 
-        def register(rule: Rule) -> Rule:
+        def register(rule: AnyRule) -> AnyRule:
             for op in ops:
                 self.row(op, rule)
             return rule

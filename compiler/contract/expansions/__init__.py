@@ -2,18 +2,27 @@
 
 from torchstone.compiler.contract.expansions import (
     activation,
+    attention,
     comparison,
+    convolution,
     creation,
+    distance,
     elementwise,
+    fourier,
     join,
     matmul,
     normalization,
+    pooling,
     power,
     reduction,
+    upsampling,
     view,
 )
 from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
-FAMILIES = (elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul)
+FAMILIES = (
+    elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
+    convolution, pooling, upsampling, fourier, distance,
+)  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

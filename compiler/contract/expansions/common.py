@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -25,17 +26,17 @@ def tensor(b: Expander, x: Any, dtype: DType) -> Value:
 
 def convert_number(x: Any, dtype: DType) -> Any:
     """Convert a Python number to the Python class of a dtype's elements, as casting a 0-d tensor would."""
+    if dtype.is_complex:
+        return complex(x)
     if dtype.is_bool:
         return bool(x)
-    if isinstance(x, complex) and not dtype.is_complex:
-        x = x.real
-    if dtype.is_int:
-        if x != x or x in (float("inf"), float("-inf")):
-            raise ValueError(f"{x} is no {dtype}")
-        x = int(x)
-        x &= (1 << dtype.bits) - 1
-        return x - (1 << dtype.bits) if dtype.is_signed and x >> (dtype.bits - 1) else x
-    return complex(x) if dtype.is_complex else float(x)
+    real = x.real if isinstance(x, complex) else x
+    if dtype.is_float:
+        return float(real)
+    if not math.isfinite(real):
+        raise ValueError(f"{x} is no {dtype}")
+    bits = int(real) & ((1 << dtype.bits) - 1)
+    return bits - (1 << dtype.bits) if dtype.is_signed and bits >> (dtype.bits - 1) else bits
 
 
 def size_value(b: Expander, size: Dim) -> Value:

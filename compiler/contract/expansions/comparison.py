@@ -247,5 +247,27 @@ def _finite(b: Expander, x: Value, nan: float | None, posinf: float | None, negi
     return b.select(is_nan(b, x), tensor_like(b, x, nan or 0.0), out)
 
 
+@expands("aten.angle.default")
+def angle(b: Expander, x: Value) -> Value:
+    """Of a complex number, atan2(imag, real); of a real one, pi below 0, else 0; NaN stays."""
+
+    def formula(x: Value) -> Value:
+        if x.dtype.is_complex:
+            return b.atan2(b.imag(x), b.real(x))
+        out = b.select(b.lt(x, const(b, x, 0)), const(b, x, math.pi), const(b, x, 0))
+        return b.select(is_nan(b, x), x, out)
+
+    return pointwise(b, formula, x, dtype=x.dtype if x.dtype.is_complex else None)
+
+
+@expands("aten.polar.default")
+def polar(b: Expander, size: Value, angle: Value) -> Value:
+    """size * (cos(angle) + i sin(angle))."""
+    real = b.type.dtype.real
+    return pointwise(
+        b, lambda r, phi: b.complex(b.mul(r, b.cos(phi)), b.mul(r, b.sin(phi))), size, angle, dtype=real
+    )  # fmt: skip
+
+
 def tensor_like(b: Expander, x: Value, value: Any) -> Value:
     return b.broadcast(tensor(b, value, x.dtype), x.shape)

@@ -121,7 +121,7 @@ def logspace(b: Expander, start: Any, end: Any, steps: int, base: float = 10.0, 
 # Matrices by position.
 
 
-def _positions(b: Expander, shape: tuple[Any, ...]) -> tuple[Value, Value]:
+def positions(b: Expander, shape: tuple[Any, ...]) -> tuple[Value, Value]:
     """Row and column number of each element of the last two dims, int64 of that shape."""
     rank = len(shape)
     row, column = (b.iota(size=shape[d], dtype=dt.int64) for d in (rank - 2, rank - 1))
@@ -130,11 +130,11 @@ def _positions(b: Expander, shape: tuple[Any, ...]) -> tuple[Value, Value]:
 
 @expands("aten.eye.default", "aten.eye.m")
 def eye(b: Expander, *_: Any) -> Value:
-    return b.cast(b.eq(*_positions(b, b.type.dims)), b.type.dtype)
+    return b.cast(b.eq(*positions(b, b.type.dims)), b.type.dtype)
 
 
 def _triangle(b: Expander, x: Value, diagonal: Any, relation: str) -> Value:
-    row, column = _positions(b, x.shape)
+    row, column = positions(b, x.shape)
     offset = b.broadcast(tensor(b, diagonal, dt.int64), x.shape, ())
     keep = getattr(b, relation)(b.sub(column, row), offset)
     return b.select(keep, x, b.full_like(x, convert_number(0, x.dtype)))

@@ -129,9 +129,10 @@ def _batch_norm(
                 )  # fmt: skip
                 updated.append(b.cast(mixed, old.dtype))
     else:
-        if running[0] is None or running[1] is None:
+        known = [b.cast(v, values.dtype) for v in running if v is not None]
+        if len(known) != 2:
             raise b.unsupported("inference without running statistics")
-        average, spread = (b.cast(v, values.dtype) for v in running)
+        average, spread = known
     rstd = b.div(const(b, spread, 1), b.sqrt(b.add(spread, const(b, spread, eps))))
     shifted = b.sub(values, expand_dims(b, average, x.shape, dims))
     out = b.mul(shifted, expand_dims(b, rstd, x.shape, dims))

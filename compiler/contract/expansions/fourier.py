@@ -1,0 +1,108 @@
+"""Discrete Fourier transforms as one contraction a dim, with a matrix of roots of unity, in float64.
+
+Quadratic in the length, and nearer to the exact transform than a float32 FFT: a library call is what long ones want.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torchstone.compiler.contract.expansions.common import const, wrap_dim
+from torchstone.compiler.contract.rules import Expander, expands
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
+
+LONGEST = 4096
+
+
+def _length(b: Expander, size: object) -> int:
+    if not isinstance(size, int):
+        raise b.unsupported("a run-time length")
+    if size > LONGEST:
+        raise b.unsupported(f"a transform of {size} elements, longer than {LONGEST}")
+    return size
+
+
+def _angles(b: Expander, rows: int, columns: int, length: int) -> Value:
+    """2 pi (row * column mod length) / length, float64: the product is reduced while it is an integer."""
+    shape = (rows, columns)
+    row = b.broadcast(b.iota(size=rows, dtype=dt.int64), shape, (0,))
+    column = b.broadcast(b.iota(size=columns, dtype=dt.int64), shape, (1,))
+    product = b.mul(row, column)
+    turns = b.cast(b.rem(product, const(b, product, length)), dt.float64)
+    return b.mul(turns, const(b, turns, 2 * math.pi / length))
+
+
+def _along(b: Expander, x: Value, matrix: Value, dim: int) -> Value:
+    """Multiply ``dim`` of x by a [size, new size] matrix."""
+    out = b.contract(x, matrix, a_batch=(), b_batch=(), a_sum=(dim,), b_sum=(0,))
+    order = [*range(out.rank - 1)]
+    order.insert(dim, out.rank - 1)
+    return b.transpose(out, tuple(order))
+
+
+def _transform(b: Expander, x: Value, dim: int, size: int, *, forward: bool) -> Value:
+    """The sum over k of x[k] e**(-+ 2 pi i j k / n) for the first ``size`` j; complex128."""
+    length = _length(b, x.shape[dim])
+    angle = _angles(b, length, size, length)
+    sine = b.sin(angle)
+    return _along(b, x, b.complex(b.cos(angle), b.neg(sine) if forward else sine), dim)
+
+
+def _scale(norm: int, count: int) -> float:
+    """fft_norm_mode: none, by the root of n, by n."""
+    return (1.0, 1 / math.sqrt(count), 1 / count)[norm]
+
+
+def _finish(b: Expander, x: Value, norm: int, count: int) -> Value:
+    if norm:
+        scale = _scale(norm, count)
+        x = b.mul(x, const(b, x, scale))
+    return b.cast(x, b.type.dtype)
+
+
+@expands("aten._fft_c2c.default")
+def c2c(b: Expander, x: Value, dims: Sequence[int], norm: int, forward: bool) -> Value:
+    x = b.cast(x, dt.complex128)
+    count = 1
+    for dim in (wrap_dim(d, x.rank) for d in dims):
+        count *= _length(b, x.shape[dim])
+        x = _transform(b, x, dim, _length(b, x.shape[dim]), forward=forward)
+    return _finish(b, x, norm, count)
+
+
+@expands("aten._fft_r2c.default")
+def r2c(b: Expander, x: Value, dims: Sequence[int], norm: int, onesided: bool) -> Value:
+    """Of real numbers; of the last dim only the first n // 2 + 1 when one-sided."""
+    x = b.cast(x, dt.complex128)
+    count = 1
+    for dim in (wrap_dim(d, x.rank) for d in reversed(dims)):
+        length = _length(b, x.shape[dim])
+        count *= length
+        x = _transform(b, x, dim, _length(b, b.type.dims[dim]), forward=True)
+    return _finish(b, x, norm, count)
+
+
+@expands("aten._fft_c2r.default")
+def c2r(b: Expander, x: Value, dims: Sequence[int], norm: int, last_dim_size: int) -> Value:
+    """The inverse of the one-sided transform: the half that is missing is the conjugate of the half that is there."""
+    x = b.cast(x, dt.complex128)
+    *others, last = (wrap_dim(d, x.rank) for d in dims)
+    length = _length(b, last_dim_size)
+    count = length
+    for dim in others:
+        count *= _length(b, x.shape[dim])
+        x = _transform(b, x, dim, _length(b, x.shape[dim]), forward=False)
+    there = length // 2 + 1
+    x = b.slice(x, last, 0, there)
+    angle = _angles(b, there, length, length)
+    # Each but the first, and the middle one of an even length, stands for its conjugate too.
+    single = (0, length // 2) if length % 2 == 0 else (0,)
+    twice = b.emit(
+        "constant", value=tuple(1.0 if k in single else 2.0 for k in range(there)), shape=(there,), dtype=dt.float64
+    )[0]
+    weight = b.broadcast(twice, angle.shape, (0,))
+    real = _along(b, b.real(x), b.mul(weight, b.cos(angle)), last)
+    imag = _along(b, b.imag(x), b.mul(weight, b.sin(angle)), last)
+    return _finish(b, b.sub(real, imag), norm, count)
