@@ -7,6 +7,7 @@ Nothing here knows torch. An ``Engine`` owns its code: function addresses dangle
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -19,6 +20,17 @@ FAST_COMPILE, FAST_CODE = 0, 3
 # Below this many loop iterations a kernel is compiled for compile time; measured break-even of one single call.
 SMALL_WORK = 1 << 16
 
+
+# LLVM's code generator without its optimizations: a third less time a kernel, and code some times slower. The options
+# are LLVM's own, and hold for the whole process from its first kernel on.
+QUICK_VARIABLE = "TORCHSTONE_QUICK_JIT"
+_QUICK_OPTIONS = (
+    "-fast-isel", "-regalloc=fast", "-optimize-regalloc=false", "-disable-lsr", "-disable-cgp", "-disable-early-ifcvt",
+    "-disable-machine-licm", "-disable-machine-cse", "-disable-machine-sink", "-disable-branch-fold",
+    "-disable-tail-duplicate", "-disable-block-placement", "-disable-copyprop", "-disable-postra-machine-sink",
+    "-disable-constant-hoisting", "-disable-partial-libcall-inlining", "-disable-merge-icmps",
+    "-disable-postra-machine-licm", "-disable-machine-dce", "-disable-ssc", "-disable-peephole",
+)  # fmt: skip
 
 # Rounding to bfloat16, which LLVM calls by these names and no C library of today has. The result is returned in the low
 # half of the register that returns a float, so a function that returns a float with those bits can stand in.
@@ -87,6 +99,7 @@ class Engine:
         provider: Bindings | None = None,
     ) -> None:
         self.provider = provider or bindings()
+        _configure(self.provider)
         symbols = helpers(self.provider) if symbols is None else symbols
         # LLVM reports a missing symbol on stderr alone, at the first lookup, as an address of 0: ask before it does.
         missing = [name for name in _declared(module) if name not in symbols and not _in_process(name)]
@@ -140,6 +153,17 @@ def _export(module: Any, entry: str, provider: Bindings, *, quick: bool) -> None
             )
             with ir.InsertionPoint(cell.regions[0].blocks.append()):
                 llvm.ReturnOp(arg=llvm.AddressOfOp(pointer, entry).res)
+
+
+@cache
+def _configure(provider: Bindings) -> None:
+    """Set LLVM's options, once, before its first use: quick ones when TORCHSTONE_QUICK_JIT=1 is in the environment."""
+    if os.environ.get(QUICK_VARIABLE, "0") in ("", "0"):
+        return
+    words = [b"torchstone", *(option.encode() for option in _QUICK_OPTIONS)]
+    parse = provider.capi.LLVMParseCommandLineOptions
+    parse.restype, parse.argtypes = None, [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_char_p]
+    parse(len(words), (ctypes.c_char_p * len(words))(*words), None)
 
 
 @cache
