@@ -31,11 +31,11 @@ DEADLY = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign does. ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls
-    one; ``programs``: how many at most.
+    """What a campaign does.
 
-    ``reduce_seconds`` bounds the reduction of one finding. The stream of programs depends on ``seed``, ``pool``, ``must``,
-    ``max_ops`` and ``specials`` (nan, inf and -0 in the inputs) alone.
+    ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls one; ``programs``: how
+    many at most; ``reduce_seconds`` bounds the reduction of one finding. The stream of programs depends on ``seed``,
+    ``pool``, ``must``, ``max_ops`` and ``specials`` (nan, inf and -0 in the inputs) alone.
     """
 
     backend: str

@@ -194,7 +194,7 @@ class Draft:
 
     # What becomes of a drawn call
 
-    def call(self, target: str, arguments: Arguments, exact: bool) -> None:
+    def call(self, target: str, arguments: Arguments, exact: bool, cuts: bool) -> None:
         """Append a call if eager runs it and its results are worth comparing; raises Refused otherwise."""
         name = f"v{len(self.calls)}"
         both = (arguments.args, arguments.kwargs)
@@ -212,6 +212,8 @@ class Draft:
         blurred = not all(operand.exact for operand in operands)
         if blurred and not all(t.dtype.is_floating_point or t.dtype.is_complex for _, t in found):
             raise Refused(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
+        if cuts and any(operand.dtype.is_complex and not operand.exact for operand in operands):
+            raise Refused(f"{target}: a rounded zero would choose the side of a branch cut")
         all_exact = exact and not blurred
         args, kwargs = map_leaves(both, lambda leaf: leaf.ref if isinstance(leaf, Value) else leaf)
         self.calls.append(Call(target, args, kwargs, name))

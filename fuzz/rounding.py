@@ -23,6 +23,13 @@ An op that turns floating point into integers or booleans jumps too, whatever it
 sees it in the result.
 """
 
+CUTS = names(
+    """
+    acos acosh asin asinh atan atanh log log10 log1p log2 pow float_power __rpow__ rsqrt sqrt linalg.matrix_power
+    """
+)
+"""Ops with a branch cut in the complex plane, on which the sign of a rounded zero decides: they jump there."""
+
 EXACT = names(
     """
     abs angle bfloat16 bool byte ceil cfloat cdouble chalf char clamp clamp_max clamp_min clone conj conj_physical
@@ -45,6 +52,11 @@ EXACT = names(
 def jumps(op: str, name: str) -> bool:
     """Say whether an op, given with and without its variant, is no continuous function of its operands."""
     return op in JUMPS or name in JUMPS
+
+
+def cuts(op: str, name: str) -> bool:
+    """Say whether an op, given with and without its variant, jumps for complex operands."""
+    return jumps(op, name) or op in CUTS or name in CUTS
 
 
 def exact(op: str, name: str) -> bool:

@@ -20,7 +20,8 @@ class Rule:
     """How the fuzzer calls one op of PyTorch's op database.
 
     ``op`` is its name there, variant included; ``target`` the public name that is called; ``draw`` draws the arguments.
-    ``jumps``: the result is no continuous function of the operands. ``exact``: no rounding happens in it.
+    ``jumps``: the result is no continuous function of the operands. ``exact``: no rounding happens in it;
+    ``cuts``: it jumps in the complex plane.
     """
 
     op: str
@@ -29,11 +30,12 @@ class Rule:
     dtypes: frozenset[torch.dtype]
     jumps: bool
     exact: bool
+    cuts: bool
 
     def add_to(self, draft: Draft) -> None:
         """Append a call of this op to the program; raises Refused when the drawn call does not do."""
         draft.needs_exact, draft.dtypes = self.jumps, self.dtypes
-        draft.call(self.target, self.draw(draft), self.exact)
+        draft.call(self.target, self.draw(draft), self.exact, self.cuts)
 
 
 @functools.cache
@@ -98,4 +100,4 @@ def rule(op: str, draw: Callable[[Draft], Arguments], target: str | None = None)
         return
     dtypes = frozenset(info.supported_dtypes("cpu"))
     jumps = rounding.jumps(op, info.name) or not (info.supports_autograd or rounding.exact(op, info.name))
-    yield Rule(op, target, draw, dtypes, jumps, rounding.exact(op, info.name))
+    yield Rule(op, target, draw, dtypes, jumps, rounding.exact(op, info.name), rounding.cuts(op, info.name))

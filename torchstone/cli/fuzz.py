@@ -26,7 +26,7 @@ def fuzz(
     ] = None,
     passing: Annotated[
         str | None,
-        typer.Option("--passing", metavar="RUN", help="Only ops that passed a sample in this run (or latest)."),
+        typer.Option("--passing", metavar="RUN", help="Only ops that passed in this run, or latest."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Stream of programs [default: a random one].")] = None,
     max_ops: Annotated[int, typer.Option("--max-ops", min=1, max=100, help="Calls in a program, at most.")] = 5,
