@@ -15,6 +15,7 @@ from torchstone.compiler.contract.expansions import (
     pooling,
     power,
     reduction,
+    special_functions,
     upsampling,
     view,
 )
@@ -22,7 +23,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
-    convolution, pooling, upsampling, fourier, distance,
+    convolution, pooling, upsampling, fourier, distance, special_functions,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]
