@@ -16,6 +16,10 @@ def cast(b: Expander, x: Value, *, dtype: DType) -> Value:
     source = x.dtype
     if source.is_complex or dtype.is_complex or source == dt.float64 or dtype == dt.float64:
         raise Declined
+    if any(d.is_float and d.bits == 8 for d in (source, dtype)):
+        if dt.float32 in (source, dtype):
+            raise Declined
+        return b.cast(b.cast(x, dt.float32), dtype)  # as eager converts
     if dtype.is_bool:
         return b.ne(x, b.full_like(x, 0))
     if source.is_bool:
@@ -71,15 +75,18 @@ def _from_int(b: Expander, x: Value, dtype: DType) -> Value:
 
 
 def _float_to_int64(b: Expander, x: Value) -> Value:
-    """Cut the magnitude at bits 16 and 32: three pieces that int32 holds, joined in int64. Every step is exact."""
+    """Cut the magnitude at bits 22 and 44: three pieces that int32 holds, joined in int64. Every step is exact.
+
+    A magnitude of 63 or 64 bits gives the bits of the uint64.
+    """
     t = Formula(b, b.trunc(x))
     a = t.abs()
-    high = (a * 2.0**-32).floor()
-    rest = a - high * 2.0**32
-    middle = (rest * 2.0**-16).floor()
-    low = rest - middle * 2.0**16
+    high = (a * 2.0**-44).floor()
+    rest = a - high * 2.0**44
+    middle = (rest * 2.0**-22).floor()
+    low = rest - middle * 2.0**22
     pieces = [Formula(b, b.cast(b.cast(p.value, dt.int32), dt.int64)) for p in (high, middle, low)]
-    magnitude = (pieces[0] * 65536 + pieces[1]) * 65536 + pieces[2]
+    magnitude = (pieces[0] * 2**22 + pieces[1]) * 2**22 + pieces[2]
     return (t < 0.0).where(-magnitude, magnitude).value
 
 

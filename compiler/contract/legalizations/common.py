@@ -37,7 +37,7 @@ def _widening(name: str, rule: Rule) -> Rule:
             return rule(b, *operands, **attributes)
         # The predicate of a select is no number: it keeps its dtype.
         (out,) = b.emit(name, *(x if x.dtype != narrow else b.cast(x, wide) for x in operands), **attributes)
-        return b.cast(out, narrow) if b.type.dtype == narrow else out
+        return b.cast(out, b.type.dtype)
 
     return widened
 
