@@ -11,6 +11,7 @@ from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import TARGET
 from torchstone.compiler.ops import PRIMITIVES
+from torchstone.compiler.runtime import jit
 
 from .harness import evaluate, of, primitive, run, special, ulps
 
@@ -115,6 +116,20 @@ def test_select(dtype: DType) -> None:
         want = (x if predicate[i] else y)[i : i + 1].contiguous()
         as_bytes = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}[x.element_size()]
         assert torch.equal(got[i : i + 1].contiguous().view(as_bytes), want.view(as_bytes)) or want.isnan().any()
+
+
+@pytest.mark.parametrize("name", ["exp", "pow", "tanh", "div", "max", "shift_right", "eq", "not"])
+@pytest.mark.parametrize("dtype", [dt.boolean, dt.uint8, dt.int64, dt.bfloat16, dt.float16, dt.float32], ids=str)
+def test_optimized_code_computes_the_same(name: str, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (name, dtype) not in combinations():
+        pytest.skip("not an op on this dtype")
+    # More than one vector of each value, so that the vectorized loop and its remainder both run.
+    tensors = [t.repeat(5) for t in operands(name, dtype)]
+    graph = primitive(name, *map(of, tensors))
+    (small,) = run(graph, tensors)
+    monkeypatch.setattr(jit, "SMALL_WORK", -1)
+    (large,) = run(graph, tensors)
+    torch.testing.assert_close(large, small, rtol=0, atol=0, equal_nan=True)
 
 
 def test_what_is_not_lowered_says_why() -> None:

@@ -1,0 +1,76 @@
+"""The choice of the bindings, the pipelines' errors, LLVM's options."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.runtime import jit, mlir, pipelines
+
+
+def python(source: str, **environment: str) -> str:
+    command = [sys.executable, "-W", "error", "-c", source]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_the_runtime_loads_neither_mlir_nor_torch() -> None:
+    source = (
+        "import sys; from torchstone.compiler.runtime import jit, mlir, pipelines;"
+        "print([m for m in ('mlir', 'torch_mlir', 'torch') if m in sys.modules])"
+    )
+    assert python(source) == "[]"
+
+
+def test_lowering_to_text_needs_no_torch() -> None:
+    source = (
+        "import sys; from torchstone.compiler.ir.parser import parse_graph;"
+        "from torchstone.compiler.lowering.linalg import TARGET;"
+        "g = parse_graph('graph @f(%x: f32[2]) {\\n  %0: f32[2] = flat.neg(%x)\\n  return %0\\n}\\n');"
+        "print('arith.negf' in TARGET.lower(g).texts['linalg'](), 'torch' in sys.modules)"
+    )
+    assert python(source) == "True False"
+
+
+def test_absent_bindings_say_how_to_install_them() -> None:
+    with pytest.raises(TorchstoneError, match=r"no MLIR Python bindings .*pip install torch-mlir") as caught:
+        mlir.bindings("torchstone_no_such_provider")
+    assert caught.value.stage == "compile"
+
+
+def test_one_context_a_process() -> None:
+    assert mlir.bindings().shared_context is mlir.bindings().shared_context
+    assert mlir.available() in mlir.PROVIDERS
+
+
+def test_unknown_pipeline_has_a_suggestion() -> None:
+    with pytest.raises(TorchstoneError, match=r"unknown pipeline 'bufers' \(did you mean \"buffers\"\?\)"):
+        pipelines.run("bufers", None)
+
+
+def test_a_failing_pass_reports_what_mlir_said_and_where() -> None:
+    t = "tensor<2xf32>"
+    module = pipelines.parse(f"func.func @main(%a: {t}) -> {t} {{\n%r = tosa.abs %a : ({t}) -> {t}\nreturn %r : {t} }}")
+    with pytest.raises(TorchstoneError) as caught:
+        pipelines.run("buffers", module)
+    first, second = caught.value.message.splitlines()[:2]
+    assert first == "pass pipeline buffers failed"
+    assert ":2:" in second and "op was not bufferized" in second
+    assert caught.value.stage == "compile"
+
+
+def test_quick_code_generation_computes_the_same() -> None:
+    source = (
+        "import torch; from torchstone.compiler.runtime.cpu import CpuKernel;"
+        "from torchstone.compiler.ir.types import TensorType; from torchstone.compiler.ir.dtypes import float32;"
+        "t = 'tensor<9x9xf32>';"
+        "text = f'func.func @main(%a: {t}, %o: {t}) -> {t} {{ %r = linalg.matmul ins(%a, %a : {t}, {t}) outs(%o : {t}) "
+        "-> {t} return %r : {t} }}';"
+        "spec = TensorType((9, 9), float32); x = torch.arange(81.0).reshape(9, 9);"
+        "y, = CpuKernel(text, inputs=[spec, spec], results=[spec])([x, torch.zeros(9, 9)]); print(torch.equal(y, x @ x))"
+    )
+    assert python(source, **{jit.QUICK_VARIABLE: "1"}) == "True"
