@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref
+from torchstone.conformance.literals import Ref, map_leaves
 from torchstone.conformance.program import Call
 from torchstone.conformance.storages import extent
 from torchstone.conformance.targets import PROPERTIES
@@ -197,10 +197,10 @@ def _values(tensor: Tensor) -> str:
     if not tensor.numel():
         return f"torch.empty({shape}, dtype={dtype})"
     if tensor.numel() <= LITERAL_LIMIT:
-        for numbers in (_shortest(tensor), tensor.tolist()):
+        for numbers in (_shortest(tensor), map_leaves(tensor.tolist(), _as_printed)):
             if _same_bits(_try_literal(numbers, tensor.dtype), tensor):
                 return f"torch.tensor({source(numbers)}, dtype={dtype})"
-    first = tensor.reshape(-1)[0].item()
+    first = _as_printed(tensor.reshape(-1)[0].item())
     if _same_bits(_try_full(shape, first, tensor.dtype), tensor):
         return f"torch.full({shape}, {source(first)}, dtype={dtype})"
     packed = base64.b64encode(zlib.compress(_bits(tensor).numpy().tobytes(), 9)).decode()
@@ -210,9 +210,16 @@ def _values(tensor: Tensor) -> str:
 def _shortest(tensor: Tensor) -> Any:
     """The numbers with the fewest digits that tell float32 apart, where that is what they are."""
     if tensor.dtype is not torch.float32:
-        return tensor.tolist()
+        return map_leaves(tensor.tolist(), _as_printed)
     digits = [float(str(number)) for number in tensor.reshape(-1).numpy()]
     return torch.tensor(digits, dtype=torch.float64).reshape(tensor.shape).tolist()
+
+
+def _as_printed(number: Any) -> Any:
+    """The number that its source stands for: a NaN without its payload."""
+    if isinstance(number, complex):
+        return complex(_as_printed(number.real), _as_printed(number.imag))
+    return float("nan") if number != number else number
 
 
 def _try_literal(numbers: Any, dtype: torch.dtype) -> Tensor | None:

@@ -242,7 +242,7 @@ def _conditioned(
     none = torch.zeros(expected.shape, dtype=torch.bool)
     rounded = none
     if truth is not None:
-        noisy = context.others(referee.noisy, like)
+        noisy = context.others(referee.noisy + referee.wild, like)
         rounded = among(actual, [truth.values, *noisy], dtype, row) if noisy else none
         error, bound = torch.abs(actual - truth.values), torch.abs(expected - truth.values)
         rounded |= torch.isfinite(expected) & (bound <= 64.0 * truth.spread) & (error <= row.factor * bound)
@@ -269,7 +269,7 @@ def _discrete(name: str, expected: Tensor, actual: Tensor, context: _Context) ->
     truth = context.other(referee.float64, expected)
     soft = torch.zeros_like(bad)
     if truth is not None:
-        for run in [truth, *context.others(referee.noisy, expected)]:
+        for run in [truth, *context.others(referee.noisy + referee.wild, expected)]:
             soft |= run == actual
     if not referee.all_exact:
         near_by, on_edge = torch.zeros_like(bad), torch.zeros_like(bad)

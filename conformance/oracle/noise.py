@@ -1,15 +1,16 @@
 """The rounding model: what a program's result may be when every inexact step is rounded somehow.
 
-A run of the float64 twin in which each ATen op's result is moved by up to one ULP of the narrower dtype, wherever that
-dtype could not hold it exactly. Ops that accumulate (sums, contractions, norms, solvers) also have their operands
-moved, by an amount that grows with the length of the accumulation: that stands for another order of the additions, and
-keeps the sum of the magnitudes in view when they cancel (Higham and Mary, A new approach to probabilistic rounding
-error analysis, 2019). Steps that are exact in any precision (comparison, rounding to an integer, moving data) get no
-noise, so a value exactly on a tie stays on it.
+A run of the float64 twin in which each ATen op is taken apart by PyTorch's own decompositions, and each step's result
+moved by up to one ULP of the narrower dtype wherever that dtype could not hold it exactly. Steps that accumulate (sums,
+contractions, norms, solvers) also have their operands moved, by an amount that grows with the length of the
+accumulation: that stands for another order of the additions, and keeps the magnitudes in view when the terms cancel
+(Higham and Mary, A new approach to probabilistic rounding error analysis, 2019). Steps that are exact in any precision
+(comparison, rounding to an integer, moving data) get no noise, so a value exactly on a tie stays on it.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from torchstone.conformance.oracle.ulp import precision, representable
+from torchstone.conformance.tolerances import real_dtype
 
 _EXACT = """
     _local_scalar_dense _to_copy _unique _unique2 _unsafe_view abs adaptive_max_pool2d adaptive_max_pool3d amax
@@ -35,16 +37,44 @@ _EXACT = """
     select_scatter sgn sign signbit slice_scatter sort stack take topk tril tril_indices triu triu_indices trunc
     unbind unfold_copy unique_consecutive unique_dim unsafe_split view view_copy where zero zeros zeros_like
 """
+MAX_DEPTH = 20
+_EXACT_PRIMS = """
+    as_strided broadcast_in_dim collapse_view conj conj_physical convert_element_type copy_strided device_put iota
+    split_dim squeeze transpose view_of view_element_type
+"""
 EXACT = frozenset(_EXACT.split())
+EXACT_PRIMS = frozenset(_EXACT_PRIMS.split())
 
 
 def is_exact(func: Any) -> bool:
     """Whether an op's results are the same numbers in any precision: it selects, moves, compares or rounds."""
-    name = func._schema.name.removeprefix("aten::")
-    return func.is_view or name.rstrip("_") in EXACT or name in EXACT
+    space, name = func._schema.name.split("::")
+    if func.is_view or name in EXACT or name.rstrip("_") in EXACT:
+        return True
+    return space == "prims" and name in EXACT_PRIMS
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Any]:
+    from torch._decomp import decomposition_table  # half a second, and only for cases that need a referee
+
+    return decomposition_table
+
+
+def _agree(left: Any, right: Any) -> bool:
+    """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts."""
+    pairs = zip(tree_flatten(left)[0], tree_flatten(right)[0], strict=True)
+    return all(
+        a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, 1e-9, 1e-12, equal_nan=True)
+        for a, b in pairs
+        if isinstance(a, Tensor)
+    )
 
 
 def _accumulates(func: Any) -> bool:
+    space, name = func._schema.name.split("::")
+    if space == "prims":  # they carry no tags
+        return name in ("sum", "prod", "var", "svd") or name.startswith("fft_")
     return torch.Tag.pointwise not in func.tags
 
 
@@ -66,36 +96,47 @@ def _length(operands: list[Tensor], results: list[Tensor]) -> float:
 
 
 class RoundingNoise(TorchDispatchMode):
-    """Runs what is inside it with the roundings of ``dtype`` drawn at random; the same seed draws the same."""
+    """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
+    ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same."""
 
-    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+    def __init__(self, dtype: torch.dtype, seed: int, scale: float = 1.0, direction: int = 0) -> None:
         super().__init__()
-        self.dtype = dtype
+        self.scale = scale
+        self.direction = direction
         self.eps = 2.0 ** (1 - precision(dtype))
+        self.depth = 0
+        # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
+        self.exact_in = torch.float32 if real_dtype(dtype) is torch.float64 else dtype
         self.generator = torch.Generator().manual_seed(seed)
 
-    def _unit(self, like: Tensor) -> Tensor:
-        return 2.0 * torch.rand(like.shape, dtype=torch.float64, generator=self.generator) - 1.0
+    def _sides(self, like: Tensor) -> Tensor:
+        if self.direction:
+            return torch.full(like.shape, float(self.direction), dtype=torch.float64)
+        return torch.randint(0, 2, like.shape, generator=self.generator).to(torch.float64) * 2.0 - 1.0
 
-    def _move(self, value: Tensor, scale: float) -> Tensor:
-        """Each number moved by up to ``scale`` ULP; infinities and NaN as they are."""
+    def _move(self, value: Tensor, ulps: float) -> Tensor:
+        """Each number moved by ``ulps`` times the scale; infinities and NaN as they are."""
+        size = ulps * self.scale * self.eps
         if value.is_complex():
-            turn = torch.complex(self._unit(value), self._unit(value))
-            moved = value + value.abs() * (scale * self.eps) * turn
+            moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
         else:
-            moved = value * (1.0 + scale * self.eps * self._unit(value))
+            moved = value * (1.0 + size * self._sides(value))
         return torch.where(torch.isfinite(value), moved, value)
 
     def _round(self, value: Any) -> Any:
         if not _movable(value):
             return value
-        return torch.where(representable(value, self.dtype), value, self._move(value, 1.0))
+        return torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
         if is_exact(func):
-            return out
+            return func(*args, **kwargs)
+        if not func._schema.is_mutable:
+            steps = self._decomposed(func, args, kwargs)
+            if steps is not NotImplemented:
+                return steps
+        out = func(*args, **kwargs)
         if func._schema.is_mutable:
             for written in _written(func, args, kwargs):
                 if _movable(written):
@@ -103,15 +144,40 @@ class RoundingNoise(TorchDispatchMode):
             return out
         results, _ = tree_flatten(out)
         tensors = [result for result in results if isinstance(result, Tensor)]
-        if _accumulates(func) and tensors and all(map(_movable, tensors)) and not all(map(self._holds, tensors)):
-            operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf)]
+        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf)]
+        if _accumulates(func) and all(map(_movable, tensors)) and not self._sums_exactly(operands, tensors):
             scale = _growth(_length(operands, tensors))
             moved = tree_map(lambda leaf: self._move(leaf, scale) if _movable(leaf) else leaf, (args, kwargs))
             out = func(*moved[0], **moved[1])
         return tree_map(self._round, out)
 
-    def _holds(self, value: Tensor) -> bool:
-        return bool(representable(value, self.dtype).all())
+    def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The op by its decomposition, so that each of its steps is rounded; ``NotImplemented`` when it has none."""
+        rule = _decompositions().get(func)
+        if rule is None or self.depth >= MAX_DEPTH:
+            return NotImplemented
+        self.depth += 1
+        try:
+            if not _agree(rule(*args, **kwargs), func(*args, **kwargs)):
+                return NotImplemented
+            with self:
+                return rule(*args, **kwargs)
+        except Exception:  # a decomposition that does not take these arguments: the op itself does
+            return NotImplemented
+        finally:
+            self.depth -= 1
+
+    def _sums_exactly(self, operands: list[Tensor], results: list[Tensor]) -> bool:
+        """Whether no order of the additions rounds: whole numbers that stay small. (That a result is a number of the
+        dtype says little: terms that cancel leave few bits.)"""
+        whole = all(bool((operand == _whole(operand)).all()) for operand in operands)
+        return whole and all(bool(representable(result, self.exact_in).all()) for result in results)
+
+
+def _whole(value: Tensor) -> Tensor:
+    if value.is_complex():
+        return torch.complex(value.real.round(), value.imag.round())
+    return value.round()
 
 
 def _growth(length: float) -> float:

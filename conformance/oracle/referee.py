@@ -22,7 +22,10 @@ from torchstone.conformance.oracle.widen import NoTwin, float64_by_default, wide
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
 
-NOISE_RUNS = 6
+NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
+WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
+"""Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
+
 MOVES = ("up", "down", "random", "random", "random", "random", "random", "random")
 TINY_STEP = 2.0**-12
 """In ULPs: how far the inputs are moved to see whether they lie exactly on a discontinuity."""
@@ -86,7 +89,15 @@ class Referee:
     @functools.cached_property
     def noisy(self) -> list[Run]:
         """Runs of the rounding model; those that raise are left out."""
-        runs = [self._twin_run(RoundingNoise(self.dtype, SEED + k)) for k in range(NOISE_RUNS)]
+        return self._noisy_runs(NOISE)
+
+    @functools.cached_property
+    def wild(self) -> list[Run]:
+        """Runs with larger roundings, which look for jumps nearby."""
+        return self._noisy_runs(WILD_NOISE)
+
+    def _noisy_runs(self, kinds: tuple[tuple[float, int], ...]) -> list[Run]:
+        runs = [self._twin_run(RoundingNoise(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property

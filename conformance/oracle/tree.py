@@ -18,7 +18,7 @@ def paths(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """
     if isinstance(value, Tensor) and value.is_nested:
         value = list(value.unbind())
-    if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
+    if isinstance(value, tuple | list):
         for index, item in enumerate(value):
             yield from paths(item, f"{name}[{index}]")
     elif isinstance(value, dict):
@@ -35,7 +35,7 @@ def flatten(value: Any) -> list[Any]:
 
 def shape_of(value: Any) -> str:
     """The structure of a tree in words: ``(tensor, [int])``."""
-    if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
+    if isinstance(value, tuple | list):
         return "(" + ", ".join(shape_of(item) for item in value) + ")"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {shape_of(item)}" for key, item in value.items()) + "}"

@@ -13,7 +13,7 @@ from torch import Tensor
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
 from torchstone.conformance.tolerances import MODEL, Tolerance
 
-EXPLAINED = 64.0  # times the rounding model: beyond it, eager and float64 compute different things
+EXPLAINED = 64.0  # times the rounding model: an eager error beyond it is of another nature
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torc
     All tensors are float64 or complex128, of one shape; ``dtype`` is what the results really had.
 
     - Eager finite: the backend must be finite, and ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| +
-      MODEL * spread``. Eager's error counts only where the rounding model explains it: where it does not, the two
-      runs compute different things (a limit taken from the dtype, a branch gone the other way). What exceeds the ULPs
-      is capped at half the digits of the tensor's largest value, so that no jump, however explained, is a pass.
+      MODEL * spread``. Where the rounding model does not explain eager's error, the factor is 1: the two runs may
+      compute different things there (a limit taken from the dtype, a branch gone the other way). What exceeds the
+      ULPs is capped at half the digits of the tensor's largest value, so that no jump, however explained, is a pass.
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype.
     """
@@ -64,7 +64,7 @@ def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torc
     finite = torch.isfinite(truth)
     largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
     cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
-    slack = MODEL * spread + torch.where(explained, row.factor * eager_error, 0.0)
+    slack = torch.where(explained, MODEL * spread + row.factor * eager_error, eager_error)
     within = torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= bound + torch.minimum(slack, cap))
     rounded = same(wide(truth.to(dtype)), actual)
     return torch.where(torch.isfinite(expected), within, (within & representable_range(truth, dtype)) | rounded)
