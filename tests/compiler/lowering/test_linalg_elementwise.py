@@ -118,11 +118,16 @@ def test_select(dtype: DType) -> None:
         assert torch.equal(got[i : i + 1].contiguous().view(as_bytes), want.view(as_bytes)) or want.isnan().any()
 
 
-@pytest.mark.parametrize("name", ["exp", "pow", "tanh", "div", "max", "shift_right", "eq", "not"])
-@pytest.mark.parametrize("dtype", [dt.boolean, dt.uint8, dt.int64, dt.bfloat16, dt.float16, dt.float32], ids=str)
+AT_BOTH_LEVELS = [
+    (name, dtype)
+    for name, dtype in combinations()
+    if name in ("exp", "pow", "tanh", "div", "max", "shift_right", "eq", "not")
+    and dtype in (dt.boolean, dt.uint8, dt.int64, dt.bfloat16, dt.float16, dt.float32)
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), AT_BOTH_LEVELS, ids=str)
 def test_optimized_code_computes_the_same(name: str, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
-    if (name, dtype) not in combinations():
-        pytest.skip("not an op on this dtype")
     # More than one vector of each value, so that the vectorized loop and its remainder both run.
     tensors = [t.repeat(5) for t in operands(name, dtype)]
     graph = primitive(name, *map(of, tensors))

@@ -71,6 +71,7 @@ def test_quick_code_generation_computes_the_same() -> None:
         "text = f'func.func @main(%a: {t}, %o: {t}) -> {t} {{ %r = linalg.matmul ins(%a, %a : {t}, {t}) outs(%o : {t}) "
         "-> {t} return %r : {t} }}';"
         "spec = TensorType((9, 9), float32); x = torch.arange(81.0).reshape(9, 9);"
-        "y, = CpuKernel(text, inputs=[spec, spec], results=[spec])([x, torch.zeros(9, 9)]); print(torch.equal(y, x @ x))"
+        "y, = CpuKernel(text, inputs=[spec, spec], results=[spec])([x, torch.zeros(9, 9)]);"
+        "print(torch.equal(y, x @ x))"
     )
     assert python(source, **{jit.QUICK_VARIABLE: "1"}) == "True"
