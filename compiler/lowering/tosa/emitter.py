@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import DType, Location, Value
 from torchstone.compiler.ir.dims import Dim
@@ -54,7 +56,10 @@ class Emitter:
     # Constants
 
     def constant(self, value: Any, shape: Sequence[Dim], element: Any) -> Handle:
-        """A ``tosa.const``: ``value`` is one number, or all of them in row-major order. Equal ones are emitted once."""
+        """A ``tosa.const``, equal ones emitted once.
+
+        ``value`` is one number, all of them in row-major order, or a numpy array of this shape and element.
+        """
         attribute = self._elements(value, self.type(shape, element))
         if attribute not in self._constants:
             self._constants[attribute] = self.tosa.const(attribute)
@@ -62,6 +67,8 @@ class Emitter:
 
     def _elements(self, value: Any, kind: Any) -> Any:
         dense, element = self.ir.DenseElementsAttr, kind.element_type
+        if isinstance(value, np.ndarray):
+            return dense.get(value, type=kind)
         if isinstance(value, tuple):
             return dense.get([self._number(v, element) for v in value], kind)
         return dense.get_splat(kind, self._number(value, element))

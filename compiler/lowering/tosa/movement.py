@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
 from torchstone.compiler.lowering.tosa.table import Rule
+
+# dtype -> the numpy dtype of the same bits, which is how MLIR takes many numbers at once.
+_BITS = {
+    "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "float16": "float16", "float32": "float32",
+}  # fmt: skip
 
 
 def _broadcast(e: Emitter, op: Operation) -> Handle:
@@ -77,6 +84,16 @@ def _constant(e: Emitter, op: Operation) -> Handle:
     return e.constant(value, [1] * kind.rank, kind.dtype)
 
 
+def _iota(e: Emitter, op: Operation) -> Handle:
+    values = np.arange(op.result.shape[0], dtype=_BITS[op.result.dtype.name])
+    return e.constant(values, op.result.shape, op.result.dtype)
+
+
+def _takes_iota(op: Operation) -> str | None:
+    # The others are written out number by number.
+    return None if op.result.dtype.name in _BITS else f"flat.iota: numpy has no {op.result.dtype.name}"
+
+
 ROWS = (
     Rule("broadcast", frozenset(), _broadcast, _takes_broadcast, dynamic=True),
     Rule("reshape", frozenset(), _reshape),
@@ -86,4 +103,5 @@ ROWS = (
     Rule("pad", frozenset(), _pad, _takes_pad),
     Rule("reverse", frozenset(), _reverse, _takes_reverse),
     Rule("constant", frozenset(), _constant),
+    Rule("iota", frozenset(), _iota, _takes_iota),
 )
