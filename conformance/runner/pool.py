@@ -252,7 +252,6 @@ class Pool:
             if "ready" in header:
                 slot.ready, slot.baseline = True, header["rss"]
                 self._deaths = 0
-                worker.clear_tail()
                 self._feed(slot)
             elif "failed" in header:
                 raise HarnessError(f"no worker of backend {self.backend} can start: {header['failed']}")
@@ -266,14 +265,10 @@ class Pool:
             self._watch_channel(slot)
 
     def _answered(self, slot: _Slot, verdict: Verdict, resident: int) -> None:
-        worker = slot.worker
-        assert worker is not None
         task = slot.queue.popleft()
         slot.sent -= 1
         slot.served += 1
         slot.alone = False
-        worker.read_output()
-        worker.clear_tail()
         if slot.sent:
             self._start_clock(slot)
         self._settle(slot, task, verdict)
@@ -301,7 +296,7 @@ class Pool:
                     if not worker.channel_open:
                         self._died(slot, "closed the harness's channel", Outcome.CRASH)
                         continue
-                    worker.traceback()
+                    worker.probe()
                     self._died(slot, f"no result after {self.timeout:g} s", Outcome.TIMEOUT)
                 elif now - slot.began > TICK_SECONDS and (used := worker.resident()) > self.memory:
                     limit = f"resident memory {used / 2**30:.1f} GiB is over the limit of {self.memory / 2**30:.1f} GiB"

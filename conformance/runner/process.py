@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torchstone.conformance.runner import marks
 from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
-from torchstone.conformance.runner.worker import resident
+from torchstone.conformance.runner.worker import CASE_ENDS, resident
 from torchstone.conformance.verdict import Stage
 
 TAIL_BYTES = 8192
@@ -64,6 +64,7 @@ class WorkerProcess:
         self._decoder = Decoder()
         self._unsent = bytearray()
         self._tail = bytearray()
+        self._probed: tuple[Stage | None, str] | None = None
         self.send({"hello": VERSION, "backend": backend})
 
     # -- the channel --------------------------------------------------------------------------------------------
@@ -131,11 +132,10 @@ class WorkerProcess:
 
     @property
     def tail(self) -> str:
-        lines = self._tail.decode(errors="replace").splitlines()
-        return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
-
-    def clear_tail(self) -> None:
-        self._tail.clear()
+        """The end of what the worker printed since its last case ended."""
+        if self._probed is not None:
+            return self._probed[1]
+        return _clean(self._tail.rpartition(CASE_ENDS)[2])
 
     # -- life and death -----------------------------------------------------------------------------------------
 
@@ -144,6 +144,8 @@ class WorkerProcess:
 
     def stage(self) -> Stage | None:
         """Say where in its case the worker is, or was when it died; None before the backend was called."""
+        if self._probed is not None:
+            return self._probed[0]
         return marks.read(self.mark)
 
     def exited(self) -> bool:
@@ -152,12 +154,19 @@ class WorkerProcess:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         return True
 
-    def traceback(self, wait: float = 0.2) -> None:
-        """Ask a hanging worker for its Python stack, which faulthandler writes into the tail."""
+    def probe(self, wait: float = 0.2) -> None:
+        """Ask a hanging worker for its Python stack, and let that be its last words.
+
+        The signal may end what the worker hangs in; nothing that it does or prints after it counts.
+        """
+        self.read_output()
+        stage, before = self.stage(), self.tail
+        self._tail.clear()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
             time.sleep(wait)
         self.read_output()
+        self._probed = (stage, f"{before}\n{_clean(self._tail.partition(CASE_ENDS)[0])}".strip())
 
     def stop(self) -> int:
         """Kill the process and whatever it started, reap it, remove its folder. Returns its exit code."""
@@ -172,6 +181,12 @@ class WorkerProcess:
             os.close(self.death)
         shutil.rmtree(self.scratch, ignore_errors=True)
         return code
+
+
+def _clean(output: bytes | bytearray) -> str:
+    """Return output as text, without faulthandler's list of every native module in the process."""
+    lines = output.decode(errors="replace").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
 
 
 def describe_exit(code: int) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torchstone.conformance.backends.base import Backend
 
 PR_SET_PDEATHSIG = 1
+CASE_ENDS = b"\0\x1e\0\n"  # printed after each case, so that a dead worker's last words are those of its last case
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -48,11 +49,18 @@ def main() -> None:
     except BaseException as error:
         channel.sendall(encode({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}))
         return
+    _end_of_output()
     channel.sendall(encode({"ready": True, "rss": resident()}))
     while (frame := receive(channel)) is not None:
         backend.begin()
         verdict = _try(backend, *frame)
+        _end_of_output()
         channel.sendall(encode({"verdict": verdict, "rss": resident()}))
+
+
+def _end_of_output() -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, CASE_ENDS)
 
 
 def resident(pid: int | str = "self") -> int:

@@ -57,7 +57,7 @@ def test_each_deed_costs_its_own_case_only(tmp_path, monkeypatch):
     cases = []
     for index, deed in enumerate(ENDS):
         cases += [torture_case("obey", 100 + index), torture_case(deed, index)]
-    with Pool(BACKEND, jobs=2, timeout=6, memory=2 << 30, retry=False) as pool:
+    with Pool(BACKEND, jobs=2, timeout=10, memory=3 << 29, retry=False) as pool:
         verdicts = {v.case_id: v for v in pool.verdicts(cases)}
         assert len(verdicts) == len(cases)
         for index, (deed, (outcome, word)) in enumerate(ENDS.items()):

@@ -73,9 +73,10 @@ class Torture:
 
     def hog(self):
         self.kept = []
-        while True:
-            self.kept.append(bytearray(os.urandom(1 << 16) * 256))
-            time.sleep(0.005)
+        for _ in range(100):  # 3 GiB, then wait to be killed
+            self.kept.append(b"x" * (1 << 25))
+            time.sleep(0.01)
+        time.sleep(600)
 
     def cannot_allocate(self):
         raise MemoryError
