@@ -17,6 +17,12 @@ from torchstone.conformance.targets import resolve
 __all__ = ["Call", "Program", "ProgramError", "Ref"]
 
 
+UNINITIALIZED = frozenset(
+    ["empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize", "resize_as"]
+)
+"""Operators whose results hold memory that nobody wrote to."""
+
+
 @dataclass(frozen=True)
 class Call:
     """``result = target(*args, **kwargs)``, where any leaf of the arguments may be a ``Ref``."""
@@ -25,6 +31,13 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     result: str
+
+    @property
+    def operator(self) -> str:
+        """The name without namespace, overload and in-place underscore: ``add`` of ``torch.ops.aten.add_.Tensor``."""
+        if self.target.startswith("torch.ops."):
+            return self.target.split(".")[3].rstrip("_")
+        return self.target.rpartition(".")[2].rstrip("_")
 
     def refs(self) -> list[Ref]:
         """The references among the arguments, in order."""

@@ -186,7 +186,7 @@ def _storage(tensor: Tensor, case: Case, owners: list[str]) -> Tensor:
     views = [_unlazy(case.inputs[name]) for name in owners]
     agree = all(view.dtype == tensor.dtype for view in views)
     dtype = tensor.dtype if agree else torch.uint8
-    ends = [extent(view.shape, view.stride(), view.storage_offset()) * view.element_size() for view in views]
+    ends = [extent(view.shape, view.stride(), int(view.storage_offset())) * view.element_size() for view in views]
     length = min(max(ends), tensor.untyped_storage().nbytes()) // dtype.itemsize
     return torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, (length,), (1,))
 

@@ -88,7 +88,7 @@ def pack(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]
         storage = plain.untyped_storage()
         key = names.setdefault(storage._cdata, f"s{len(names)}")
         storages[key] = storage
-        end = extent(plain.size(), plain.stride(), plain.storage_offset()) * plain.element_size()
+        end = extent(plain.size(), plain.stride(), int(plain.storage_offset())) * plain.element_size()
         needed[key] = max(needed.get(key, 0), min(end, storage.nbytes()))
         views[name] = {
             "storage": key,

@@ -56,6 +56,12 @@ _DENIED = frozenset(_NOT_FOR_DATA.split())
 
 
 @functools.cache
+def _torch_functions() -> frozenset[str]:
+    """Names of the operators that are functions of ``torch`` itself."""
+    return frozenset(dir(vars(torch._C)["_VariableFunctions"]))
+
+
+@functools.cache
 def _operator_names() -> frozenset[str]:
     """Names of the ATen operators the dispatcher knows. TorchScript's own (``aten::save`` …) are not among them."""
     names = torch._C._dispatch_get_all_op_names()
@@ -109,7 +115,7 @@ def _lookup(target: str) -> Callable[..., Any] | None:
         return None
     value = getattr(namespace, name, None)
     if prefix == "torch":
-        return value if name in _TORCH_EXTRA or hasattr(torch._C._VariableFunctions, name) else None
+        return value if name in _TORCH_EXTRA or name in _torch_functions() else None
     return value if _is_operator_function(value) else None
 
 

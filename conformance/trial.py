@@ -19,7 +19,7 @@ from torchstone.conformance.backends.base import Backend, BackendError, BackendU
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
 from torchstone.conformance.oracle.tree import dense, flatten
-from torchstone.conformance.program import Call, Program
+from torchstone.conformance.program import UNINITIALIZED, Program
 from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
 
 SEED = 20
@@ -34,9 +34,6 @@ _STAGES = {
     "run": Stage.RUN,
     "compare": Stage.COMPARE,
 }
-_UNINITIALIZED = frozenset(
-    ["empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize", "resize_as"]
-)
 
 
 def try_case(case: Case, backend: Backend) -> Verdict:
@@ -149,7 +146,7 @@ def _text(error: Exception) -> str:
 def _undetermined(program: Program, case: Case, drew: bool) -> str:
     """Why eager's own values are not determined by the inputs, or an empty string."""
     for call in program.calls:
-        if _base_name(call) in _UNINITIALIZED:
+        if call.operator in UNINITIALIZED:
             return f"random: {call.target} gives memory nobody wrote to; shapes and dtypes agree"
     if not drew:
         return ""
@@ -169,22 +166,13 @@ def _undetermined(program: Program, case: Case, drew: bool) -> str:
     return ""
 
 
-def _base_name(call: Call) -> str:
-    name = call.target
-    for prefix in ("torch.ops.aten.", "torch.Tensor.", "torch."):
-        if name.startswith(prefix):
-            name = name.removeprefix(prefix)
-            break
-    return name.split(".")[0].rstrip("_")
-
-
 def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         if left.shape != right.shape or left.dtype != right.dtype:
             return False
         left, right = dense(left), dense(right)
         return bool(((left == right) | ((left != left) & (right != right))).all())
-    return type(left) is type(right) and (left == right or left != left)
+    return type(left) is type(right) and bool(left == right or left != left)
 
 
 def _outline(expected: Observed, actual: Observed) -> Finding | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from torchstone.conformance.literals import ProgramError, Ref, encode, leaves
-from torchstone.conformance.program import Call, Program
+from torchstone.conformance.program import UNINITIALIZED, Call, Program
 from torchstone.conformance.storages import LayoutError, check_plain, fresh
 from torchstone.conformance.targets import name_of
 
@@ -75,10 +75,11 @@ class Inputs:
 
 
 def _python_number(value: Any) -> Any:
-    for kind, convert in ((numbers.Integral, int), (numbers.Real, float), (numbers.Complex, complex)):
-        if isinstance(value, kind):
-            return convert(value)
-    raise NotExpressible(f"argument: a {type(value).__name__} cannot be written as a literal")
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return complex(value)
 
 
 def single_call(target: str, args: Iterable[Any], kwargs: dict[str, Any]) -> tuple[Program, dict[str, Tensor]]:
@@ -148,7 +149,7 @@ def record(
     what the function gave. Raises ``NotExpressible``; exceptions of the function itself pass through.
     """
     inputs = Inputs()
-    inputs.literal(args), inputs.literal(kwargs)  # names the inputs in the order of the arguments
+    inputs.literal((args, kwargs))  # names the inputs in the order of the arguments
     before = dict(zip(inputs.tensors, fresh(inputs.tensors.values()), strict=True))
     recorder = _Recorder(inputs)
     seed = functools.partial(recorder.manual_seed, torch.manual_seed)
@@ -161,30 +162,9 @@ def record(
     program = Program(tuple(before), tuple(calls), outputs)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         again = program(*fresh(before.values()))
-    if not any(uninitialized(call) for call in calls) and not _alike(out, again):
+    if not any(call.operator in UNINITIALIZED for call in calls) and not _alike(out, again):
         raise NotExpressible("does more than its calls to torch show: the recorded calls give another result")
     return program, before
-
-
-def uninitialized(call: Call) -> bool:
-    """Whether the call's result holds memory that nobody wrote to."""
-    name = call.target.removeprefix("torch.ops.aten.").removeprefix("torch.").removeprefix("Tensor.").split(".")[0]
-    return name.rstrip("_") in _UNINITIALIZED
-
-
-_UNINITIALIZED = frozenset(
-    {
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_quantized",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "resize",
-        "resize_as",
-    }
-)
 
 
 def _outputs(out: Any, recorder: _Recorder) -> Any:
@@ -205,16 +185,15 @@ def _outputs(out: Any, recorder: _Recorder) -> Any:
 
 
 def _mutates(call: Call) -> bool:
-    name = call.target.split("torch.ops.aten.")[-1].split(".")[0] if "aten" in call.target else call.target
-    name = name.rpartition(".")[2]
+    name = call.target.rpartition(".")[2] if not call.target.startswith("torch.ops.") else call.target.split(".")[3]
     if name in ("manual_seed", "__setitem__") or "out" in call.kwargs or call.kwargs.get("inplace") is True:
         return True
-    dunder = name.startswith("__i") and name not in ("__invert__", "__index__")
-    return dunder or (name.endswith("_") and not name.endswith("__"))
+    in_place_operator = name.startswith("__i") and name != "__invert__"
+    return in_place_operator or (name.endswith("_") and not name.endswith("__"))
 
 
 def _live(calls: list[Call], outputs: Any) -> list[Call]:
-    """The calls that the outputs depend on, or that mutate something, renumbered by nothing: names stay."""
+    """The calls that the outputs depend on, or that mutate something."""
     needed = {leaf.name for leaf in leaves(outputs)}
     kept: list[Call] = []
     for call in reversed(calls):
@@ -235,4 +214,4 @@ def _alike(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(_alike, left, right))
     if type(left) is not type(right):
         return False
-    return left == right or left != left
+    return bool(left == right or left != left)
