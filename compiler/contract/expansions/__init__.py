@@ -15,6 +15,7 @@ from torchstone.compiler.contract.expansions import (
     pooling,
     power,
     reduction,
+    scan,
     special_functions,
     upsampling,
     view,
@@ -23,7 +24,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
-    convolution, pooling, upsampling, fourier, distance, special_functions,
+    convolution, pooling, upsampling, fourier, distance, special_functions, scan,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

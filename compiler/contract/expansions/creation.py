@@ -91,8 +91,6 @@ def _spaced(b: Expander, start: Any, end: Any, at: Callable[[Any], Any]) -> Valu
         raise b.unsupported("bounds that are tensors")
     if not isinstance(length, int) or length > LONGEST_CONSTANT:
         raise b.unsupported(f"more than {LONGEST_CONSTANT} steps")
-    if dtype.is_complex:
-        raise b.unsupported("complex")
     low, high = (convert_number(v, dtype) for v in (start, end))
     step = (high - low) / (length - 1) if length > 1 else 0.0
 
@@ -109,9 +107,9 @@ def linspace(b: Expander, start: Any, end: Any, steps: int, *_: Any) -> Value:
 
 @expands("aten.logspace.default")
 def logspace(b: Expander, start: Any, end: Any, steps: int, base: float = 10.0, *_: Any) -> Value:
-    def power(v: float) -> float:
+    def power(v: Any) -> Any:
         try:
-            return math.pow(base, v)
+            return base**v
         except OverflowError:
             return math.inf
 

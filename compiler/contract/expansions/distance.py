@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from torchstone.compiler.contract.expansions.common import const, wrap_dim
+from torchstone.compiler.contract.expansions.common import const, expand_dims, wrap_dim
 from torchstone.compiler.contract.expansions.join import concat
 from torchstone.compiler.contract.expansions.reduction import norm
+from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
 
@@ -57,3 +58,17 @@ def cross(b: Expander, x: Value, y: Value, dim: int = -1) -> Value:
         b.sub(b.mul(part(x, i + 1), part(y, i + 2)), b.mul(part(x, i + 2), part(y, i + 1))) for i in range(3)
     ]  # fmt: skip
     return concat(b, parts, dim)
+
+
+@expands("aten.renorm.default")
+def renorm(b: Expander, x: Value, p: float, dim: int, maxnorm: float) -> Value:
+    """Each slice along dim whose p-norm is above maxnorm, scaled down to it."""
+    dim = wrap_dim(dim, x.rank)
+    values = b.cast(x, opmath(x.dtype))
+    dims = tuple(d for d in range(x.rank) if d != dim)
+    size = norm(b, values, float(p), dims)
+    limit = const(b, size, maxnorm)
+    factor = b.div(limit, b.add(size, const(b, size, 1e-7)))
+    factor = b.select(b.gt(size, limit), factor, const(b, size, 1))
+    factor = b.cast(expand_dims(b, factor, x.shape, dims), values.dtype)
+    return b.cast(b.mul(values, factor), x.dtype)
