@@ -1,10 +1,20 @@
 """Settings for the whole suite."""
 
+import signal
+
 from hypothesis import HealthCheck, settings
+
+# A job that a shell starts in the background ignores SIGINT, and so does every process it starts: the tests that
+# interrupt a command would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no reason to fail: neither a deadline nor the speed of drawing inputs is a property under test.
 # Derandomized, so that the suite says the same of the same tree; campaigns look for new inputs, not CI.
 settings.register_profile(
-    "torchstone", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "torchstone",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("torchstone")
