@@ -108,6 +108,8 @@ class WorkerProcess:
             except ProtocolError:
                 self.channel_open = False  # whoever wrote this was not the worker's loop: let it die as a crash
                 break
+            if self._decoder.broken:
+                self.channel_open = False
             if len(chunk) < CHUNK:
                 break
         return frames
@@ -157,16 +159,23 @@ class WorkerProcess:
     def probe(self, wait: float = 0.2) -> None:
         """Ask a hanging worker for its Python stack, and let that be its last words.
 
-        The signal may end what the worker hangs in; nothing that it does or prints after it counts.
+        The signal may end what the worker hangs in; nothing that it does or prints after it counts, so the *first*
+        output after the signal is kept, up to the end of the case.
         """
         self.read_output()
         stage, before = self.stage(), self.tail
-        self._tail.clear()
+        stack = bytearray()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
-            time.sleep(wait)
-        self.read_output()
-        self._probed = (stage, f"{before}\n{_clean(self._tail.partition(CASE_ENDS)[0])}".strip())
+            deadline = time.monotonic() + wait
+            while time.monotonic() < deadline and len(stack) < TAIL_BYTES and CASE_ENDS not in stack:
+                try:
+                    stack += os.read(self.output, TAIL_BYTES)
+                except BlockingIOError:
+                    time.sleep(0.01)
+                except OSError:
+                    break
+        self._probed = (stage, f"{before}\n{_clean(stack.partition(CASE_ENDS)[0])}".strip())
 
     def stop(self) -> int:
         """Kill the process and whatever it started, reap it, remove its folder. Returns its exit code."""

@@ -38,15 +38,21 @@ class Decoder:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self.broken: str = ""  # what is wrong with the stream, once it has held something that is no frame
 
     def feed(self, chunk: bytes) -> list[tuple[Header, bytes]]:
-        """Return the frames that ``chunk`` completes. Raises ProtocolError on bytes that cannot be a frame."""
-        self._buffer += chunk
+        """Return the frames that ``chunk`` completes, up to the first bytes that cannot be one.
+
+        What comes before garbage was sent in good order and counts; ``broken`` then says so, and nothing follows.
+        Raises ProtocolError when there is nothing to return but garbage.
+        """
         frames: list[tuple[Header, bytes]] = []
-        while len(self._buffer) >= PREFIX.size:
+        self._buffer += chunk
+        while not self.broken and len(self._buffer) >= PREFIX.size:
             header_size, body_size = PREFIX.unpack_from(self._buffer)
             if header_size > MAX_HEADER or body_size > MAX_BODY:
-                raise ProtocolError(f"frame of {header_size} + {body_size} bytes")
+                self.broken = f"frame of {header_size} + {body_size} bytes"
+                break
             end = PREFIX.size + header_size + body_size
             if len(self._buffer) < end:
                 break
@@ -56,10 +62,14 @@ class Decoder:
             try:
                 header = json.loads(text)
             except ValueError as error:
-                raise ProtocolError(f"frame header is not JSON: {error}") from error
+                self.broken = f"frame header is not JSON: {error}"
+                break
             if not isinstance(header, dict):
-                raise ProtocolError("frame header is not an object")
+                self.broken = "frame header is not an object"
+                break
             frames.append((header, body))
+        if self.broken and not frames:
+            raise ProtocolError(self.broken)
         return frames
 
 

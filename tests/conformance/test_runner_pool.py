@@ -65,7 +65,8 @@ def test_each_deed_costs_its_own_case_only(tmp_path, monkeypatch):
             told = verdict.message + str(verdict.evidence) + verdict.kind
             assert verdict.outcome is outcome, f"{deed}: {verdict}"
             assert word in told, f"{deed}: {verdict}"
-            assert outcome is not Outcome.CRASH or verdict.stage is Stage.RUN
+            if deed in ("segfault", "abort", "os_exit", "sys_exit", "hang_in_c", "hog"):  # others live to the compare
+                assert verdict.stage is Stage.RUN, f"{deed}: {verdict}"
             assert verdict.backend in ("torture", BACKEND)
             assert verdicts[torture_case("obey", 100 + index).id].outcome is Outcome.PASS
     assert leftovers() == []

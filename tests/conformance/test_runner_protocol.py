@@ -34,6 +34,14 @@ def test_garbage_is_refused(data):
         Decoder().feed(data)
 
 
+def test_what_comes_before_garbage_still_counts():
+    decoder = Decoder()
+    assert decoder.feed(encode({"verdict": 1}) + b"\xff" * 100) == [({"verdict": 1}, b"")]
+    assert decoder.broken
+    with pytest.raises(ProtocolError):
+        decoder.feed(encode({"verdict": 2}))
+
+
 def test_receive_reads_one_frame_and_knows_the_end():
     ours, theirs = socket.socketpair()
     with ours, theirs:
