@@ -11,13 +11,22 @@ from hypothesis import strategies as st
 from torchstone.conformance.case import Case
 from torchstone.fuzz.choices import DrawnChoices
 from torchstone.fuzz.generate import NothingGenerated, generate
-from torchstone.fuzz.rules import select
+from torchstone.fuzz.rules import Rule, all_rules, select
+
+
+def programs(ops: Sequence[str] = (), max_ops: int = 5) -> st.SearchStrategy[Case]:
+    """Return a strategy for valid programs with their inputs, of the named ops only, of all if none are named.
+
+    Raises UnknownName for an op the fuzzer does not know.
+    """
+    # The op database is imported now: it registers Hypothesis profiles, which must not happen while a test runs.
+    all_rules()
+    return _programs(select(ops), max_ops)
 
 
 @st.composite
-def programs(draw: Any, ops: Sequence[str] = (), max_ops: int = 5) -> Case:
-    """Draw valid programs with their inputs, of the named ops only, of all if none are named."""
+def _programs(draw: Any, rules: Sequence[Rule], max_ops: int) -> Case:
     try:
-        return generate(DrawnChoices(draw), select(ops), max_ops)
+        return generate(DrawnChoices(draw), rules, max_ops)
     except NothingGenerated:
         reject()
