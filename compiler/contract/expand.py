@@ -13,6 +13,8 @@ from torchstone.compiler.ir import Graph, Operation, Value, map_operand
 
 Takes = Callable[[Operation], "str | None"]
 _DEEPEST = 16
+# An op that takes more primitives than this wants one of its own: compiling so much text for one op takes seconds.
+_LONGEST = 512
 
 
 def expand(graph: Graph, takes: Takes) -> Graph:
@@ -47,7 +49,13 @@ def expand(graph: Graph, takes: Takes) -> Graph:
         values.update({id(old): mapped(new) for old, new in zip(op.results, results, strict=True)})
 
     for op in graph.ops:
+        before = len(out.ops)
         place(op, op, 0)
+        if len(out.ops) - before > _LONGEST:
+            count = len(out.ops) - before
+            raise _unsupported(
+                op, op, f"{op.name}: takes {count} primitives here, and {_LONGEST} is the most for one op"
+            )
     out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)
     return out
 
