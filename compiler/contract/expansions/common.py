@@ -116,8 +116,12 @@ def is_nan(b: Expander, x: Value) -> Value:
 
 
 def const(b: Expander, like: Value, value: Any) -> Value:
-    """``value`` with the shape and dtype of ``like``."""
-    return b.full_like(like, convert_number(value, like.dtype))
+    """``value`` with the shape and dtype of ``like``; one rule's equal constants are one."""
+    made: dict[Any, Value] = b.__dict__.setdefault("_constants", {})
+    key = (repr(value), like.shape, like.dtype)  # repr tells 0.0 from -0.0 and finds NaN again
+    if key not in made:
+        made[key] = b.full_like(like, convert_number(value, like.dtype))
+    return made[key]
 
 
 def wrap_dim(dim: int, rank: int) -> int:

@@ -102,23 +102,24 @@ def _laid_back(b: Expander, columns: Value, sizes: Sequence[Dim], window: _Windo
     space = len(sizes)
     if math.prod(window.kernel) > MOST_POSITIONS:
         raise b.unsupported(f"windows of more than {MOST_POSITIONS} elements")
-    batch, channels, *rest = columns.shape
-    counts = tuple(rest[space:])
+    batch, channels = columns.shape[:2]
     zero = b.scalar(convert_number(0, columns.dtype), columns.dtype)
+    for axis, stride in enumerate(window.stride, 2 + space):
+        columns = stretched(b, columns, axis, stride)
+    extent = columns.shape[2 + space :]
     total: Value | None = None
     for position in itertools.product(*map(range, window.kernel)):
-        part = columns
-        for axis, at in enumerate(position, 2):
-            part = b.slice(part, axis, at, at + 1)
-        part = b.reshape(part, (batch, channels, *counts))
+        start = (0, 0, *position, *(0,) * space)
+        limit = (batch, channels, *(at + 1 for at in position), *extent)
+        part = b.emit("slice", columns, start=start, limit=limit, stride=(1,) * columns.rank)[0]
+        part = b.reshape(part, (batch, channels, *extent))
         low: list[Dim] = [0, 0]
         high: list[Dim] = [0, 0]
         for axis, (at, size) in enumerate(zip(position, sizes, strict=True)):
-            part = stretched(b, part, 2 + axis, window.stride[axis])
             low.append(at * window.dilation[axis])
-            reach = part.shape[2 + axis] + (window.kernel[axis] - 1) * window.dilation[axis]
+            reach = extent[axis] + (window.kernel[axis] - 1) * window.dilation[axis]
             whole = _larger(reach, size + 2 * window.padding[axis])
-            high.append(whole - low[-1] - part.shape[2 + axis])
+            high.append(whole - low[-1] - extent[axis])
         part = b.emit("pad", part, zero, low=tuple(low), high=tuple(high))[0]
         total = part if total is None else b.add(total, part)
     if total is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from torchstone.compiler.contract.expansions.common import const, convert_number, is_nan
 from torchstone.compiler.contract.expansions.join import concat
+from torchstone.compiler.contract.expansions.upsampling import take
 from torchstone.compiler.contract.expansions.windows import Axis, axes, padded, positions, spread, static_size
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
@@ -80,18 +80,17 @@ def max_pool(
     along = axes(x, b.type.dims[x.rank - space :], kernel, stride, padding, dilation)
     least = -math.inf if x.dtype.is_float else _smallest(x.dtype)
     best: Value | None = None
-    place: Value | None = None
-    for position, part in positions(b, padded(b, x, along, least), along):
-        here = _place(b, part, along, position)
-        if best is None or place is None:
+    local: Value | None = None
+    for number, (_, part) in enumerate(positions(b, padded(b, x, along, least), along)):
+        if best is None or local is None:
             # Padding is never the place, even where all elements are as small as it.
-            best, place = const(b, part, least), _first_place(b, part, along)
+            best, local = const(b, part, least), _first_inside(b, part, along)
         better = b.gt(part, best)
         better = b.or_(better, is_nan(b, part)) if x.dtype.is_float else better
-        best, place = b.select(better, part, best), b.select(better, here, place)
-    if best is None or place is None:
+        best, local = b.select(better, part, best), b.select(better, const(b, local, number), local)
+    if best is None or local is None:
         raise b.unsupported("windows without elements")
-    return best, place
+    return best, _place(b, local, along)
 
 
 def _nothing(b: Expander) -> tuple[Value, Value]:
@@ -104,29 +103,35 @@ def _smallest(dtype: DType) -> int:
     return -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
 
 
-def _flat(b: Expander, like: Value, along: Sequence[Axis], coordinates: Sequence[Sequence[int]]) -> Value:
-    """The place in the flattened plane of an element whose coordinates are given for each window along each axis."""
-    total: Value | None = None
+def _first_inside(b: Expander, like: Value, along: Sequence[Axis]) -> Value:
+    """The number, in its window, of the first position that is no padding."""
+    out = b.full(0, like.shape, dt.int64)
+    for dim, axis in enumerate(along, like.rank - len(along)):
+        firsts = [_first(axis, window) for window in range(static_size(axis.count))]
+        out = b.add(b.mul(out, const(b, out, axis.kernel)), _along(b, firsts, out, dim, dt.int64))
+    return out
+
+
+def _first(axis: Axis, window: int) -> int:
+    for k in range(axis.kernel):
+        if 0 <= window * axis.stride - axis.low + k * axis.dilation < static_size(axis.size):
+            return k
+    return 0
+
+
+def _place(b: Expander, local: Value, along: Sequence[Axis]) -> Value:
+    """From the number of a position in its window to the place in the flattened plane."""
+    out = const(b, local, 0)
     scale = 1
-    for offset, (axis, numbers) in enumerate(zip(reversed(along), reversed(coordinates), strict=True)):
-        part = _along(b, [n * scale for n in numbers], like, like.rank - 1 - offset, dt.int64)
-        total = part if total is None else b.add(total, part)
+    for offset, axis in enumerate(reversed(along)):
+        kernel = const(b, local, axis.kernel)
+        within, local = b.rem(local, kernel), b.div(local, kernel)
+        starts = [window * axis.stride - axis.low for window in range(static_size(axis.count))]
+        start = _along(b, starts, out, out.rank - 1 - offset, dt.int64)
+        coordinate = b.add(start, b.mul(within, const(b, within, axis.dilation)))
+        out = b.add(out, b.mul(coordinate, const(b, coordinate, scale)))
         scale *= static_size(axis.size)
-    assert total is not None
-    return total
-
-
-def _place(b: Expander, like: Value, along: Sequence[Axis], position: Sequence[int]) -> Value:
-    coordinates = [
-        [w * axis.stride - axis.low + at * axis.dilation for w in range(static_size(axis.count))]
-        for at, axis in zip(position, along, strict=True)
-    ]
-    return _flat(b, like, along, coordinates)
-
-
-def _first_place(b: Expander, like: Value, along: Sequence[Axis]) -> Value:
-    coordinates = [[(axis.inside(w) or [0])[0] for w in range(static_size(axis.count))] for axis in along]
-    return _flat(b, like, along, coordinates)
+    return out
 
 
 # Adaptive pooling: window i of n over a size goes from floor(i * size / n) to ceil((i + 1) * size / n).
@@ -162,43 +167,53 @@ def adaptive_max_pool(b: Expander, x: Value, output_size: Sequence[int]) -> tupl
     _static(b, x, space)
     if 0 in b.type.dims:
         return _nothing(b)
+    sizes = [static_size(s) for s in x.shape[x.rank - space :]]
     first = x.rank - space
-    lead: Any = x.shape[:first]
-    bounds = [_bounds(static_size(x.shape[d]), static_size(b.type.dims[d])) for d in range(first, x.rank)]
-    values: list[Value] = []
-    places: list[Value] = []
-    windows: list[tuple[tuple[int, int], ...]] = [()]
-    for axis in bounds:
-        windows = [(*w, part) for w in windows for part in axis]
-    if len(windows) > 256:
-        raise b.unsupported(f"{len(windows)} windows")
-    for window in windows:
-        part = x
-        for dim, (low, high) in enumerate(window, first):
-            part = b.slice(part, dim, low, high)
-        count = math.prod(high - low for low, high in window)
-        flat = b.reshape(part, (*lead, count))
-        values.append(b.reshape(b.reduce(flat, "max", (first,)), (*lead, 1)))
-        places.append(b.reshape(_window_place(b, flat, window, x.shape[first:]), (*lead, 1)))
-    value, place = (concat(b, parts, first) for parts in (values, places))
-    return b.reshape(value, b.type.dims), b.reshape(place, b.type.dims)
-
-
-def _window_place(b: Expander, flat: Value, window: Sequence[tuple[int, int]], sizes: Sequence[Any]) -> Value:
-    """Where the largest element of a flattened window lies in the flattened plane."""
+    lead = x.shape[:first]
+    counts: list[int] = []
+    lengths: list[int] = []
+    coordinates: list[list[int]] = []
+    # Along each dim every window becomes as long as the longest, its last element repeated: [count * length].
+    for dim in range(first, x.rank):
+        bounds = _bounds(static_size(x.shape[dim]), static_size(b.type.dims[dim]))
+        longest = max(high - low for low, high in bounds)
+        at = [min(low + k, high - 1) for low, high in bounds for k in range(longest)]
+        x = take(b, x, dim, at)
+        coordinates.append(at)
+        counts.append(len(bounds))
+        lengths.append(longest)
+    # [count, length, count, length, …] -> [counts…, the window flattened]
+    split = [size for pair in zip(counts, lengths, strict=True) for size in pair]
+    order = (*range(first), *range(first, first + 2 * space, 2), *range(first + 1, first + 2 * space, 2))
+    window = math.prod(lengths)
+    flat = b.reshape(b.transpose(b.reshape(x, (*lead, *split)), order), (*lead, *counts, window))
     last = flat.rank - 1
+    values = b.reduce(flat, "max", (last,))
     index = b.arg_reduce(flat, kind="argmax", dim=last)
     if flat.dtype.is_float:
         bad = b.cast(b.reverse(is_nan(b, flat), dims=(last,)), dt.uint8)
         from_end = b.arg_reduce(bad, kind="argmax", dim=last)
-        last_nan = b.sub(const(b, from_end, static_size(flat.shape[last]) - 1), from_end)
+        last_nan = b.sub(const(b, from_end, window - 1), from_end)
         index = b.select(b.reduce(is_nan(b, flat), "or", (last,)), last_nan, index)
+    return values, _adaptive_place(b, index, coordinates, lengths, sizes)
+
+
+def _adaptive_place(
+    b: Expander, index: Value, coordinates: Sequence[Sequence[int]], lengths: Sequence[int], sizes: Sequence[int]
+) -> Value:
+    """From the number of a position in its window to the place in the flattened plane.
+
+    A window begins at its first coordinate; positions past its end are its last element again.
+    """
     out = const(b, index, 0)
     scale = 1
-    for (low, high), size in zip(reversed(window), reversed(sizes), strict=True):
-        extent = const(b, index, high - low)
-        coordinate = b.add(b.rem(index, extent), const(b, index, low))
-        out = b.add(out, b.mul(coordinate, const(b, index, scale)))
-        index = b.div(index, extent)
+    rows = [*zip(coordinates, lengths, sizes, strict=True)]
+    for offset, (at, length, size) in enumerate(reversed(rows)):
+        dim = out.rank - 1 - offset
+        within, index = b.rem(index, const(b, index, length)), b.div(index, const(b, index, length))
+        start = _along(b, at[::length], out, dim, dt.int64)
+        end = _along(b, at[length - 1 :: length], out, dim, dt.int64)
+        coordinate = b.min(b.add(start, within), end)
+        out = b.add(out, b.mul(coordinate, const(b, coordinate, scale)))
         scale *= size
     return out

@@ -25,7 +25,13 @@ def _polynomial(b: Expander, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _chebyshev(b: Expander, x: Value, coefficients: Sequence[float]) -> Value:
-    """The Chebyshev series at x / 2 by Clenshaw's recurrence, highest order first."""
+    """The Chebyshev series at x / 2 by Clenshaw's recurrence, highest order first.
+
+    Below float64 the leading terms that its precision cannot hold are left out, as eager's own tables for float do.
+    """
+    if x.dtype != dt.float64:
+        least = 1e-10 * max(map(abs, coefficients))
+        coefficients = coefficients[next(i for i, c in enumerate(coefficients) if abs(c) >= least) :]
     previous, last, out = const(b, x, 0), const(b, x, 0), const(b, x, coefficients[0])
     for c in coefficients[1:]:
         previous, last = last, out

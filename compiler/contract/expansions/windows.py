@@ -43,12 +43,6 @@ class Axis:
         """The elements from the begin of the first window to the end of the last."""
         return (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
-    def inside(self, window: int) -> list[int]:
-        """The positions of a window that are elements, not padding; sizes must be static."""
-        size = static_size(self.size)
-        at = (window * self.stride - self.low + k * self.dilation for k in range(self.kernel))
-        return [p for p in at if 0 <= p < size]
-
 
 def axes(
     x: Value, counts: Sequence[Dim], kernel: Sequence[int], stride: Sequence[int], low: Sequence[int],
