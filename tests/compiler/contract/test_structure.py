@@ -132,3 +132,31 @@ def test_norms_of_every_order(agrees: Agrees) -> None:
     x = torch.tensor([[3.0, -4.0, 0.0], [float("inf"), 1.0, -1.0]])
     for order in (0, 1, 2, 3, 0.5, -1, float("inf"), float("-inf")):
         agrees(lambda x, p=order: torch.linalg.vector_norm(x, p, 1), x)
+
+
+def test_pooling_finds_its_places(agrees: Agrees) -> None:
+    """The first of equals, the last NaN, never the padding."""
+    x = _tensor(1, 2, 6, 7) % 5
+    x[0, 0, 1, 2] = x[0, 0, 2, 3] = float("nan")
+    x[0, 1] = float("-inf")
+    agrees(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x)
+    agrees(lambda x: F.max_pool2d(x, 2, 1, 1, 2, ceil_mode=True, return_indices=True), x)
+    agrees(lambda x: F.adaptive_max_pool2d(x, (4, 3), return_indices=True), x)
+    agrees(lambda x: (F.avg_pool2d(x, 3, 2, 1, True, False), F.adaptive_avg_pool2d(x, (4, 3))), _tensor(1, 2, 6, 7))
+
+
+@SETTINGS
+@given(
+    stride=st.integers(1, 3), padding=st.integers(0, 2), dilation=st.integers(1, 2), groups=st.sampled_from([1, 2]),
+    transposed=st.booleans(),
+)  # fmt: skip
+def test_convolution(agrees: Agrees, stride: int, padding: int, dilation: int, groups: int, transposed: bool) -> None:
+    x, w = torch.sin(_tensor(2, 4, 7, 6)), torch.cos(_tensor(4, 4 // groups, 3, 2))
+    args = ([stride, 1], [padding, 0], [dilation, 1], transposed, [0, 0], groups)
+    agrees(lambda x, w: torch.ops.aten.convolution(x, w, None, *args), x, w, slack=4.0)
+
+
+def test_prefixes(agrees: Agrees) -> None:
+    x = torch.tensor([[1.0, 3.0, 3.0, float("nan"), 2.0], [0.0, -1.0, float("-inf"), 5.0, -0.0]])
+    agrees(lambda x: (x.cumsum(1), x.cumprod(0), x.logcumsumexp(-1), x.cummax(1), x.cummin(1)), x)
+    agrees(lambda x: (x.cumsum(0), x.cummax(0)), torch.tensor([True, False, True]))

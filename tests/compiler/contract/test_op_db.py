@@ -1,0 +1,65 @@
+"""PyTorch's op database through the expansions: every op listed in op_db.txt agrees with eager on its samples."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from torchstone.compiler.diagnostics import Unsupported
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from torch.testing._internal.common_methods_invocations import op_db
+
+# One op a line, "<name>" or "<name>.<variant>": those whose float32 samples all pass.
+LISTED = Path(__file__).with_name("op_db.txt").read_text().split()
+OPS = {f"{op.name}.{op.variant_test_name}".removesuffix("."): op for op in op_db}
+DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
+SAMPLES = 2
+# Sums of complex products cancel: an ULP of their parts is many of theirs.
+SLACK = {torch.complex64: 64.0, torch.float32: 4.0}
+# Eager rounds each product of the batch to 16 bits, we the sum of them: nearer to the exact result, and not the same.
+ROUGHER_IN_EAGER = {("addbmm", torch.bfloat16)}
+
+
+def _program(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+    leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def program(*tensors: torch.Tensor) -> Any:
+        full = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            full[place] = tensor
+        args, kwargs = pytree.tree_unflatten(full, spec)
+        return op(*args, **kwargs)
+
+    return program, [leaves[i] for i in places]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LISTED)
+def test_samples(name: str, agrees: Callable[..., None]) -> None:
+    op = OPS[name]
+    for dtype in DTYPES:
+        if dtype not in op.dtypes or (name, dtype) in ROUGHER_IN_EAGER:
+            continue
+        torch.manual_seed(0)
+        for sample in itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES):
+            program, tensors = _program(op, sample)
+            try:
+                program(*(t.clone() for t in tensors))
+            except (RuntimeError, NotImplementedError):
+                continue  # no kernel for this dtype after all
+            try:
+                agrees(program, *tensors, slack=SLACK.get(dtype, 1.0))
+            except Unsupported:
+                if dtype == torch.float32:
+                    raise
