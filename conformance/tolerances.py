@@ -1,4 +1,4 @@
-"""The one table of tolerances: how far two correct results may be apart, by dtype, and each departure with its reason."""
+"""The one table of tolerances: how far two correct results may be apart, by dtype; each departure has its reason."""
 
 from __future__ import annotations
 

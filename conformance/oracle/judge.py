@@ -12,6 +12,7 @@ In order, each step only on the numbers the one before did not settle:
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from torchstone.conformance.literals import dtype_name
 from torchstone.conformance.oracle.invariants import derivation
-from torchstone.conformance.oracle.referee import Referee, Run
+from torchstone.conformance.oracle.referee import CALM, Referee, Run
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.oracle.values import Reference, among, near, refereed
@@ -212,6 +213,9 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
     else:
         bad &= ~refereed(b, e, truth, dtype, row)
         rule = "float64"
+        if bool(bad.any()):
+            smooth = dataclasses.replace(truth, smooth=_smooth(truth, expected, context))
+            bad &= ~refereed(b, e, smooth, dtype, row)
     if not bool(bad.any()):
         return Finding(Outcome.PASS, evidence={"rule": rule})
     soft = bad & _conditioned(b, e, truth, dtype, row, context)
@@ -227,10 +231,20 @@ def _truth(expected: Tensor, context: _Context) -> tuple[Reference | None, str]:
     values = context.other(run, expected)
     if values is None:
         return None, "the float64 run gives another shape or kind of result"
+    return Reference(values, _spread(values, context.others(context.referee.noisy, expected))), ""
+
+
+def _spread(values: Tensor, runs: list[Tensor]) -> Tensor:
+    """How far the runs stray from the values, element by element; what is not finite in either strays nowhere."""
     spread = torch.zeros(values.shape, dtype=torch.float64)
-    for noisy in context.others(context.referee.noisy, expected):
-        spread = torch.maximum(spread, torch.abs(noisy - values).nan_to_num(0.0, 0.0, 0.0))
-    return Reference(values, spread), ""
+    for run in runs:
+        spread = torch.maximum(spread, torch.abs(run - values).nan_to_num(0.0, 0.0, 0.0))
+    return spread
+
+
+def _smooth(truth: Reference, expected: Tensor, context: _Context) -> Tensor:
+    calm = _spread(truth.values, context.others(context.referee.calm, expected)) / CALM
+    return (calm > 0.5 * truth.spread) & (calm < 2.0 * truth.spread)
 
 
 def _conditioned(

@@ -105,6 +105,7 @@ class RoundingNoise(TorchDispatchMode):
         self.direction = direction
         self.eps = 2.0 ** (1 - precision(dtype))
         self.depth = 0
+        self.sums = 0
         # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
         self.exact_in = torch.float32 if real_dtype(dtype) is torch.float64 else dtype
         self.generator = torch.Generator().manual_seed(seed)
@@ -132,36 +133,60 @@ class RoundingNoise(TorchDispatchMode):
         kwargs = kwargs or {}
         if is_exact(func):
             return func(*args, **kwargs)
-        if not func._schema.is_mutable:
-            steps = self._decomposed(func, args, kwargs)
-            if steps is not NotImplemented:
-                return steps
-        out = func(*args, **kwargs)
         if func._schema.is_mutable:
-            for written in _written(func, args, kwargs):
-                if _movable(written):
-                    written.copy_(self._round(written))
-            return out
-        results, _ = tree_flatten(out)
-        tensors = [result for result in results if isinstance(result, Tensor)]
-        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf)]
-        if _accumulates(func) and all(map(_movable, tensors)) and not self._sums_exactly(operands, tensors):
-            scale = _growth(_length(operands, tensors))
-            moved = tree_map(lambda leaf: self._move(leaf, scale) if _movable(leaf) else leaf, (args, kwargs))
-            out = func(*moved[0], **moved[1])
+            return self._written_to(func, args, kwargs)
+        steps = self._decomposed(func, args, kwargs)
+        if steps is not NotImplemented:
+            return steps
+        out = func(*args, **kwargs)
+        tensors = [result for result in tree_flatten(out)[0] if isinstance(result, Tensor)]
+        if _accumulates(func) and all(map(_movable, tensors)):
+            self.sums += 1
+            operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf)]
+            if not self._sums_exactly(operands, tensors):
+                moved = self._moved_operands(args, kwargs, [], tensors)
+                out = func(*moved[0], **moved[1])
         return tree_map(self._round, out)
 
+    def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""
+        written = _written(func, args, kwargs)
+        if _accumulates(func):
+            self.sums += 1
+            read = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf) and not _holds(written, leaf)]
+            if not self._sums_exactly(read, []):
+                args, kwargs = self._moved_operands(args, kwargs, written, [])
+        out = func(*args, **kwargs)
+        for tensor in written:
+            if _movable(tensor):
+                tensor.copy_(self._round(tensor))
+        return tree_map(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
+
+    def _moved_operands(self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor]) -> Any:
+        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf) and not _holds(written, leaf)]
+        scale = _growth(_length(operands, results))
+
+        def move(leaf: Any) -> Any:
+            return self._move(leaf, scale) if _movable(leaf) and not _holds(written, leaf) else leaf
+
+        return tree_map(move, (args, kwargs))
+
     def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """The op by its decomposition, so that each of its steps is rounded; ``NotImplemented`` when it has none."""
+        """The op by its decomposition, so that each of its steps is rounded; ``NotImplemented`` when it has none.
+
+        Nor when the op accumulates and none of the steps says so: a chain of additions fixes an order of its own.
+        """
         rule = _decompositions().get(func)
         if rule is None or self.depth >= MAX_DEPTH:
             return NotImplemented
+        sums = self.sums
         self.depth += 1
         try:
             if not _agree(rule(*args, **kwargs), func(*args, **kwargs)):
                 return NotImplemented
             with self:
-                return rule(*args, **kwargs)
+                steps = rule(*args, **kwargs)
+            return NotImplemented if _accumulates(func) and self.sums == sums else steps
         except Exception:  # a decomposition that does not take these arguments: the op itself does
             return NotImplemented
         finally:
@@ -185,6 +210,10 @@ def _growth(length: float) -> float:
     rounding does: by ``eps * sum(|terms|)`` for short ones, and ``eps * sqrt(length) / 8`` times that for long ones."""
     root = math.sqrt(length)
     return root * max(1.0, root / 8.0)
+
+
+def _holds(tensors: list[Any], leaf: Any) -> bool:
+    return any(tensor is leaf for tensor in tensors)
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:

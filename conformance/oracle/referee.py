@@ -23,6 +23,7 @@ from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
 
 NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
+CALM = 1 / 16
 WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
 """Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
 
@@ -90,6 +91,11 @@ class Referee:
     def noisy(self) -> list[Run]:
         """Runs of the rounding model; those that raise are left out."""
         return self._noisy_runs(NOISE)
+
+    @functools.cached_property
+    def calm(self) -> list[Run]:
+        """The same runs with the same signs and much smaller roundings: what does not jump shrinks in proportion."""
+        return self._noisy_runs(tuple((CALM * ulps, side) for ulps, side in NOISE))
 
     @functools.cached_property
     def wild(self) -> list[Run]:

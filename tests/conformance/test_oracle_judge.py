@@ -157,6 +157,11 @@ PASSES: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x: x.flip(0).sum() + 3e-6,
         (torch.cat([torch_rand(50) * 10, torch_rand(50) * -10 + 1e-3]),),
     ),
+    "a sum taken apart into a chain of exact additions": (
+        one("nn.functional.adaptive_avg_pool2d", X, 1),
+        lambda x: ((x[..., 0, 0] + x[..., 1, 1]) + (x[..., 0, 1] + x[..., 1, 0]))[..., None, None] / 4,
+        (torch.tensor([[[[7.3125, -5.625], [-1.8126, 0.1251]]]]) * 1.1,),
+    ),
     "cancellation inside an op": (
         one("addcmul", X, X, Y),
         lambda x, y: (x.double() + x.double() * y.double()).float(),

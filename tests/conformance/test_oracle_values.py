@@ -219,3 +219,15 @@ def test_representable() -> None:
     assert representable(values, torch.float32).tolist() == [True, False, True, True, True, False]
     assert representable(torch.tensor([1 + 0.1j]), torch.complex64).tolist() == [True]
     assert representable(torch.tensor([0.1 + 0j], dtype=torch.complex128), torch.complex64).tolist() == [False]
+
+
+def test_only_a_smooth_spread_may_exceed_half_the_digits() -> None:
+    """Terms of about 1 cancel to 1e-8: an error of 1e-7 is rounding if the spread is smooth, perhaps a jump if not."""
+    row = tolerance(torch.float32)
+    actual, expected, truth = (torch.tensor([value], dtype=torch.float64) for value in (1e-7, 2e-8, 1e-8))
+    spread = torch.tensor([6e-8], dtype=torch.float64)
+    for smooth, passes in ((None, False), (torch.tensor([False]), False), (torch.tensor([True]), True)):
+        reference = Reference(truth, spread, smooth)
+        assert bool(refereed(actual, expected, reference, torch.float32, row)) is passes
+    beyond = torch.tensor([1e-5], dtype=torch.float64)
+    assert not refereed(beyond, expected, Reference(truth, spread, torch.tensor([True])), torch.float32, row)
