@@ -85,7 +85,7 @@ def _constant(e: Emitter, op: Operation) -> Handle:
 
 
 def _iota(e: Emitter, op: Operation) -> Handle:
-    values = np.arange(op.result.shape[0], dtype=_BITS[op.result.dtype.name])
+    values = np.arange(op.attributes["size"], dtype=_BITS[op.result.dtype.name])
     return e.constant(values, op.result.shape, op.result.dtype)
 
 
