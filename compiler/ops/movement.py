@@ -163,6 +163,36 @@ def _reverse(x: Any, *, dims: tuple[int, ...]) -> Any:
     return x.flip(dims)
 
 
+def _windows_infer(
+    x: TensorType, *, dims: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> tuple[TensorType, ...]:
+    check(list(dims) == sorted(set(dims)), "windows", f"dims {list(dims)} must be strictly increasing")
+    check(all(0 <= d < x.rank for d in dims), "windows", f"dims {list(dims)} out of range for {x}")
+    counts = list(x.dims)
+    for name, values in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
+        check(
+            len(values) == len(dims), "windows", f"{name} {list(values)} must have one entry for each of {list(dims)}"
+        )
+        check(all(v > 0 for v in values), "windows", f"{name} must be positive, got {list(values)}")
+    for d, size, step, apart in zip(dims, kernel, stride, dilation, strict=True):
+        reach, whole = (size - 1) * apart + 1, x.dims[d]
+        check(
+            isinstance(whole, Expr) or reach <= whole,
+            "windows",
+            f"a window of {size} elements {apart} apart does not fit into size {whole} of {x}",
+        )
+        counts[d] = floordiv(whole - reach, step) + 1
+    return (TensorType((*counts, *kernel), x.dtype),)
+
+
+def _windows(
+    x: Any, *, dims: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> Any:
+    for d, size, step, apart in zip(dims, kernel, stride, dilation, strict=True):
+        x = x.unfold(d, (size - 1) * apart + 1, step)[..., ::apart]
+    return x.clone()
+
+
 ROWS = (
     Primitive(
         "broadcast", "Dim i of x becomes dim dims[i] of shape; a size 1 is repeated, dims not named are new.",
@@ -176,6 +206,13 @@ ROWS = (
     Primitive(
         "slice", "x[start:limit:stride] in every dim; 0 <= start <= limit <= size, stride > 0.",
         1, _slice_infer, _slice, ("start", "limit", "stride"),
+    ),
+    Primitive(
+        "windows",
+        "Sliding windows: dims[i] becomes the windows that fit, stride[i] apart, and a new last dim, one for each of "
+        "dims, the kernel[i] elements of a window, dilation[i] apart. A convolution contracts over it, a pooling "
+        "reduces it.",
+        1, _windows_infer, _windows, ("dims", "kernel", "stride", "dilation"),
     ),
     Primitive("reverse", "Reverse the order of the elements along dims.", 1, _reverse_infer, _reverse, ("dims",)),
     Primitive(

@@ -21,6 +21,7 @@ SHAPE = (2, 3, 4)
 def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, Any]]]:
     """Return operand types and attributes of calls of a primitive on one dtype."""
     x, number = TensorType(SHAPE, dtype), TensorType((), dtype)
+    places = TensorType((5,), dt.int64)
     batched = {"a_batch": (0,), "b_batch": (0,), "a_sum": (2,), "b_sum": (1,)}
     structured: dict[str, list[tuple[list[TensorType], dict[str, Any]]]] = {
         "select": [([TensorType(SHAPE, dt.boolean), x, x], {})],
@@ -37,6 +38,13 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
         "reduce": [([x], {"kind": k, "dims": d}) for k in ("sum", "prod", "max", "and", "or") for d in ((1,), (0, 2))],
         "arg_reduce": [([x], {"kind": k, "dim": 1}) for k in ("argmax", "argmin")],
         "contract": [([x, TensorType((2, 4, 5), dtype)], batched), ([x, x], {**batched, "b_sum": (2,)})],
+        "windows": [([x], {"dims": (1, 2), "kernel": (2, 2), "stride": (1, 2), "dilation": (2, 1)})],
+        "gather": [([x, places, places], {"dims": (0, 2)})],
+        "scatter": [
+            ([x, TensorType((5, 2, 4), dtype), places], {"dims": (1,), "kind": k}) for k in ("set", "add", "max")
+        ],
+        "scan": [([x], {"kind": k, "dim": 1}) for k in ("sum", "max")],
+        "sort": [([x], {"dim": 1, "descending": True})],
         "check": [([number], {"message": "no"})],
     }
     if name in structured:
