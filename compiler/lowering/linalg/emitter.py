@@ -8,7 +8,7 @@ from typing import Any
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Expr, Graph, Operation, Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Atom, Dim
+from torchstone.compiler.ir.dims import Atom, Dim, product
 from torchstone.compiler.ir.graph import Location
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import elementwise, plan
@@ -33,6 +33,7 @@ class Emitter:
         self.work: int | None = 0
         self._arguments = list(zip(graph.args, arguments, strict=True))
         self._sizes: dict[Dim, Any] = {}
+        self._reachable: set[int] = set()
 
     # Types and sizes
 
@@ -106,6 +107,18 @@ class Emitter:
         target = (self.empty(value.shape, element), loops(value.rank))
         return nest.build([target], lambda _: [s.store(value.dtype, nest.scalar(value, loops(value.rank)))])[0]
 
+    def reachable(self, op: Operation) -> None:
+        """Fail at run time where a gather has something to read from dims that turn out to have no elements."""
+        x, dims = next(op.values), op.attributes["dims"]
+        unknown = [x.shape[d] for d in dims if not isinstance(x.shape[d], int)]
+        if not unknown or id(op) in self._reachable:
+            return
+        self._reachable.add(id(op))
+        zero = s.constant(s.index(), 0)
+        fine = s.compare_int("eq", self.size(product(op.result.shape)), zero)
+        some = s.compare_int("ne", self.size(product(unknown)), zero)
+        mlir.cf.AssertOp(mlir.arith.ori(fine, some), f"gather: there is nothing to read in {x.tensor}")
+
     def count(self, sizes: Sequence[Dim]) -> None:
         for size in sizes:
             if not isinstance(size, int):
@@ -127,6 +140,8 @@ class LoopNest:
         self._inputs: dict[tuple[int, Index], tuple[Any, Value]] = {}
         self._seen: set[tuple[int, Index]] = set()
         self._scalars: dict[tuple[int, Index], Scalar] = {}
+        # Tensors read at computed places, with their sizes.
+        self._whole: dict[int, tuple[Any, list[Any]]] = {}
         self._more: list[Any] = []
         self.extras: list[Any] = []
 
@@ -145,6 +160,12 @@ class LoopNest:
             self._inputs[key] = (self.emitter.tensor(value), value)
         elif op.name in VIEWS:
             self.read(next(op.values), VIEWS[op.name](op, index))
+        elif op.name == "flat.gather":
+            x, *places = op.values
+            self.emitter.reachable(op)
+            self._whole[id(x)] = (self.emitter.tensor(x), [self.emitter.size(d) for d in x.shape])
+            for place in places:
+                self.read(place, index[: place.rank])
         else:
             for operand in op.values:
                 self.read(operand, index)
@@ -197,10 +218,29 @@ class LoopNest:
             return s.literal(result, op.attributes["value"])
         if op.name == "flat.iota":
             return s.cast(dt.int64, result, position(index[0]))
+        if op.name == "flat.gather":
+            return self._gathered(op, index)
         operands = tuple(op.values)
         scalars = tuple(self.scalar(v, index) for v in operands)
         name = op.name.removeprefix("flat.")
         return elementwise.apply(name, scalars, tuple(v.dtype for v in operands), result, self.emitter.library)
+
+    def _gathered(self, op: Operation, index: Index) -> Scalar:
+        """Return the element at the clamped indices, and at this index in the other dims."""
+        x, *places = op.values
+        tensor, sizes = self._whole[id(x)]
+        rank = places[0].rank
+        chosen = iter([self.scalar(p, index[:rank]) for p in places])
+        rest = iter(index[rank:])
+        at = []
+        for d, size in enumerate(sizes):
+            if d not in op.attributes["dims"]:
+                at.append(mlir.arith.index_cast(s.index(), position(next(rest))))
+                continue
+            last = mlir.arith.subi(size, s.constant(s.index(), 1))
+            place = mlir.arith.index_cast(s.index(), next(chosen))
+            at.append(mlir.arith.minsi(mlir.arith.maxsi(place, s.constant(s.index(), 0)), last))
+        return s.load(x.dtype, mlir.tensor.ExtractOp(tensor, at).result)
 
     def _covered(self, indices: Sequence[Index]) -> bool:
         plain = {c[0] for index in indices for c in index if c[1:] == (1, 0)}

@@ -17,7 +17,8 @@ DEEPEST = 64
 
 def is_fused(op: Operation) -> bool:
     """Say whether the op is part of a loop body, not a loop nest of its own."""
-    return PRIMITIVES[op.name].elementwise or op.name == "flat.iota" or is_scalar_constant(op) or is_view(op)
+    fused = PRIMITIVES[op.name].elementwise or op.name in ("flat.iota", "flat.gather")
+    return fused or is_scalar_constant(op) or is_view(op)
 
 
 def is_scalar_constant(op: Operation) -> bool:
@@ -25,7 +26,7 @@ def is_scalar_constant(op: Operation) -> bool:
 
 
 def _works(op: Operation) -> bool:
-    return PRIMITIVES[op.name].elementwise and op.name != "flat.cast"
+    return (PRIMITIVES[op.name].elementwise and op.name != "flat.cast") or op.name == "flat.gather"
 
 
 def buffered(graph: Graph) -> set[int]:
@@ -48,7 +49,10 @@ def buffered(graph: Graph) -> set[int]:
         for result in op.results:
             if id(result) in heavy and len(nests.get(id(result), ())) > 1:
                 stored.add(id(result))
-        for value in op.values:
+        for position, value in enumerate(op.values):
+            if op.name == "flat.gather" and position == 0:
+                stored.add(id(value))  # read at computed places
+                continue
             _use(op, value, value_is_heavy=id(value) in heavy, nests=nests, stored=stored)
     return stored
 
