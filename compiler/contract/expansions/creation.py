@@ -1,12 +1,14 @@
-"""Tensors made from nothing: fills, ranges, eye, triangles."""
+"""Tensors made from nothing: fills, ranges, eye, triangles, uninitialized memory."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
-from torchstone.compiler.contract.expansions.common import convert_number, tensor
+from torchstone.compiler.contract.expansions.common import const, convert_number, tensor
+from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
@@ -84,36 +86,81 @@ def _arange(b: Expander, start: Any, step: Any) -> Value:
     return b.cast(b.add(stepped, b.broadcast(tensor(b, start, compute), index.shape, ())), dtype)
 
 
-def _spaced(b: Expander, start: Any, end: Any, at: Callable[[Any], Any]) -> Value:
+def _steps(b: Expander, start: Any, end: Any, at: Callable[[Any], Any], *, fused: bool = False) -> Value:
     """``at`` of evenly spaced numbers, from the nearer end, as eager computes them."""
     dtype, (length,) = b.type.dtype, b.type.dims
-    if any(isinstance(v, Value) for v in (start, end)):
-        raise b.unsupported("bounds that are tensors")
     if not isinstance(length, int) or length > LONGEST_CONSTANT:
         raise b.unsupported(f"more than {LONGEST_CONSTANT} steps")
     low, high = (convert_number(v, dtype) for v in (start, end))
     step = (high - low) / (length - 1) if length > 1 else 0.0
+    step = Fraction(step) if fused and dtype.is_int else step
 
     def number(i: int) -> Any:
-        return at(low if length == 1 else low + step * i if i < length // 2 else high - step * (length - i - 1))
+        if length == 1:
+            return at(low)
+        spaced = low + step * i if i < length // 2 else high - step * (length - i - 1)
+        return at(float(spaced) if isinstance(spaced, Fraction) else spaced)
 
     return _sequence(b, number, length)
 
 
-@expands("aten.linspace.default")
+def _run_time_steps(b: Expander, start: Any, end: Any, *, fused: bool = False) -> Value:
+    """Evenly spaced numbers between bounds known at run time; of integers in float64, as eager has their step."""
+    dtype, (length,) = b.type.dtype, b.type.dims
+    compute = dt.float64 if dtype.is_int else opmath(dtype)
+    low, high = (b.broadcast(b.cast(tensor(b, v, dtype), compute), (length,), ()) for v in (start, end))
+    if length in (0, 1):
+        return low
+    index = b.iota(size=length, dtype=dt.int64)
+    last = b.broadcast(tensor(b, length - 1, dt.int64), index.shape, ())
+    back = b.sub(last, index)
+    step = b.div(b.sub(high, low), b.cast(last, compute))
+    times = _fused if fused and dtype.is_int else lambda b, x, y, z: b.add(x, b.mul(y, z))
+    forward = times(b, low, step, b.cast(index, compute))
+    return b.select(b.lt(index, back), forward, times(b, high, b.neg(step), b.cast(back, compute)))
+
+
+def _fused(b: Expander, x: Value, y: Value, z: Value) -> Value:
+    """x + y * z rounded once, in float64, where z is an integer below 2**26.
+
+    Eager truncates integer steps that a fused multiply-add gave: a rounding more, and whole numbers are missed.
+    Dekker's product and Knuth's sum recover the two rounding errors.
+    """
+    scaled = b.mul(y, const(b, y, 2**27 + 1))
+    high = b.sub(scaled, b.sub(scaled, y))
+    low = b.sub(y, high)
+    product = b.mul(y, z)
+    product_error = b.add(b.sub(b.mul(high, z), product), b.mul(low, z))
+    total = b.add(x, product)
+    moved = b.sub(total, x)
+    sum_error = b.add(b.sub(x, b.sub(total, moved)), b.sub(product, moved))
+    return b.add(total, b.add(sum_error, product_error))
+
+
+def _overloads(name: str) -> tuple[str, ...]:
+    return tuple(f"aten.{name}.{o}" for o in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor"))
+
+
+@expands(*_overloads("linspace"))
 def linspace(b: Expander, start: Any, end: Any, steps: int, *_: Any) -> Value:
-    return _spaced(b, start, end, lambda v: v)
+    if any(isinstance(v, Value) for v in (start, end)):
+        return b.cast(_run_time_steps(b, start, end, fused=True), b.type.dtype)
+    return _steps(b, start, end, lambda v: v, fused=True)
 
 
-@expands("aten.logspace.default")
+@expands(*_overloads("logspace"))
 def logspace(b: Expander, start: Any, end: Any, steps: int, base: float = 10.0, *_: Any) -> Value:
+    if any(isinstance(v, Value) for v in (start, end)):
+        exponents = _run_time_steps(b, start, end)
+        return b.cast(b.pow(const(b, exponents, base), exponents), b.type.dtype)
+
     def power(v: Any) -> Any:
         try:
             return base**v
         except OverflowError:
             return math.inf
 
-    return _spaced(b, start, end, power)
+    return _steps(b, start, end, power)
 
 
 # Matrices by position.
@@ -164,15 +211,22 @@ def triu_indices(b: Expander, rows: int, columns: int, offset: int = 0, *_: Any)
     return _indices(b, rows, columns, lambda i, j: j - i >= offset)
 
 
-_UNDEFINED = (
+@expands(
     "aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default",
     "aten.new_empty_strided.default", "aten.empty_permuted.default",
 )  # fmt: skip
-
-
-@expands(*_UNDEFINED)
 def empty(b: Expander, *_: Any) -> Value:
-    """Memory nobody has written: there is no right answer to compare with. An empty tensor has none to ask for."""
-    if 0 in b.type.dims:
+    """Zeros. PyTorch promises nothing about what uninitialized memory holds, so any contents are right: a program whose
+    result is defined writes the memory before it reads it.
+    """
+    return fill(b, 0)
+
+
+@expands("aten.resize.default")
+def resize(b: Expander, x: Value, *_: Any) -> Value:
+    """The elements in memory order, then uninitialized ones. The order is unknown here, and matters if any is left."""
+    if x.shape == b.type.dims:
+        return x
+    if 0 in x.shape or 0 in b.type.dims:
         return fill(b, 0)
-    raise b.unsupported("uninitialized memory has no defined values")
+    raise b.unsupported("the elements that stay depend on the memory layout")

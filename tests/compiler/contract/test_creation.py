@@ -1,0 +1,57 @@
+"""Tensors made from nothing: ranges between bounds known at run time, uninitialized memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.driver import compile
+
+Agrees = Callable[..., None]
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.complex64)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, 50, 101])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_steps_between_tensors(agrees: Agrees, dtype: torch.dtype, steps: int) -> None:
+    bounds = (torch.tensor(3.5), torch.tensor(37))
+    agrees(lambda low, high: torch.linspace(low, high, steps, dtype=dtype), *bounds)
+    agrees(lambda low: torch.linspace(low, 9.25, steps, dtype=dtype), bounds[0])
+    agrees(lambda high: torch.linspace(2, high, steps, dtype=dtype), bounds[1])
+    agrees(lambda low: torch.logspace(low, 1.5, steps, base=3, dtype=dtype), torch.tensor(0.5))
+
+
+@pytest.mark.parametrize("steps", [50, 101, 77])
+def test_integer_steps_are_truncated_where_eager_truncates(agrees: Agrees, steps: int) -> None:
+    for low, high in ((-3, 17), (0, 100), (17, -3), (-(2**31), 2**31)):
+        agrees(lambda low=low, high=high: torch.linspace(low, high, steps, dtype=torch.int64))
+        bounds = torch.tensor(low), torch.tensor(high)
+        agrees(lambda low, high: torch.linspace(low, high, steps, dtype=torch.int64), *bounds)
+
+
+def test_uninitialized_memory_has_its_shape_and_dtype_and_takes_what_is_written() -> None:
+    x = torch.ones(2, 3, dtype=torch.float64)
+    for fn in (
+        lambda x: torch.empty(3, 2, dtype=torch.int8),
+        torch.empty_like,
+        lambda x: x.new_empty((0, 4)),
+        lambda x: torch.empty_strided((2, 3), (1, 2), dtype=torch.bool),
+        lambda x: x.new_empty_strided((2, 3), (1, 2)),
+        lambda x: torch.empty_permuted((2, 3), (1, 0)),
+    ):
+        got, eager = compile(fn, (x,), target="evaluator")(x), fn(x)
+        assert (got.shape, got.dtype) == (eager.shape, eager.dtype)
+    assert compile(lambda x: torch.empty_like(x).copy_(x), (x,), target="evaluator")(x).equal(x)
+
+
+def test_resize_keeps_no_element_whose_place_it_does_not_know() -> None:
+    x = torch.arange(6.0)
+    same = compile(lambda x: torch.ops.aten.resize(x, [6]), (x,), target="evaluator")
+    assert same(x).equal(x)
+    grown = compile(lambda x: torch.ops.aten.resize(x, [2, 3]), (x[:0],), target="evaluator")
+    assert grown(x[:0]).shape == (2, 3)
+    with pytest.raises(Unsupported, match="memory layout"):
+        compile(lambda x: torch.ops.aten.resize(x, [2, 3]), (x,), target="evaluator")
