@@ -15,6 +15,8 @@ def takes(op: Operation) -> str | None:
         return f"{op.name} has no expansion to FlatIR"
     if PRIMITIVES[op.name].elementwise:
         return elementwise.takes(op.name.removeprefix("flat."), next(op.values).dtype)
+    if op.name == "flat.scatter" and op.attributes["kind"] != "set":
+        return elementwise.takes(op.attributes["kind"], op.result.dtype)
     if op.name in build.STRUCTURED or op.name in ("flat.iota", "flat.broadcast", "flat.transpose", "flat.gather"):
         return None
     return f"{op.name}: no rule for the linalg target"

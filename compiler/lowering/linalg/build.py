@@ -8,7 +8,7 @@ from typing import Any
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Operation, Value
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.lowering.linalg import movement, plan, reduce
+from torchstone.compiler.lowering.linalg import indexing, movement, plan, reduce
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter, static_sizes
 from torchstone.compiler.lowering.target import Kernel, Lowered
@@ -32,6 +32,7 @@ STRUCTURED: Mapping[str, Callable[[Emitter, Operation], list[Any]]] = {
     "flat.reduce": reduce.reduce,
     "flat.arg_reduce": reduce.arg_reduce,
     "flat.contract": reduce.contract,
+    "flat.scatter": indexing.scatter,
     "flat.check": check,
 }
 

@@ -1,21 +1,20 @@
-"""Builds the linalg module of a graph: types, run-time sizes, locations, and loop nests with what they fuse."""
+"""Builds the linalg module of a graph: types, run-time sizes, locations, and where each value is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Expr, Graph, Operation, Value
-from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Atom, Dim, product
 from torchstone.compiler.ir.graph import Location
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.lowering.linalg import elementwise, plan
+from torchstone.compiler.lowering.linalg import plan
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.libm import Library
-from torchstone.compiler.lowering.linalg.scalars import Scalar
-from torchstone.compiler.lowering.linalg.views import VIEWS, Index, is_view, loops
+from torchstone.compiler.lowering.linalg.nest import LoopNest
+from torchstone.compiler.lowering.linalg.views import loops
 from torchstone.compiler.runtime import mlir
 
 
@@ -130,151 +129,9 @@ class Emitter:
             self.work += total
 
 
-class LoopNest:
-    """One ``linalg.generic``: first ``read`` what the body needs, then ``build`` it, asking for ``scalar``s inside."""
-
-    def __init__(self, emitter: Emitter, sizes: Sequence[Dim], reduced: Sequence[int] = ()) -> None:
-        self.emitter = emitter
-        self.sizes = tuple(sizes)
-        self.reduced = frozenset(reduced)
-        self._inputs: dict[tuple[int, Index], tuple[Any, Value]] = {}
-        self._seen: set[tuple[int, Index]] = set()
-        self._scalars: dict[tuple[int, Index], Scalar] = {}
-        # Tensors read at computed places, with their sizes.
-        self._whole: dict[int, tuple[Any, list[Any]]] = {}
-        self._more: list[Any] = []
-        self.extras: list[Any] = []
-
-    def extra(self, tensors: Sequence[Any]) -> None:
-        """Read tensors of the nest's own shape that are no IR values; inside the body ``extras`` are their elements."""
-        self._more.extend(tensors)
-
-    def read(self, value: Value, index: Index) -> None:
-        """Make what ``value`` at ``index`` is computed from an input of the nest."""
-        key = (id(value), index)
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        op = self.emitter.producers.get(id(value))
-        if id(value) in self.emitter.values or op is None or not plan.is_fused(op):
-            self._inputs[key] = (self.emitter.tensor(value), value)
-        elif op.name in VIEWS:
-            self.read(next(op.values), VIEWS[op.name](op, index))
-        elif op.name == "flat.gather":
-            x, *places = op.values
-            self.emitter.reachable(op)
-            self._whole[id(x)] = (self.emitter.tensor(x), [self.emitter.size(d) for d in x.shape])
-            for place in places:
-                self.read(place, index[: place.rank])
-        else:
-            for operand in op.values:
-                self.read(operand, index)
-
-    def build(self, outputs: Sequence[tuple[Any, Index]], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        """Emit the nest and return its results.
-
-        ``outputs`` are the initial tensors and where each iteration writes. ``body`` is given the elements of the
-        outputs and returns the new ones; in it, ``scalar`` gives what was ``read``.
-        """
-        ir = mlir.ir
-        self.emitter.count(self.sizes)
-        keys = list(self._inputs)
-        tensors = [*(self._inputs[k][0] for k in keys), *self._more]
-        indices = [*(k[1] for k in keys), *(loops(len(self.sizes)) for _ in self._more)]
-        if not self._covered([*indices, *(i for _, i in outputs)]):
-            # No operand has a dim of every loop: give the sizes by a tensor that nothing reads.
-            tensors.append(self.emitter.empty(self.sizes, s.integer(8)))
-            indices.append(loops(len(self.sizes)))
-        maps = [affine_map(len(self.sizes), i) for i in (*indices, *(i for _, i in outputs))]
-        kinds = ["reduction" if d in self.reduced else "parallel" for d in range(len(self.sizes))]
-        iterators = [ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]
-        targets = [t for t, _ in outputs]
-        op = mlir.linalg.GenericOp(
-            [t.type for t in targets], tensors, targets, ir.ArrayAttr.get(maps), ir.ArrayAttr.get(iterators)
-        )
-        types = [t.type.element_type for t in (*tensors, *targets)]
-        block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
-        with ir.InsertionPoint(block):
-            for position, key in enumerate(keys):
-                self._scalars[key] = s.load(self._inputs[key][1].dtype, block.arguments[position])
-            self.extras = list(block.arguments)[len(keys) : len(keys) + len(self._more)]
-            mlir.linalg.YieldOp(body(list(block.arguments)[len(tensors) :]))
-        return list(op.results)
-
-    def scalar(self, value: Value, index: Index) -> Scalar:
-        """Return ``value`` at ``index`` inside the body; only what was ``read``."""
-        key = (id(value), index)
-        if key not in self._scalars:
-            op = self.emitter.producers[id(value)]
-            with self.emitter.location(op):
-                self._scalars[key] = self._compute(op, index)
-        return self._scalars[key]
-
-    def _compute(self, op: Operation, index: Index) -> Scalar:
-        result = op.result.dtype
-        if op.name in VIEWS and is_view(op):
-            return self.scalar(next(op.values), VIEWS[op.name](op, index))
-        if op.name == "flat.constant":
-            return s.literal(result, op.attributes["value"])
-        if op.name == "flat.iota":
-            return s.cast(dt.int64, result, position(index[0]))
-        if op.name == "flat.gather":
-            return self._gathered(op, index)
-        operands = tuple(op.values)
-        scalars = tuple(self.scalar(v, index) for v in operands)
-        name = op.name.removeprefix("flat.")
-        return elementwise.apply(name, scalars, tuple(v.dtype for v in operands), result, self.emitter.library)
-
-    def _gathered(self, op: Operation, index: Index) -> Scalar:
-        """Return the element at the clamped indices, and at this index in the other dims."""
-        x, *places = op.values
-        tensor, sizes = self._whole[id(x)]
-        rank = places[0].rank
-        chosen = iter([self.scalar(p, index[:rank]) for p in places])
-        rest = iter(index[rank:])
-        at = []
-        for d, size in enumerate(sizes):
-            if d not in op.attributes["dims"]:
-                at.append(mlir.arith.index_cast(s.index(), position(next(rest))))
-                continue
-            last = mlir.arith.subi(size, s.constant(s.index(), 1))
-            place = mlir.arith.index_cast(s.index(), next(chosen))
-            at.append(mlir.arith.minsi(mlir.arith.maxsi(place, s.constant(s.index(), 0)), last))
-        return s.load(x.dtype, mlir.tensor.ExtractOp(tensor, at).result)
-
-    def _covered(self, indices: Sequence[Index]) -> bool:
-        plain = {c[0] for index in indices for c in index if c[1:] == (1, 0)}
-        return all(d in plain for d in range(len(self.sizes)))
-
-
-def position(component: Any) -> Any:
-    """Return a component of an index as an i64 scalar, inside a body."""
-    loop, scale, offset = component
-    i64 = s.integer(64)
-    if loop is None:
-        return s.constant(i64, offset)
-    value = mlir.arith.index_cast(i64, mlir.linalg.IndexOp(loop).result)
-    if scale != 1:
-        value = mlir.arith.muli(value, s.constant(i64, scale))
-    return mlir.arith.addi(value, s.constant(i64, offset)) if offset else value
-
-
 def static_sizes(dims: Sequence[Dim]) -> list[int]:
     dynamic = mlir.ir.ShapedType.get_dynamic_size()
     return [d if isinstance(d, int) else dynamic for d in dims]
-
-
-def affine_map(rank: int, index: Index) -> Any:
-    ir = mlir.ir
-    parts = []
-    for loop, scale, offset in index:
-        if loop is None:
-            parts.append(ir.AffineConstantExpr.get(offset))
-            continue
-        part = ir.AffineDimExpr.get(loop)
-        part = part if scale == 1 else part * scale
-        parts.append(part if offset == 0 else part + offset)
-    return ir.AffineMapAttr.get(ir.AffineMap.get(rank, 0, parts))
 
 
 def mlir_location(name: str, location: Location) -> Any:

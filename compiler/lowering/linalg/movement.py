@@ -9,7 +9,8 @@ from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir.dims import Dim, mod, product
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.lowering.linalg.emitter import Emitter, LoopNest
+from torchstone.compiler.lowering.linalg.emitter import Emitter
+from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.views import loops
 from torchstone.compiler.runtime import mlir
 

@@ -50,7 +50,7 @@ def buffered(graph: Graph) -> set[int]:
             if id(result) in heavy and len(nests.get(id(result), ())) > 1:
                 stored.add(id(result))
         for position, value in enumerate(op.values):
-            if op.name == "flat.gather" and position == 0:
+            if op.name in ("flat.gather", "flat.scatter") and position == 0:
                 stored.add(id(value))  # read at computed places
                 continue
             _use(op, value, value_is_heavy=id(value) in heavy, nests=nests, stored=stored)
@@ -65,7 +65,9 @@ def _use(op: Operation, value: Value, *, value_is_heavy: bool, nests: dict[int, 
             stored.add(id(value))
         result = id(op.result)
         mine |= {result} if result in stored else nests.get(result, set())
-    elif op.name in ("flat.reduce", "flat.arg_reduce") or (op.name == "flat.contract" and not value_is_heavy):
+    elif op.name in ("flat.reduce", "flat.arg_reduce", "flat.scatter") or (
+        op.name == "flat.contract" and not value_is_heavy
+    ):
         mine.add(id(op.result))
     else:
         stored.add(id(value))

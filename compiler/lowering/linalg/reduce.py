@@ -14,7 +14,8 @@ from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.lowering.linalg.emitter import Emitter, LoopNest, position
+from torchstone.compiler.lowering.linalg.emitter import Emitter
+from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import Index, loops
 from torchstone.compiler.runtime import mlir
@@ -217,7 +218,7 @@ def arg_reduce(e: Emitter, op: Operation) -> list[Any]:
         else:
             relation = "gt" if kind == "argmax" else "lt"
             better = s.compare_int(relation if x.dtype.is_signed else f"u{relation}", value, best)
-        here = position(identity[dim])
+        here = nest.number(identity[dim])
         return [arith.select(better, value, best), arith.select(better, here, at)]
 
     start = [s.constant(compute_element(x.dtype), lowest(x.dtype, kind)), s.constant(s.integer(64), 0)]
