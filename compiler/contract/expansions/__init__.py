@@ -9,6 +9,7 @@ from torchstone.compiler.contract.expansions import (
     distance,
     elementwise,
     fourier,
+    indexing,
     join,
     matmul,
     normalization,
@@ -24,7 +25,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
-    convolution, pooling, upsampling, fourier, distance, special_functions, scan,
+    convolution, pooling, upsampling, fourier, distance, special_functions, scan, indexing,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

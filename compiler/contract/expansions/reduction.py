@@ -299,10 +299,10 @@ def dist(b: Expander, x: Value, y: Value, p: Any = 2) -> Value:
     return finish(b, norm(b, gap, float(p), range(gap.rank)))
 
 
-def broadcast_shape(x: Value, y: Value) -> tuple[Dim, ...]:
-    rank = max(x.rank, y.rank)
-    left, right = ((*(1,) * (rank - v.rank), *v.shape) for v in (x, y))
-    return tuple(q if p == 1 else p for p, q in zip(left, right, strict=True))
+def broadcast_shape(*values: Value) -> tuple[Dim, ...]:
+    rank = max(v.rank for v in values)
+    shapes = ((*(1,) * (rank - v.rank), *v.shape) for v in values)
+    return tuple(next((s for s in sizes if s != 1), 1) for sizes in zip(*shapes, strict=True))
 
 
 @expands("aten.logsumexp.default")
