@@ -15,6 +15,8 @@ from torchstone.compiler.frontends import dispatch, export
 from torchstone.compiler.frontends.captured import Captured
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.library import find_family
+from torchstone.compiler.lowering import schedule
 from torchstone.compiler.lowering.target import Kernel, Target
 from torchstone.compiler.ops.evaluate import bind_symbols
 from torchstone.compiler.targets import find_target
@@ -37,11 +39,17 @@ class Stages(Mapping[str, str]):
 
 
 class Executable:
-    """A compiled program. Call it like the original; ``ir[stage]`` is the text of a stage."""
+    """A compiled program. Call it like the original; ``ir[stage]`` is the text of a stage.
 
-    def __init__(self, captured: Captured, kernel: Kernel, ir: Stages, target: str) -> None:
+    ``library_calls`` names the ATen ops that are calls into LibTorch, in the order they are made.
+    """
+
+    def __init__(
+        self, captured: Captured, kernel: Kernel, ir: Stages, target: str, library_calls: tuple[str, ...] = ()
+    ) -> None:
         self.ir = ir
         self.target = target
+        self.library_calls = library_calls
         self._captured = captured
         self._kernel = kernel
 
@@ -66,37 +74,54 @@ def _stage(name: str) -> Iterator[None]:
 
 
 def compile(
-    fn: Callable[..., Any], args: Sequence[Any], target: str = "linalg", dynamic_shapes: Any = None
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    target: str = "linalg",
+    dynamic_shapes: Any = None,
+    *,
+    library_calls: bool = True,
 ) -> Executable:
     """Compile ``fn(*args)`` for a target and return an executable.
 
     ``fn`` is a function or module, ``args`` example arguments (tensors on CPU, any pytree of them, plain Python values,
     which are specialized). ``dynamic_shapes`` is what torch.export.export takes; without it every size is static.
+    Without ``library_calls`` the executable is compiled code only, and what would need one is refused.
     Unsupported says which op the target does not take, and ``stage`` where that was found.
     """
     row = find_target(target)
     with _stage("capture"):
         captured = dispatch.capture(fn, args) if dynamic_shapes is None else export.capture(fn, args, dynamic_shapes)
-    return build(captured, row)
+    return build(captured, row, library_calls=library_calls)
 
 
-def build(captured: Captured, target: Target) -> Executable:
+def build(captured: Captured, target: Target, *, library_calls: bool = True) -> Executable:
     """Take a captured program through contract, lowering and runtime."""
     with _stage("contract"):
-        contract, flat = to_contract(captured, target)
+        contract, flat = to_contract(captured, target, library_calls=library_calls)
     with _stage("lower"):
-        lowered = target.lower(flat)
+        lowered = schedule.lower(flat, target.lower) if target.schedules else target.lower(flat)
     with _stage("compile"):
         kernel = lowered.load()
     printers = {"aten": captured.graph.__str__, "contract": contract.__str__, "flat": flat.__str__, **lowered.texts}
-    return Executable(captured, kernel, Stages(printers), target.name)
+    called = tuple(op.name for op in flat.ops if find_family(op) is not None)
+    return Executable(captured, kernel, Stages(printers), target.name, called)
 
 
-def to_contract(captured: Captured, target: Target) -> tuple[Graph, Graph]:
+def to_contract(captured: Captured, target: Target, *, library_calls: bool = True) -> tuple[Graph, Graph]:
     """Return the graph of core ATen ops and the graph of ops the target takes."""
 
+    def takes(op: Operation) -> str | None:
+        refusal, family = target.takes(op), find_family(op)
+        if refusal is None or family is None:
+            return refusal
+        why = "library calls are off" if target.schedules else f"the target {target.name} makes none"
+        return f"{op.name} is a call into LibTorch ({family.reason}), and {why}"
+
+    def calls(op: Operation) -> bool:
+        return target.schedules and library_calls and find_family(op) is not None
+
     def keep(op: Operation) -> bool:
-        return op.name in EXPANSIONS or target.takes(op) is None
+        return op.name in EXPANSIONS or calls(op) or target.takes(op) is None
 
     verify_graph(captured.graph)
     tensors = [leaf for leaf in captured.leaves if hasattr(leaf, "shape")]
@@ -105,6 +130,6 @@ def to_contract(captured: Captured, target: Target) -> tuple[Graph, Graph]:
     captured.guards.extend(guards)
     contract = eliminate_dead_code(contract)
     verify_graph(contract)
-    flat = eliminate_dead_code(expand(contract, target.takes))
-    verify(flat, target.takes)
+    flat = eliminate_dead_code(expand(contract, takes, calls))
+    verify(flat, lambda op: None if calls(op) else takes(op))
     return contract, flat

@@ -9,18 +9,21 @@ from torchstone.compiler.contract.expansions import EXPANSIONS
 from torchstone.compiler.contract.legalizations import LEGALIZATIONS
 from torchstone.compiler.contract.rules import Declined, Row, apply
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
-from torchstone.compiler.ir import Graph, Operation, Value, map_operand
+from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
+from torchstone.compiler.ir.sizes import symbols_bound, symbols_live, symbols_used
+from torchstone.compiler.library import has_effect
 
 Takes = Callable[[Operation], "str | None"]
+Calls = Callable[[Operation], bool]
 _DEEPEST = 16
 # An op that takes more primitives than this wants one of its own: compiling so much text for one op takes seconds.
 _LONGEST = 512
 
 
-def expand(graph: Graph, takes: Takes) -> Graph:
-    """Return a new graph in which ``takes(op)`` is None for every op.
+def expand(graph: Graph, takes: Takes, calls: Calls = lambda op: False) -> Graph:
+    """Return a new graph in which ``takes(op)`` is None for every op, or ``calls(op)`` says it may be a library call.
 
-    Unsupported, naming the ATen op at fault, when an op is neither taken nor has a rule.
+    Unsupported, naming the ATen op at fault, when an op is neither taken, has a rule for its arguments nor is a call.
     """
     out = Graph(graph.name, graph.args)
     values: dict[int, Any] = {id(a): a for a in graph.args}
@@ -28,13 +31,17 @@ def expand(graph: Graph, takes: Takes) -> Graph:
     def mapped(leaf: Any) -> Any:
         return values[id(leaf)] if isinstance(leaf, Value) else leaf
 
-    def place(op: Operation, origin: Operation, depth: int) -> None:
+    def keep(op: Operation) -> None:
         operands = tuple(map_operand(o, mapped) for o in op.operands)
+        out.ops.append(Operation(op.name, operands, op.results, op.attributes, op.location))
+        values.update({id(r): r for r in op.results})
+
+    def place(op: Operation, origin: Operation, depth: int) -> None:
         refusal = takes(op)
         if refusal is None:
-            out.ops.append(Operation(op.name, operands, op.results, op.attributes, op.location))
-            values.update({id(r): r for r in op.results})
+            keep(op)
             return
+        operands = tuple(map_operand(o, mapped) for o in op.operands)
         row = EXPANSIONS.get(op.name) or LEGALIZATIONS.get(op.name)
         if row is None or depth > _DEEPEST:
             raise _unsupported(op, origin, refusal)
@@ -42,7 +49,7 @@ def expand(graph: Graph, takes: Takes) -> Graph:
             built, results = _apply(row, op, operands, origin)
         except Declined:
             raise _unsupported(op, origin, refusal) from None
-        for value in (v for o in operands for v in _leaves(o)):
+        for value in values_in(operands):
             values.setdefault(id(value), value)
         for new in built:
             place(new, origin, depth + 1)
@@ -50,20 +57,18 @@ def expand(graph: Graph, takes: Takes) -> Graph:
 
     for op in graph.ops:
         before = len(out.ops)
-        place(op, op, 0)
-        if len(out.ops) - before > _LONGEST:
-            count = len(out.ops) - before
-            raise _unsupported(
-                op, op, f"{op.name}: takes {count} primitives here, and {_LONGEST} is the most for one op"
-            )
+        try:
+            place(op, op, 0)
+            if (count := len(out.ops) - before) > _LONGEST:
+                reason = f"{op.name}: takes {count} primitives here, and {_LONGEST} is the most for one op"
+                raise _unsupported(op, op, reason)
+        except Unsupported:
+            if not calls(op):
+                raise
+            del out.ops[before:]
+            keep(op)
     out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)
     return out
-
-
-def _leaves(operand: Any) -> list[Value]:
-    from torchstone.compiler.ir import values_in
-
-    return list(values_in(operand))
 
 
 def _apply(
@@ -84,13 +89,17 @@ def _unsupported(op: Operation, origin: Operation, refusal: str) -> Unsupported:
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """Return the graph without ops nobody uses; ``flat.check`` is always used."""
-    from torchstone.compiler.ir import values_in
-
+    """Return the graph without ops that nobody uses: neither a result, nor a size bound, nor an effect."""
     live = {id(v) for v in values_in(graph.outputs)}
+    binders: dict[int, set[str]] = {}
+    for name, op in symbols_bound(graph).items():
+        binders.setdefault(id(op), set()).add(name)
+    sizes = symbols_live(graph)
     kept: list[Operation] = []
     for op in reversed(graph.ops):
-        if op.name == "flat.check" or any(id(r) in live for r in op.results):
+        if has_effect(op) or any(id(r) in live for r in op.results) or binders.get(id(op), set()) & sizes:
             kept.append(op)
             live.update(id(v) for v in op.values)
+            if binders:
+                sizes |= symbols_used(op)
     return Graph(graph.name, graph.args, kept[::-1], graph.outputs)

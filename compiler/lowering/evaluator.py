@@ -19,4 +19,4 @@ def lower(graph: Graph) -> Lowered:
     return Lowered(load)
 
 
-TARGET = Target("evaluator", takes, lower)
+TARGET = Target("evaluator", takes, lower, schedules=True)

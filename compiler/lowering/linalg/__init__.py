@@ -28,6 +28,6 @@ def lower(graph: Graph) -> Lowered:
     return lower_graph(graph)
 
 
-TARGET = Target("linalg", takes, lower)
+TARGET = Target("linalg", takes, lower, schedules=True)
 
 __all__ = ["TARGET"]

@@ -1,0 +1,62 @@
+"""The library: ATen ops that are calls into LibTorch where a target has no rule for them, and why each is one.
+
+A target that runs on the host takes them as they are; see ``torchstone.compiler.lowering.schedule``. An expansion of
+the op, when there is one for its arguments, goes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchstone.compiler.ir.graph import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Ops, by name without overload, that are in the library for one ``reason``.
+
+    An op with an ``effect`` happens whether or not its results are used, and in the program's order: it raises, or it
+    moves PyTorch's random generator on.
+    """
+
+    reason: str
+    ops: tuple[str, ...]
+    effect: bool = False
+
+
+FAMILIES = (
+    Family(
+        "LAPACK: a factorization, or what is computed from one",
+        (
+            "_linalg_det", "_linalg_eigh", "_linalg_eigvals", "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd",
+            "cholesky", "cholesky_inverse", "cholesky_solve", "geqrf", "linalg_cholesky_ex", "linalg_eig",
+            "linalg_eigvals", "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex", "linalg_ldl_solve",
+            "linalg_lstsq", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_exp", "linalg_pinv",
+            "linalg_qr", "linalg_solve_triangular", "lu_unpack", "ormqr", "triangular_solve",
+        ),
+    ),
+    Family("it raises LAPACK's own errors, which name the matrix and the element", ("_linalg_check_errors",), True),
+    Family(
+        "random numbers: PyTorch's generator draws the very ones that eager draws",
+        (
+            "_sample_dirichlet", "_standard_gamma", "bernoulli", "binomial", "cauchy", "exponential", "geometric",
+            "log_normal", "multinomial", "native_dropout", "normal", "normal_functional", "poisson", "rand",
+            "rand_like", "randint", "randint_like", "randn", "randn_like", "random", "randperm",
+            "rrelu_with_noise_functional", "uniform",
+        ),
+        True,
+    ),
+)  # fmt: skip
+
+LIBRARY: dict[str, Family] = {f"aten.{op}": family for family in FAMILIES for op in family.ops}
+
+
+def find_family(op: Operation) -> Family | None:
+    """Return the family of an op that may be a library call, None for any other."""
+    return LIBRARY.get(op.name.rpartition(".")[0])
+
+
+def has_effect(op: Operation) -> bool:
+    """Say whether an op does something beside giving results."""
+    family = find_family(op)
+    return op.name == "flat.check" or (family is not None and family.effect)
