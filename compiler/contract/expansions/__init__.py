@@ -13,10 +13,12 @@ from torchstone.compiler.contract.expansions import (
     join,
     matmul,
     normalization,
+    ordering,
     pooling,
     power,
     reduction,
     scan,
+    scatter,
     special_functions,
     upsampling,
     view,
@@ -25,7 +27,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
-    convolution, pooling, upsampling, fourier, distance, special_functions, scan, indexing,
+    convolution, pooling, upsampling, fourier, distance, special_functions, scan, ordering, indexing, scatter,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]
