@@ -30,7 +30,11 @@ def capture(fn: Callable[..., Any], args: Sequence[Any]) -> Captured:
     try:
         return _record(fn, leaves, in_spec, name, functional=False)
     except Mutation:
+        pass
+    try:
         return _record(fn, leaves, in_spec, name, functional=True)
+    except Mutation as error:
+        raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
 
 
 def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, functional: bool) -> Captured:
