@@ -24,7 +24,7 @@ def _scan(x: Any, *, kind: str, dim: int) -> Any:
 
     if x.numel() == 0:
         return x.clone()
-    wide = torch.float32 if x.is_floating_point() and x.element_size() <= 2 else x.dtype
+    wide = torch.float32 if x.is_floating_point() and x.element_size() == 1 else x.dtype
     if kind in ("max", "min"):
         return (torch.cummax if kind == "max" else torch.cummin)(x.to(wide), dim).values.to(x.dtype)
     return (torch.cumsum if kind == "sum" else torch.cumprod)(x.to(wide), dim, dtype=wide).to(x.dtype)

@@ -8,7 +8,7 @@ from typing import Any
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Operation, Value
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.lowering.linalg import indexing, movement, plan, reduce
+from torchstone.compiler.lowering.linalg import indexing, movement, ordering, plan, reduce
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter, static_sizes
 from torchstone.compiler.lowering.target import Kernel, Lowered
@@ -33,6 +33,8 @@ STRUCTURED: Mapping[str, Callable[[Emitter, Operation], list[Any]]] = {
     "flat.arg_reduce": reduce.arg_reduce,
     "flat.contract": reduce.contract,
     "flat.scatter": indexing.scatter,
+    "flat.scan": ordering.scan,
+    "flat.sort": ordering.sort,
     "flat.check": check,
 }
 

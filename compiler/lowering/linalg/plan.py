@@ -65,7 +65,7 @@ def _use(op: Operation, value: Value, *, value_is_heavy: bool, nests: dict[int, 
             stored.add(id(value))
         result = id(op.result)
         mine |= {result} if result in stored else nests.get(result, set())
-    elif op.name in ("flat.reduce", "flat.arg_reduce", "flat.scatter") or (
+    elif op.name in ("flat.reduce", "flat.arg_reduce", "flat.scatter", "flat.scan") or (
         op.name == "flat.contract" and not value_is_heavy
     ):
         mine.add(id(op.result))
