@@ -9,6 +9,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -109,14 +110,21 @@ def _try(case: Case, backend: Backend) -> tuple[Stage, Finding]:
     except Exception as error:
         return _failure(error, stage)
 
+    finding = _compare(program, case, executable, expected, actual, free)
+    return Stage.COMPARE, replace(finding, evidence=finding.evidence | getattr(executable, "evidence", {}))
+
+
+def _compare(
+    program: Program, case: Case, executable: Callable[..., Any], expected: Observed, actual: Observed, free: str
+) -> Finding:
+    """What the oracle says; of values that eager is ``free`` to choose, shapes and dtypes are compared only."""
     if free:
-        finding = _outline(expected, actual)
-        return Stage.COMPARE, finding or Finding(Outcome.UNTESTED, message=free)
+        return _outline(expected, actual) or Finding(Outcome.UNTESTED, message=free)
     finding = judge(program, case.args, expected, actual)
     if finding.outcome is Outcome.MISMATCH and _wavers(program, case, executable):
         message = f"two runs on the same inputs differ, and one from eager: {finding.message}"
-        finding = Finding(finding.outcome, Kind.NONDETERMINISTIC, message, finding.evidence)
-    return Stage.COMPARE, finding
+        return Finding(finding.outcome, Kind.NONDETERMINISTIC, message, finding.evidence)
+    return finding
 
 
 def observe(function: Callable[..., Any], args: tuple[Tensor, ...]) -> Observed:

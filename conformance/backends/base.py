@@ -1,8 +1,9 @@
 """The backend protocol, and the registry that finds backends by name.
 
 A backend is named by its entry point in the group ``torchstone.backends``, or, while it is being developed, by
-``package.module:attribute`` (the current folder is searched too). Loading one imports its module and nothing of
-the compiler behind it: that happens in ``available``, ``versions`` and ``compile``.
+``package.module:attribute`` (the current folder is searched too). Options follow the name: ``linalg+no-library-calls``
+is a backend of its own in stores and reports. Loading one imports its module and nothing of the compiler behind it:
+that happens in ``available``, ``versions`` and ``compile``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from torchstone.conformance.errors import InputError, UnknownName
 
@@ -57,6 +58,7 @@ class Backend(Protocol):
     """A compiler under test.
 
     A backend whose first compilation is slow may also have ``warm_up()``, which a worker calls before its first case.
+    One with options has their names in ``options``, and ``configured(options)`` returns it with some of them on.
     """
 
     name: str
@@ -72,7 +74,8 @@ class Backend(Protocol):
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         """Compile ``fn`` (a Program) for tensors like ``args`` and return a callable with ``fn``'s results.
 
-        Neither this nor the returned callable may run ``fn`` on the real tensors by way of eager.
+        Neither this nor the returned callable may run ``fn`` on the real tensors by way of eager. The callable may
+        have ``evidence``, a dict of JSON values that goes into the verdict's.
         Raises BackendUnsupported when the backend declines the program, BackendError when it fails; any other
         exception is taken as an ``error`` of the stage it was raised in.
         """
@@ -91,8 +94,9 @@ def names() -> list[str]:
 
 def check(name: str) -> None:
     """Raise unless ``name`` is registered or has the form ``package.module:attribute``; imports nothing."""
-    if ":" not in name and name not in _entry_points():
-        raise UnknownName("backend", name, names(), more="; `torchstone backends` lists them")
+    base = name.partition("+")[0]
+    if ":" not in base and base not in _entry_points():
+        raise UnknownName("backend", base, names(), more="; `torchstone backends` lists them")
 
 
 def load(name: str) -> Backend:
@@ -101,6 +105,7 @@ def load(name: str) -> Backend:
     Raises UnknownName for a name that is not registered, InputError for one that cannot be imported.
     """
     check(name)
+    name, *options = name.split("+")
     spec = _entry_points().get(name, name)
     module_name, _, attribute = spec.partition(":")
     if name == spec and os.getcwd() not in sys.path:
@@ -115,4 +120,8 @@ def load(name: str) -> Backend:
     if not isinstance(backend, Backend):
         missing = [m for m in ("name", "available", "versions", "compile") if not hasattr(backend, m)]
         raise InputError(f'backend "{name}" is not a backend: it has no {", ".join(missing)}')
-    return backend
+    known: Any = getattr(backend, "options", ())
+    for option in options:
+        if option not in known:
+            raise InputError(f'backend "{name}" has no option "{option}"; it has {", ".join(known) or "none"}')
+    return cast("Any", backend).configured(options) if options else backend

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,19 @@ class _Builtin:
 
     name = ""
     packages: tuple[str, ...] = ("torch", "torchstone")
+    options: tuple[str, ...] = ()
+    library_calls = True
+
+    @property
+    def target(self) -> str:
+        return self.name.partition("+")[0]
+
+    def configured(self, options: Sequence[str]) -> _Builtin:
+        """Return this backend with options on."""
+        out = copy.copy(self)
+        out.name = "+".join([self.name, *options])
+        out.library_calls = "no-library-calls" not in options
+        return out
 
     def available(self) -> Availability:
         return Availability(True)
@@ -32,7 +46,7 @@ class _Builtin:
         from torchstone.compiler.driver import compile
 
         try:
-            executable = compile(fn, args, target=self.name)
+            executable = compile(fn, args, target=self.target, library_calls=self.library_calls)
         except TorchstoneError as error:
             raise _translate(error) from error
 
@@ -42,6 +56,8 @@ class _Builtin:
             except TorchstoneError as error:
                 raise _translate(error) from error
 
+        if executable.library_calls:
+            run.__dict__["evidence"] = {"library_calls": list(executable.library_calls)}
         return run
 
 
@@ -59,6 +75,7 @@ class Linalg(_Mlir):
     """ATen -> FlatIR -> linalg -> LLVM, in process."""
 
     name = "linalg"
+    options = ("no-library-calls",)
 
 
 class Tosa(_Mlir):

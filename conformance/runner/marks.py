@@ -62,6 +62,7 @@ class Marked:
             byte[0] = 3
             return result
 
+        run.__dict__["evidence"] = getattr(compiled, "evidence", {})
         return run
 
     def __getattr__(self, name: str) -> Any:

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from torchstone import cli
@@ -39,6 +40,19 @@ def test_run_then_list_then_replay(capfd, tmp_path):
     assert code == 0 and "verdict  pass" in out
     with Store(store) as db:
         assert {"torch", "torchstone", "python"} <= set(db.run("r1").versions)
+
+
+def test_without_library_calls_the_backend_is_another_one(capfd, tmp_path):
+    store, ops = tmp_path / "results.sqlite", ("--op", "linalg.det", "--op", "mT", "--limit", 1, "--store")
+    assert invoke(capfd, "run", "-b", "linalg", *ops, store)[0] == 0
+    assert invoke(capfd, "run", "-b", "linalg", "--no-library-calls", *ops, store)[0] == 0
+    with Store(store) as db:
+        rows = pd.concat([db.verdicts("r1"), db.verdicts("r2")]).set_index(["backend", "op"])
+    strict = "linalg+no-library-calls"
+    assert rows.outcome["linalg", "linalg.det"] == rows.outcome["linalg", "mT"] == rows.outcome[strict, "mT"] == "pass"
+    assert rows.outcome[strict, "linalg.det"] == "unsupported"
+    assert "aten._linalg_det.default" in str(rows.evidence["linalg", "linalg.det"])
+    assert "library_calls" not in str(rows.evidence["linalg", "mT"])
 
 
 def test_failures_set_the_exit_code_and_replay_from_the_store(capfd, tmp_path, monkeypatch):

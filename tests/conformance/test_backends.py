@@ -40,6 +40,24 @@ def test_unknown_and_broken_backends(monkeypatch):
     with pytest.raises(InputError, match="not a backend: it has no name, available, versions, compile"):
         backends.load("torture_backend:not_a_backend")
     assert backends.load("torture_backend:Torture").name == "torture"
+    with pytest.raises(InputError, match='backend "tosa" has no option "no-library-calls"; it has none'):
+        backends.load("tosa+no-library-calls")
+
+
+def test_library_calls_are_told_and_can_be_turned_off():
+    def inverse(x):
+        return torch.linalg.inv(x)
+
+    calls = ["aten.linalg_inv_ex.default", "aten._linalg_check_errors.default"]
+    compiled = backends.load("linalg").compile(inverse, (torch.eye(2),))
+    assert vars(compiled)["evidence"] == {"library_calls": calls}
+    assert not vars(backends.load("linalg").compile(torch.exp, (torch.eye(2),)))
+    strict = backends.load("linalg+no-library-calls")
+    assert strict.name == "linalg+no-library-calls"
+    torch.testing.assert_close(strict.compile(torch.exp, (torch.eye(2),))(torch.eye(2)), torch.eye(2).exp())
+    with pytest.raises(BackendUnsupported, match="library calls are off") as caught:
+        strict.compile(inverse, (torch.eye(2),))
+    assert caught.value.op == calls[0]
 
 
 def program(*calls: Call, outputs, inputs=("x",)) -> Program:

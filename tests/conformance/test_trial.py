@@ -50,6 +50,19 @@ def case_of(target: str, *args: Any, inputs: dict[str, Tensor] | None = None, **
 SUB = case_of("torch.sub")
 
 
+def test_what_the_backend_tells_about_its_code_is_evidence() -> None:
+    def compiler(fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        def run(*tensors: Tensor) -> Any:
+            return fn(*tensors)
+
+        run.__dict__["evidence"] = {"library_calls": ["aten.sub"]}
+        return run
+
+    verdict = try_case(SUB, Fake(compiler))
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.evidence["library_calls"] == ["aten.sub"]
+
+
 def running(function: Callable[..., Any]) -> Fake:
     return Fake(lambda fn, args: function)
 

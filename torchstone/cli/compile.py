@@ -15,7 +15,7 @@ from torchstone.cli.options import check_names
 if TYPE_CHECKING:
     from torchstone.compiler.ir.types import TensorType
 
-STAGES = ("aten", "contract", "flat", "linalg", "tosa", "tensorrt", "llvm")
+STAGES = ("aten", "contract", "flat", "schedule", "linalg", "tosa", "tensorrt", "llvm")
 _EXAMPLE_SIZE = 5  # of the first symbol; neither 0 nor 1, which PyTorch specializes
 
 
@@ -35,6 +35,9 @@ def compile(
         list[str] | None,
         typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]"),
     ] = None,
+    library_calls: Annotated[
+        bool, typer.Option("--library-calls/--no-library-calls", help="Call LibTorch for what has no compiled code.")
+    ] = True,
 ) -> int:
     """Compile FN for a target and print the IR of the stages asked for. FILE is run, as python FILE would run it."""
     from torchstone.compiler.targets import TARGETS
@@ -54,7 +57,7 @@ def compile(
 
     from torchstone.compiler.driver import compile as build
 
-    executable = build(fn, args, target, dynamic)
+    executable = build(fn, args, target, dynamic, library_calls=library_calls)
     wanted = emit or [target if target in executable.ir else "flat"]
     for stage in wanted:
         if stage not in executable.ir:

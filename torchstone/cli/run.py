@@ -38,6 +38,9 @@ def run(
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
     memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory a worker may take.")] = 8.0,
+    library_calls: Annotated[
+        bool, typer.Option("--library-calls/--no-library-calls", help="Let the compiler call LibTorch for hard ops.")
+    ] = True,
     store: StoreOption = None,
     resume: Annotated[
         str | None,
@@ -60,6 +63,8 @@ def run(
         from torchstone.conformance.errors import InputError
 
         raise InputError(f"give at least one --backend (known: {', '.join(names())})")
+    if not library_calls:
+        backend = [name if "+no-library-calls" in name else f"{name}+no-library-calls" for name in backend]
     options: dict[str, Any] = {
         "backends": list(dict.fromkeys(backend)),
         "sources": list(dict.fromkeys(source or SOURCES)),
