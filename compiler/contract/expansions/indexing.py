@@ -12,9 +12,9 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
 
 
-def bound(b: Expander, index: Value, size: Dim) -> Value:
-    """A size with the shape of ``index``, int64."""
-    return const(b, index, size) if isinstance(size, int) else b.broadcast(tensor(b, size, dt.int64), index.shape, ())
+def bound(b: Expander, like: Value, size: Dim) -> Value:
+    """A size, int64 with the shape of ``like``."""
+    return b.broadcast(tensor(b, size, dt.int64), like.shape, ())
 
 
 def check_all(b: Expander, condition: Value, error: str) -> None:
