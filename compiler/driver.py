@@ -9,6 +9,7 @@ from typing import Any
 from torchstone.compiler.contract.decompose import decompose
 from torchstone.compiler.contract.expand import eliminate_dead_code, expand
 from torchstone.compiler.contract.expansions import EXPANSIONS
+from torchstone.compiler.contract.share import share
 from torchstone.compiler.contract.verify import verify
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.frontends import dispatch, export
@@ -130,6 +131,6 @@ def to_contract(captured: Captured, target: Target, *, library_calls: bool = Tru
     captured.guards.extend(guards)
     contract = eliminate_dead_code(contract)
     verify_graph(contract)
-    flat = eliminate_dead_code(expand(contract, takes, calls))
+    flat = eliminate_dead_code(share(expand(contract, takes, calls)))
     verify(flat, lambda op: None if calls(op) else takes(op))
     return contract, flat

@@ -1,0 +1,40 @@
+"""The pass ``share``: nothing is computed twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchstone.compiler.ir import Expr, Graph, Operation, Value, map_operand
+from torchstone.compiler.ir.sizes import BIND
+
+
+def share(graph: Graph) -> Graph:
+    """Return the graph with equal FlatIR ops on equal operands computed once. Other ops may have effects: they stay."""
+    out = Graph(graph.name, graph.args)
+    values: dict[int, Any] = {}
+    made: dict[Any, Operation] = {}
+
+    def mapped(leaf: Any) -> Any:
+        return values.get(id(leaf), leaf) if isinstance(leaf, Value) else leaf
+
+    for op in graph.ops:
+        moved = Operation(op.name, map_operand(op.operands, mapped), op.results, op.attributes, op.location)
+        if op.name.startswith("flat.") and op.name != BIND:
+            first = made.setdefault(_key(moved), moved)
+            if first is not moved:
+                values.update({id(mine): theirs for mine, theirs in zip(op.results, first.results, strict=True)})
+                continue
+        out.ops.append(moved)
+    out.outputs = map_operand(graph.outputs, mapped)
+    return out
+
+
+def _key(op: Operation) -> Any:
+    return op.name, tuple(id(v) for v in op.values), tuple(_literal(v) for v in op.attributes.values())
+
+
+def _literal(value: Any) -> Any:
+    """A key for an attribute: 0.0 is not -0.0, 1 is not True, and a NaN is itself."""
+    if isinstance(value, tuple):
+        return tuple(_literal(v) for v in value)
+    return value if isinstance(value, Expr) else (type(value), repr(value))
