@@ -9,7 +9,7 @@ from torchstone.compiler.ops import PRIMITIVES
 
 def takes(op: Operation) -> str | None:
     """Return None for an op this target lowers, else the reason why not."""
-    from torchstone.compiler.lowering.linalg import build, elementwise
+    from torchstone.compiler.lowering.linalg import build, elementwise, plan
 
     if op.name not in PRIMITIVES:
         return f"{op.name} has no expansion to FlatIR"
@@ -17,7 +17,7 @@ def takes(op: Operation) -> str | None:
         return elementwise.takes(op.name.removeprefix("flat."), next(op.values).dtype)
     if op.name == "flat.scatter" and op.attributes["kind"] != "set":
         return elementwise.takes(op.attributes["kind"], op.result.dtype)
-    if op.name in build.STRUCTURED or op.name in ("flat.iota", "flat.broadcast", "flat.transpose", "flat.gather"):
+    if op.name in build.STRUCTURED or plan.is_fused(op):
         return None
     return f"{op.name}: no rule for the linalg target"
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import elementwise, plan
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.scalars import Scalar
-from torchstone.compiler.lowering.linalg.views import VIEWS, Component, Index, is_view, loops
+from torchstone.compiler.lowering.linalg.views import VIEWS, Component, Index, is_view, loop, loops
 from torchstone.compiler.runtime import mlir
 
 if TYPE_CHECKING:
@@ -66,13 +67,15 @@ class Reader:
 
     def position(self, component: Component) -> Any:
         """Return a component of an index as an ``index``, inside the body."""
-        loop, scale, offset = component
-        if loop is None:
-            return s.constant(s.index(), offset)
-        value = self.loop(loop)
-        if scale != 1:
-            value = mlir.arith.muli(value, s.constant(s.index(), scale))
-        return mlir.arith.addi(value, s.constant(s.index(), offset)) if offset else value
+        total = None
+        for number, scale in component.terms:
+            term = self.loop(number)
+            term = term if scale == 1 else mlir.arith.muli(term, s.constant(s.index(), scale))
+            total = term if total is None else mlir.arith.addi(total, term)
+        if total is None or component.offset:
+            offset = s.constant(s.index(), component.offset)
+            total = offset if total is None else mlir.arith.addi(total, offset)
+        return total
 
     def number(self, component: Component) -> Any:
         """Return a component of an index as an i64 scalar, inside the body."""
@@ -138,12 +141,13 @@ class LoopNest(Reader):
         ir = mlir.ir
         self.emitter.count(self.sizes)
         keys = list(self._inputs)
-        tensors = [*(self._inputs[k][0] for k in keys), *self._more]
+        tensors = [*(self._trimmed(*self._inputs[k], k[1]) for k in keys), *self._more]
         indices = [*(k[1] for k in keys), *(loops(len(self.sizes)) for _ in self._more)]
-        if not self._covered([*indices, *(i for _, i in outputs)]):
-            # No operand has a dim of every loop: give the sizes by a tensor that nothing reads.
-            tensors.append(self.emitter.empty(self.sizes, s.integer(8)))
-            indices.append(loops(len(self.sizes)))
+        told = {c.loop for index in (*indices, *(i for _, i in outputs)) for c in index}
+        if untold := [d for d in range(len(self.sizes)) if d not in told]:
+            # No operand has a dim of these loops: give the sizes by a tensor that nothing reads.
+            tensors.append(self.emitter.empty([self.sizes[d] for d in untold], s.integer(8)))
+            indices.append(tuple(loop(d) for d in untold))
         maps = [affine_map(len(self.sizes), i) for i in (*indices, *(i for _, i in outputs))]
         kinds = ["reduction" if d in self.reduced else "parallel" for d in range(len(self.sizes))]
         iterators = [ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]
@@ -160,9 +164,18 @@ class LoopNest(Reader):
             mlir.linalg.YieldOp(body(list(block.arguments)[len(tensors) :]))
         return list(op.results)
 
-    def _covered(self, indices: Sequence[Index]) -> bool:
-        plain = {c[0] for index in indices for c in index if c[1:] == (1, 0)}
-        return all(d in plain for d in range(len(self.sizes)))
+    def _trimmed(self, tensor: Any, value: Value, index: Index) -> Any:
+        """Return the part of an input that the loops reach: a dim read at a loop and no more tells that loop's size.
+
+        (The windows of a dim may leave some elements at its end, and one window of them has only inner places.)
+        """
+        e = self.emitter
+        sizes = [size if c.loop is None else self.sizes[c.loop] for c, size in zip(index, value.shape, strict=True)]
+        if sizes == list(value.shape):
+            return tensor
+        lengths, values = e.mixed(sizes)
+        kind, none = e.type(TensorType(tuple(sizes), value.dtype)), [0] * len(sizes)
+        return mlir.tensor.ExtractSliceOp(kind, tensor, [], values, [], none, lengths, [1] * len(sizes)).result
 
 
 class Steps(Reader):
@@ -202,11 +215,8 @@ class Steps(Reader):
 def affine_map(rank: int, index: Index) -> Any:
     ir = mlir.ir
     parts = []
-    for loop, scale, offset in index:
-        if loop is None:
-            parts.append(ir.AffineConstantExpr.get(offset))
-            continue
-        part = ir.AffineDimExpr.get(loop)
-        part = part if scale == 1 else part * scale
-        parts.append(part if offset == 0 else part + offset)
+    for component in index:
+        part = ir.AffineConstantExpr.get(component.offset)
+        terms = [ir.AffineDimExpr.get(number) * scale for number, scale in component.terms]
+        parts.append(sum(terms, part))
     return ir.AffineMapAttr.get(ir.AffineMap.get(rank, 0, parts))

@@ -73,8 +73,8 @@ def sort(e: Emitter, op: Operation) -> list[Any]:
     # Loop i runs over dim order[i] of x.
     order = [*others, dim]
     sizes = [x.shape[d] for d in order]
-    index: Index = tuple((order.index(d), 1, 0) for d in range(x.rank))
     identity = loops(x.rank)
+    index: Index = tuple(identity[order.index(d)] for d in range(x.rank))
     key = _key_bits(x.dtype)
     elements = (s.integer(key), s.integer(64))
 

@@ -42,7 +42,7 @@ def buffered(graph: Graph) -> set[int]:
         depth[id(op.result)] = level % DEEPEST
         if level == DEEPEST:
             stored.add(id(op.result))
-        elif _works(op) or any(id(v) in heavy for v in op.values):
+        elif _works(op) or (not repeats(op) and any(id(v) in heavy for v in op.values)):
             heavy.add(id(op.result))
     nests: dict[int, set[int]] = {}
     for op in reversed(graph.ops):

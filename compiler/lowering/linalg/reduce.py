@@ -17,7 +17,7 @@ from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.scalars import Scalar
-from torchstone.compiler.lowering.linalg.views import Index, loops
+from torchstone.compiler.lowering.linalg.views import Index, loop, loops
 from torchstone.compiler.runtime import mlir
 
 
@@ -241,13 +241,13 @@ def contract(e: Emitter, op: Operation) -> list[Any]:
     loop_of_b |= {d: len(order_a) + i for i, d in enumerate(free_b)}
     sizes = [*(a.shape[d] for d in order_a), *(b.shape[d] for d in free_b)]
     summed = range(first_sum, len(order_a))
-    index_a = tuple((loop_of_a[d], 1, 0) for d in range(a.rank))
-    index_b = tuple((loop_of_b[d], 1, 0) for d in range(b.rank))
+    index_a = tuple(loop(loop_of_a[d]) for d in range(a.rank))
+    index_b = tuple(loop(loop_of_b[d]) for d in range(b.rank))
     nest = LoopNest(e, sizes, summed)
     nest.read(a, index_a)
     nest.read(b, index_b)
     acc = _products(a.dtype)
-    where = tuple(c for c in loops(len(sizes)) if c[0] not in summed)
+    where = tuple(loop(d) for d in range(len(sizes)) if d not in summed)
     pair = lambda: (nest.scalar(a, index_a), nest.scalar(b, index_b))  # noqa: E731 - read inside the body only
     out = _accumulate(e, nest, acc, op.result.shape, where, pair)
     return [_finish(e, out, op.result, acc.finish)]
