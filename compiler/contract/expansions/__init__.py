@@ -8,6 +8,7 @@ from torchstone.compiler.contract.expansions import (
     creation,
     distance,
     elementwise,
+    embedding,
     fourier,
     indexing,
     join,
@@ -19,6 +20,7 @@ from torchstone.compiler.contract.expansions import (
     reduction,
     scan,
     scatter,
+    searching,
     special_functions,
     upsampling,
     view,
@@ -27,7 +29,8 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
-    convolution, pooling, upsampling, fourier, distance, special_functions, scan, ordering, indexing, scatter,
+    convolution, pooling, upsampling, fourier, distance, special_functions, scan, ordering, searching,
+    indexing, scatter, embedding,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

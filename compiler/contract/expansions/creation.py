@@ -12,6 +12,7 @@ from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim
 
 # A range up to this long is computed here, in float64 as eager does, and written as a constant.
 LONGEST_CONSTANT = 4096
@@ -108,16 +109,32 @@ def _run_time_steps(b: Expander, start: Any, end: Any, *, fused: bool = False) -
     """Evenly spaced numbers between bounds known at run time; of integers in float64, as eager has their step."""
     dtype, (length,) = b.type.dtype, b.type.dims
     compute = dt.float64 if dtype.is_int else opmath(dtype)
-    low, high = (b.broadcast(b.cast(tensor(b, v, dtype), compute), (length,), ()) for v in (start, end))
+    low, high = (b.cast(tensor(b, v, dtype), compute) for v in (start, end))
+    return spaced(b, low, high, length, fused=fused and dtype.is_int)
+
+
+def spaced(b: Expander, low: Value, high: Value, length: Dim, *, fused: bool) -> Value:
+    """``length`` evenly spaced numbers between two 0-d ones, in their dtype, each from the nearer end.
+
+    Eager's kernel multiplies and adds ``fused``, but for 16-bit floats: one rounding, where an ULP makes a difference.
+    """
+    dtype = low.dtype
+    low, high = (b.broadcast(v, (length,), ()) for v in (low, high))
     if length in (0, 1):
         return low
     index = b.iota(size=length, dtype=dt.int64)
     last = b.broadcast(tensor(b, length - 1, dt.int64), index.shape, ())
     back = b.sub(last, index)
-    step = b.div(b.sub(high, low), b.cast(last, compute))
-    times = _fused if fused and dtype.is_int else lambda b, x, y, z: b.add(x, b.mul(y, z))
-    forward = times(b, low, step, b.cast(index, compute))
-    return b.select(b.lt(index, back), forward, times(b, high, b.neg(step), b.cast(back, compute)))
+    step = b.div(b.sub(high, low), b.cast(last, dtype))
+    early = b.lt(index, back)
+    start, count = b.select(early, low, high), b.select(early, index, back)
+    step = b.select(early, step, b.neg(step))
+    if not fused or dtype.is_half:
+        return b.add(start, b.mul(step, b.cast(count, dtype)))
+    start, step, count = (b.cast(v, dt.float64) for v in (start, step, count))
+    if dtype == dt.float32:  # whose product is exact in float64
+        return b.cast(b.add(start, b.mul(step, count)), dtype)
+    return _fused(b, start, step, count)
 
 
 def _fused(b: Expander, x: Value, y: Value, z: Value) -> Value:
