@@ -33,6 +33,7 @@ STAGES = (
     ("randomness", "conformance.trial", "_undetermined"),
     ("capture", "compiler.frontends.dispatch", "capture"),
     ("contract", "compiler.driver", "to_contract"),
+    ("contract", "compiler.driver", "to_flat"),
     ("contract: decompose", "compiler.driver", "decompose"),
     ("contract: expand", "compiler.driver", "expand"),
     ("contract: verify", "compiler.driver", "verify_graph"),

@@ -12,13 +12,14 @@ from torchstone.compiler.contract.expansions import EXPANSIONS
 from torchstone.compiler.contract.share import share
 from torchstone.compiler.contract.verify import verify
 from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.explain import explain
 from torchstone.compiler.frontends import dispatch, export
-from torchstone.compiler.frontends.captured import Captured
+from torchstone.compiler.frontends.captured import Captured, Guard
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import schedule
-from torchstone.compiler.lowering.target import Kernel, Target
+from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 from torchstone.compiler.ops.evaluate import bind_symbols
 from torchstone.compiler.targets import find_target
 
@@ -45,14 +46,13 @@ class Executable:
     ``library_calls`` names the ATen ops that are calls into LibTorch, in the order they are made.
     """
 
-    def __init__(
-        self, captured: Captured, kernel: Kernel, ir: Stages, target: str, library_calls: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, captured: Captured, kernel: Kernel, ir: Stages, target: str, flat: Graph) -> None:
         self.ir = ir
         self.target = target
-        self.library_calls = library_calls
+        self.library_calls = tuple(op.name for op in flat.ops if find_family(op) is not None)
         self._captured = captured
         self._kernel = kernel
+        self._flat = flat
 
     def __call__(self, *args: Any) -> Any:
         """Run on arguments that fit what was compiled.
@@ -62,6 +62,10 @@ class Executable:
         """
         tensors = self._captured.bind(args)
         return self._captured.unflatten(self._kernel(tensors), tensors)
+
+    def explain(self) -> str:
+        """Return what became of each op, line by line of the program, as text."""
+        return explain(self._captured.graph, self._flat)
 
 
 @contextmanager
@@ -97,19 +101,36 @@ def compile(
 
 def build(captured: Captured, target: Target, *, library_calls: bool = True) -> Executable:
     """Take a captured program through contract, lowering and runtime."""
+    tensors = [leaf for leaf in captured.leaves if hasattr(leaf, "shape")]
+    hints = bind_symbols(captured.graph, [*tensors, *captured.captures])
     with _stage("contract"):
-        contract, flat = to_contract(captured, target, library_calls=library_calls)
-    with _stage("lower"):
-        lowered = schedule.lower(flat, target.lower) if target.schedules else target.lower(flat)
+        contract, guards = to_contract(captured.graph, target, hints, library_calls=library_calls)
+        flat = to_flat(contract, target, library_calls=library_calls)
+    captured.guards.extend(guards)
+    lowered = to_target(flat, target)
     with _stage("compile"):
         kernel = lowered.load()
     printers = {"aten": captured.graph.__str__, "contract": contract.__str__, "flat": flat.__str__, **lowered.texts}
-    called = tuple(op.name for op in flat.ops if find_family(op) is not None)
-    return Executable(captured, kernel, Stages(printers), target.name, called)
+    return Executable(captured, kernel, Stages(printers), target.name, flat)
 
 
-def to_contract(captured: Captured, target: Target, *, library_calls: bool = True) -> tuple[Graph, Graph]:
-    """Return the graph of core ATen ops and the graph of ops the target takes."""
+def to_contract(
+    graph: Graph, target: Target, hints: Mapping[str, int], *, library_calls: bool = True
+) -> tuple[Graph, list[Guard]]:
+    """Return the graph of core ATen ops, and what decomposing assumed of its sizes; ``hints`` are example sizes."""
+
+    def keep(op: Operation) -> bool:
+        return op.name in EXPANSIONS or _is_call(op, target, library_calls) or target.takes(op) is None
+
+    verify_graph(graph)
+    contract, guards = decompose(graph, keep, hints)
+    contract = eliminate_dead_code(contract)
+    verify_graph(contract)
+    return contract, guards
+
+
+def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> Graph:
+    """Return the graph of ops that the target takes."""
 
     def takes(op: Operation) -> str | None:
         refusal, family = target.takes(op), find_family(op)
@@ -119,18 +140,18 @@ def to_contract(captured: Captured, target: Target, *, library_calls: bool = Tru
         return f"{op.name} is a call into LibTorch ({family.reason}), and {why}"
 
     def calls(op: Operation) -> bool:
-        return target.schedules and library_calls and find_family(op) is not None
+        return _is_call(op, target, library_calls)
 
-    def keep(op: Operation) -> bool:
-        return op.name in EXPANSIONS or calls(op) or target.takes(op) is None
-
-    verify_graph(captured.graph)
-    tensors = [leaf for leaf in captured.leaves if hasattr(leaf, "shape")]
-    hints = bind_symbols(captured.graph, [*tensors, *captured.captures])
-    contract, guards = decompose(captured.graph, keep, hints)
-    captured.guards.extend(guards)
-    contract = eliminate_dead_code(contract)
-    verify_graph(contract)
     flat = eliminate_dead_code(share(expand(contract, takes, calls)))
     verify(flat, lambda op: None if calls(op) else takes(op))
-    return contract, flat
+    return flat
+
+
+def _is_call(op: Operation, target: Target, library_calls: bool) -> bool:
+    return target.schedules and library_calls and find_family(op) is not None
+
+
+def to_target(flat: Graph, target: Target) -> Lowered:
+    """Return the target's code for a graph of ops that it takes."""
+    with _stage("lower"):
+        return schedule.lower(flat, target.lower) if target.schedules else target.lower(flat)
