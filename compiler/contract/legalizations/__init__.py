@@ -8,6 +8,7 @@ from torchstone.compiler.contract.legalizations import (
     exponential,
     hyperbolic,
     movement,
+    prefixes,
     reductions,
     trigonometric,
 )
@@ -15,7 +16,9 @@ from torchstone.compiler.contract.legalizations.common import legalization, only
 from torchstone.compiler.contract.rules import legalizes as LEGALIZATIONS
 from torchstone.compiler.ops import PRIMITIVES
 
-FAMILIES = (arithmetic, casts, compare, error_function, exponential, hyperbolic, movement, reductions, trigonometric)
+FAMILIES = (
+    arithmetic, casts, compare, error_function, exponential, hyperbolic, movement, prefixes, reductions, trigonometric,
+)  # fmt: skip
 
 for _name, _row in PRIMITIVES.items():
     if _row.elementwise and _row.arity and _name not in (*LEGALIZATIONS, "flat.select"):

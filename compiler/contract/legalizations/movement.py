@@ -6,7 +6,10 @@ from typing import Any
 
 from torchstone.compiler.contract.rules import Declined, Expander, legalizes
 from torchstone.compiler.ir import DType, Shape, Value
-from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ir.dims import Dim, floordiv
+
+# Above this many, a target that has no windows makes too long a program of them.
+MOST_PLACES = 256
 
 
 @legalizes("flat.broadcast")
@@ -77,4 +80,21 @@ def slice_(b: Expander, x: Value, *, start: tuple[Dim, ...], limit: tuple[Dim, .
         before, after = x.shape[:dim], x.shape[dim + 1 :]
         split = b.reshape(x, (*before, count, step, *after))
         x = b.reshape(b.slice(split, dim + 1, 0, 1), (*before, count, *after))
+    return x
+
+
+@legalizes("flat.windows")
+def windows(
+    b: Expander, x: Value, *, dims: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> Value:  # fmt: skip
+    """One dim at a time: a slice for each place in a window, joined along a new last dim."""
+    for dim, size, step, apart in zip(dims, kernel, stride, dilation, strict=True):
+        if size > MOST_PLACES:
+            raise b.unsupported(f"windows of {size} elements along one dim, more than {MOST_PLACES}")
+        reach = (size - 1) * apart + 1
+        last = floordiv(x.shape[dim] - reach, step) * step
+        rows = [b.slice(x, dim, at, at + last + 1, step) for at in range(0, reach, apart)]
+        columns = [b.reshape(row, (*row.shape, 1)) for row in rows]
+        x = b.concat(*columns, dim=x.rank) if size > 1 else columns[0]
     return x

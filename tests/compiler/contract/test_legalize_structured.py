@@ -1,0 +1,89 @@
+"""Windows, scans and gathers for targets that have none, or only a simple form: the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.compiler.flat import legalized, primitive, run, special
+from torchstone.compiler.contract.expand import expand
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.ir import Graph, TensorType, Value
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import symbol
+from torchstone.compiler.ops.evaluate import evaluate_graph
+from torchstone.compiler.targets import find_target
+
+WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((9,), {"dims": (0,), "kernel": (3,), "stride": (2,), "dilation": (2,)}),
+    ((2, 7, 8), {"dims": (1, 2), "kernel": (3, 2), "stride": (2, 3), "dilation": (1, 2)}),
+    ((5, 4), {"dims": (0,), "kernel": (5,), "stride": (7,), "dilation": (1,)}),
+    ((5, 4), {"dims": (1,), "kernel": (1,), "stride": (3,), "dilation": (9,)}),
+    ((0, 4), {"dims": (1,), "kernel": (2,), "stride": (1,), "dilation": (1,)}),
+    ((3,), {"dims": (), "kernel": (), "stride": (), "dilation": ()}),
+]
+
+
+def check(program: Graph, *xs: torch.Tensor, missing: str, targets: bool = True) -> None:
+    """Require equal values of the legalized program: by the evaluators, on TOSA and on TensorRT's simulator."""
+    want = evaluate_graph(program, xs)
+    got = [legalized(program, xs, missing)]
+    if targets:
+        got += [run(find_target(name), program, xs) for name in ("tosa", "tensorrt")]
+    for results in got:
+        torch.testing.assert_close(results, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize(("shape", "windows"), WINDOWS)
+def test_windows(shape: tuple[int, ...], windows: dict[str, Any], dtype: torch.dtype) -> None:
+    x = torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
+    check(primitive("windows", x, **windows), x, missing="windows", targets=not dtype.is_complex)
+
+
+def test_windows_of_run_time_sizes() -> None:
+    windows = {"dims": (1,), "kernel": (3,), "stride": (1,), "dilation": (2,)}
+    x = torch.randn(2, 9)
+    graph = primitive("windows", x, **windows)
+    n = symbol("n")
+    dynamic = primitive("windows", x, **windows)
+    dynamic.args[0].type = TensorType((n, n + 7), dt.float32)
+    dynamic.outputs[0].type = TensorType((n, n + 3, 3), dt.float32)
+    assert torch.equal(legalized(dynamic, (x,), "windows")[0], evaluate_graph(graph, (x,))[0])
+
+
+def test_windows_of_too_many_places_are_refused() -> None:
+    x = torch.zeros(300)
+    graph = primitive("windows", x, dims=(0,), kernel=(257,), stride=(1,), dilation=(1,))
+    with pytest.raises(Unsupported, match="windows of 257 elements along one dim, more than 256"):
+        expand(graph, find_target("tosa").takes)
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((7,), 0), ((1,), 0), ((3, 8, 2), 1), ((4, 5), 0), ((0, 3), 1), ((3, 0), 1)]
+)
+def test_scan(shape: tuple[int, ...], dim: int, kind: str) -> None:
+    for dtype in (torch.float32, torch.int32, torch.int64, torch.int8, torch.uint8, torch.float16, torch.complex64):
+        if dtype.is_complex and kind in ("max", "min"):
+            continue
+        x = (torch.arange(torch.Size(shape).numel()).reshape(shape) % 5 - 2).to(dtype)
+        check(primitive("scan", x, kind=kind, dim=dim), x, missing="scan",
+              targets=dtype in (torch.float32, torch.int32))  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_a_nan_stays_in_a_scan(kind: str) -> None:
+    values = special(torch.float32)
+    x = torch.stack([values.roll(shift) for shift in range(len(values))])
+    check(primitive("scan", x, kind=kind, dim=1), x, missing="scan")
+
+
+def test_scans_of_run_time_length_are_refused() -> None:
+    graph = Graph("f", [Value(TensorType((symbol("n"),), dt.float32))])
+    graph.ops, graph.outputs = primitive("scan", torch.zeros(2), kind="sum", dim=0).ops, ()
+    graph.ops[0].operands = (graph.args[0],)
+    with pytest.raises(Unsupported, match="TOSA has no scan"):
+        expand(graph, find_target("tosa").takes)
