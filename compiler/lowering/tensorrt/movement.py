@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler.contract.legalizations.movement import is_row_gather
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.lowering.tensorrt.rows import lowers
@@ -54,6 +55,18 @@ def pad(n: Network, op: Operation, x: Any, value: Any) -> Any:
     """A slice that starts before x and ends behind it, filled outside."""
     start = [-amount for amount in op.attributes["low"]]
     return n.slice(x, start, op.result.shape, [1] * len(start), fill=value) if start else x
+
+
+def _no_rows(op: Operation) -> str | None:
+    return None if is_row_gather(op) else "only rows of a matrix are gathered"
+
+
+@lowers("gather", "gather", rules.INTS, _no_rows)
+def gather(n: Network, op: Operation, x: Any, places: Any) -> Any:
+    """Indices in range: TensorRT counts negative ones from the end, and does not say what those too large read."""
+    last = next(op.values).shape[0] - 1
+    inside = n.binary("MAX", n.binary("MIN", places, n.like(places, last)), n.like(places, 0))
+    return n.gather(x, inside)
 
 
 @lowers("iota", "fill LINSPACE", rules.FILL["LINSPACE"])

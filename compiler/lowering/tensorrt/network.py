@@ -130,6 +130,10 @@ class Network:
             layer.axis = axis
         return self.added(layer, f"axis {axis}")
 
+    def gather(self, x: Any, indices: Any) -> Any:
+        """Rows of x, by indices in range."""
+        return self.added(self.definition.add_gather(x, indices, 0))
+
     def iota(self, size: Dim, name: str) -> Any:
         """``[0, 1, …]`` of a type LINSPACE gives."""
         sizes, static = self.sizes.vector((size,)), size if isinstance(size, int) else 0

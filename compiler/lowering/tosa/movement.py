@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchstone.compiler.contract.legalizations.movement import is_row_gather
 from torchstone.compiler.ir import Operation
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
-from torchstone.compiler.lowering.tosa.table import Rule
+from torchstone.compiler.lowering.tosa.table import Rule, names
 
 # dtype -> the numpy dtype of the same bits, which is how MLIR takes many numbers at once.
 _BITS = {
@@ -94,6 +96,31 @@ def _takes_iota(op: Operation) -> str | None:
     return None if op.result.dtype.name in _BITS else f"flat.iota: numpy has no {op.result.dtype.name}"
 
 
+# Those tosa-validate passes, and those of the same bits.
+_GATHERED = names(
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32"
+)
+
+
+def _gather(e: Emitter, op: Operation) -> Handle:
+    """Indices are 32 bits wide, 64 where the elements are, and must be in range."""
+    x, places = op.values
+    (height, width), (count,) = x.shape, places.shape
+    at = e.full(places)
+    at = e.map("maximum", e.map("minimum", at, e.like(at, height - 1)), e.like(at, 0))
+    at = e.reshape(at if x.dtype.bits == 64 else e.cast(at, e.element(dt.int32)), [1, count])
+    rows = e.tosa.gather(e.type([1, count, width], x.dtype), e.reshape(e.full(x), [1, height, width]), at)
+    return e.reshape(rows, [count, width])
+
+
+def _takes_gather(op: Operation) -> str | None:
+    x = next(op.values)
+    if not is_row_gather(op):
+        return "flat.gather: TOSA gathers rows of a matrix only"
+    taken = x.dtype.name in _GATHERED and x.shape[0] < 2**31
+    return None if taken else f"flat.gather: TOSA gathers no {x.tensor}"
+
+
 ROWS = (
     Rule("broadcast", frozenset(), _broadcast, _takes_broadcast, dynamic=True),
     Rule("reshape", frozenset(), _reshape),
@@ -102,6 +129,7 @@ ROWS = (
     Rule("concat", frozenset(), _concat, dynamic=True),
     Rule("pad", frozenset(), _pad, _takes_pad),
     Rule("reverse", frozenset(), _reverse, _takes_reverse),
+    Rule("gather", frozenset(), _gather, _takes_gather),
     Rule("constant", frozenset(), _constant),
     Rule("iota", frozenset(), _iota, _takes_iota),
 )

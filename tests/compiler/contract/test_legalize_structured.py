@@ -61,6 +61,28 @@ def test_windows_of_too_many_places_are_refused() -> None:
         expand(graph, find_target("tosa").takes)
 
 
+GATHERS: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
+    ((5, 4), (3,), (0,)), ((5,), (), (0,)), ((5, 4, 6), (2, 3), (0, 2)), ((5, 4, 6), (7,), (1,)),
+    ((5, 4, 6), (), (0, 1, 2)), ((3, 4), (0, 2), (1,)), ((3, 0), (2,), (0,)), ((0, 3), (2, 0), (0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.int32, torch.int64, torch.uint8, torch.bool], ids=str
+)
+@pytest.mark.parametrize(("shape", "index", "dims"), GATHERS)
+def test_gather(shape: tuple[int, ...], index: tuple[int, ...], dims: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = (torch.arange(torch.Size(shape).numel()).reshape(shape) % 7 - 3 * dtype.is_signed).to(dtype)
+    generator = torch.Generator().manual_seed(0)
+    at = [torch.randint(-2, shape[d] + 2, index, generator=generator) for d in dims]
+    for place in at:
+        place.view(-1)[:2] = torch.tensor([2**63 - 1, -(2**63)])[: place.numel()]
+    program = primitive("gather", x, *at, dims=dims)
+    (want,) = evaluate_graph(program, (x, *at))
+    for name in ("tosa", "tensorrt") if dtype is not torch.uint8 else ("tosa",):
+        assert torch.equal(run(find_target(name), program, (x, *at))[0], want), name
+
+
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize(
     ("shape", "dim"), [((7,), 0), ((1,), 0), ((3, 8, 2), 1), ((4, 5), 0), ((0, 3), 1), ((3, 0), 1)]
