@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchstone.compiler.ir.graph import Operation
+from torchstone.compiler.ir.sizes import BIND, sized_by_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ FAMILIES = (
     ),
     Family("it raises LAPACK's own errors, which name the matrix and the element", ("_linalg_check_errors",), True),
     Family(
+        "sorting into as many places as there are different values",
+        ("_unique", "_unique2", "unique_consecutive", "unique_dim"),
+    ),
+    Family(
         "random numbers: PyTorch's generator draws the very ones that eager draws",
         (
             "_sample_dirichlet", "_standard_gamma", "bernoulli", "binomial", "cauchy", "exponential", "geometric",
@@ -51,12 +56,15 @@ FAMILIES = (
 LIBRARY: dict[str, Family] = {f"aten.{op}": family for family in FAMILIES for op in family.ops}
 
 
+_GUARDS = frozenset({"flat.check", BIND, "flat.require", "flat.specialize"})
+
+
 def find_family(op: Operation) -> Family | None:
     """Return the family of an op that may be a library call, None for any other."""
     return LIBRARY.get(op.name.rpartition(".")[0])
 
 
 def has_effect(op: Operation) -> bool:
-    """Say whether an op does something beside giving results."""
+    """Say whether an op does something beside giving results: a check of a size that nobody uses is one."""
     family = find_family(op)
-    return op.name == "flat.check" or (family is not None and family.effect)
+    return op.name in _GUARDS or sized_by_values(op) or (family is not None and family.effect)

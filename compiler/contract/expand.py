@@ -10,7 +10,6 @@ from torchstone.compiler.contract.legalizations import LEGALIZATIONS
 from torchstone.compiler.contract.rules import Declined, Row, apply
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
-from torchstone.compiler.ir.sizes import symbols_bound, symbols_live, symbols_used
 from torchstone.compiler.library import has_effect
 
 Takes = Callable[[Operation], "str | None"]
@@ -89,17 +88,11 @@ def _unsupported(op: Operation, origin: Operation, refusal: str) -> Unsupported:
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """Return the graph without ops that nobody uses: neither a result, nor a size bound, nor an effect."""
+    """Return the graph without ops that have no effect and whose results nobody uses."""
     live = {id(v) for v in values_in(graph.outputs)}
-    binders: dict[int, set[str]] = {}
-    for name, op in symbols_bound(graph).items():
-        binders.setdefault(id(op), set()).add(name)
-    sizes = symbols_live(graph)
     kept: list[Operation] = []
     for op in reversed(graph.ops):
-        if has_effect(op) or any(id(r) in live for r in op.results) or binders.get(id(op), set()) & sizes:
+        if has_effect(op) or any(id(r) in live for r in op.results):
             kept.append(op)
             live.update(id(v) for v in op.values)
-            if binders:
-                sizes |= symbols_used(op)
     return Graph(graph.name, graph.args, kept[::-1], graph.outputs)

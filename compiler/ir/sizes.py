@@ -1,4 +1,4 @@
-"""Which symbols an operation mentions, and which operation binds a symbol that no argument has as a size."""
+"""Sizes that are known at run time only: who mentions a symbol, and who binds one that no argument has as a size."""
 
 from __future__ import annotations
 
@@ -10,6 +10,24 @@ from torchstone.compiler.ir.graph import Graph, Operation, values_in
 from torchstone.compiler.ir.types import TensorType
 
 BIND = "flat.bind"
+
+# The size of what they give is in the values of what they take. ``aten.index.Tensor`` is one when an index is a mask.
+SIZED_BY_VALUES = frozenset(
+    {
+        "aten._unique.default", "aten._unique2.default", "aten.bincount.default", "aten.masked_select.default",
+        "aten.nonzero.default", "aten.repeat_interleave.Tensor", "aten.unique_consecutive.default",
+        "aten.unique_dim.default",
+    }
+)  # fmt: skip
+
+
+def sized_by_values(op: Operation) -> bool:
+    """Say whether the sizes of an op's results depend on values."""
+    if op.name == "aten.index.Tensor":
+        return any(v.dtype.is_bool or v.dtype.name == "uint8" for v in values_in(op.operands[1]))
+    if op.name == "aten.repeat_interleave.Tensor" and op.operands[1] is not None:
+        return False
+    return op.name in SIZED_BY_VALUES
 
 
 def symbols_used(op: Operation) -> set[str]:
@@ -38,8 +56,3 @@ def symbols_bound(graph: Graph) -> dict[str, Operation]:
             for name in sorted(symbols_used(op) - known):
                 bound.setdefault(name, op)
     return bound
-
-
-def symbols_live(graph: Graph) -> set[str]:
-    """Return the symbols in the types of the outputs."""
-    return {s for v in values_in(graph.outputs) if isinstance(v.type, TensorType) for s in v.type.symbols}

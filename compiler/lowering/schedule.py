@@ -16,9 +16,12 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.graph import values_in
 from torchstone.compiler.ir.printer import print_operation, unique_names
-from torchstone.compiler.ir.sizes import BIND, symbols_bound, symbols_used
-from torchstone.compiler.library import has_effect
+from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
+from torchstone.compiler.library import find_family, has_effect
 from torchstone.compiler.lowering.target import Kernel, Lowered
+from torchstone.compiler.ops import control
+
+_CONTROL = frozenset(row.op for row in control.ROWS)
 
 # Made anew in each kernel that uses them, when what they are made of is too.
 _FREE = frozenset({"flat.constant", "flat.iota", "flat.broadcast", "flat.cast", "flat.reshape"})
@@ -35,9 +38,14 @@ class Segment:
 Step: TypeAlias = Segment | Operation
 
 
+def is_control(op: Operation) -> bool:
+    """Say whether an op is a primitive that the host runs, whatever the target."""
+    return op.name in _CONTROL
+
+
 def is_host(op: Operation) -> bool:
     """Say whether an op is a step of its own."""
-    return op.name == BIND or not op.name.startswith("flat.")
+    return is_control(op) or not op.name.startswith("flat.")
 
 
 def lower(graph: Graph, lower_kernel: Callable[[Graph], Lowered]) -> Lowered:
@@ -115,7 +123,7 @@ class _Plan:
             time = max(
                 [0 if is_host(op) else 1, *(self.times[id(d)] + (is_host(d) != is_host(op)) for d in (*made, *sizes))]
             )
-            if is_host(op) and has_effect(op):
+            if (family := find_family(op)) is not None and family.effect:
                 time = effect = max(time, effect)
             if op.name in _FREE and len(made) == len([*op.values]) and all(id(d) in self.free for d in made):
                 self.free.add(id(op))

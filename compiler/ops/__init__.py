@@ -3,10 +3,10 @@
 The rows import without torch; only running an evaluator needs it.
 """
 
-from torchstone.compiler.ops import elementwise, indexing, movement, ordering, reduction
+from torchstone.compiler.ops import control, elementwise, indexing, movement, ordering, reduction
 from torchstone.compiler.ops.primitive import Primitive, Registry
 
 PRIMITIVES = Registry()
-PRIMITIVES.add(*elementwise.ROWS, *movement.ROWS, *reduction.ROWS, *indexing.ROWS, *ordering.ROWS)
+PRIMITIVES.add(*elementwise.ROWS, *movement.ROWS, *reduction.ROWS, *indexing.ROWS, *ordering.ROWS, *control.ROWS)
 
 __all__ = ["PRIMITIVES", "Primitive"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchstone.compiler.ir import Expr, Graph, Operand, Value
+from torchstone.compiler.ir import Expr, Graph, Operand, Operation, Value
 from torchstone.compiler.ir.dims import evaluate as evaluate_dim
 from torchstone.compiler.ir.graph import map_operand
+from torchstone.compiler.ir.sizes import BIND
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.ops import PRIMITIVES
+from torchstone.compiler.ops import PRIMITIVES, control
 
 
 def bind_symbols(graph: Graph, tensors: Sequence[Any]) -> dict[str, int]:
@@ -23,6 +24,14 @@ def bind_symbols(graph: Graph, tensors: Sequence[Any]) -> dict[str, int]:
     return bound
 
 
+def run_control(op: Operation, tensors: Sequence[Any], bound: dict[str, int]) -> None:
+    """Run ``flat.bind``, ``flat.require`` or ``flat.specialize``; a size without a value is bound. Or GuardError."""
+    if op.name == BIND and str(size := op.attributes["size"]).isidentifier():
+        bound.setdefault(str(size), int(tensors[0]))
+    concrete = {k: evaluate_dim(v, bound) if isinstance(v, Expr) else v for k, v in op.attributes.items()}
+    PRIMITIVES[op.name].evaluate(*tensors, **concrete)
+
+
 def evaluate_graph(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """Return the graph's outputs for these torch tensors, in order. RuntimeError when a ``flat.check`` fails."""
     env: dict[int, Any] = {id(a): t for a, t in zip(graph.args, tensors, strict=True)}
@@ -34,6 +43,9 @@ def evaluate_graph(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
         return evaluate_dim(leaf, bound) if isinstance(leaf, Expr) else leaf
 
     for op in graph.ops:
+        if PRIMITIVES[op.name] in control.ROWS:
+            run_control(op, [env[id(v)] for v in op.values], bound)
+            continue
         attributes: Mapping[str, Any] = {k: map_operand(v, concrete) for k, v in op.attributes.items()}
         out = PRIMITIVES[op.name].evaluate(*(concrete(o) for o in op.operands), **attributes)
         results = out if isinstance(out, tuple) else (out,)

@@ -12,11 +12,10 @@ from torchstone.compiler.diagnostics import GuardError, describe
 from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
 from torchstone.compiler.frontends.recorder import schema_call
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand
-from torchstone.compiler.ir.dims import evaluate, symbols
-from torchstone.compiler.ir.sizes import BIND
+from torchstone.compiler.ir.dims import evaluate
 from torchstone.compiler.lowering.schedule import Segment, Step
 from torchstone.compiler.lowering.target import Kernel
-from torchstone.compiler.ops.evaluate import bind_symbols
+from torchstone.compiler.ops.evaluate import bind_symbols, run_control
 
 
 class State:
@@ -95,17 +94,18 @@ def _kernel(segment: Segment, kernel: Kernel) -> Run:
 
 
 def _host(op: Operation) -> Run:
-    return _bind(op) if op.name == BIND else _call(op)
+    return _guard(op) if op.name.startswith("flat.") else _call(op)
 
 
-def _bind(op: Operation) -> Run:
-    (count,) = op.values
-    (name,) = symbols(op.attributes["symbol"])
+def _guard(op: Operation) -> Run:
+    """Bind a size, or hold sizes and values against what the program was compiled for."""
 
     def run(state: State) -> None:
-        size = int(state.values[id(count)])
-        if state.sizes.setdefault(name, size) != size:
-            raise GuardError(f"the size {name} is {state.sizes[name]} before, and {size} here", where=describe(op))
+        try:
+            run_control(op, [state.values[id(v)] for v in op.values], state.sizes)
+        except GuardError as error:
+            error.where = describe(op)
+            raise
 
     return run
 

@@ -10,8 +10,10 @@ from torchstone.compiler.contract.expansions import (
     elementwise,
     embedding,
     fourier,
+    grid_sampler,
     indexing,
     join,
+    masks,
     matmul,
     normalization,
     ordering,
@@ -30,7 +32,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
     convolution, pooling, upsampling, fourier, distance, special_functions, scan, ordering, searching,
-    indexing, scatter, embedding,
+    indexing, scatter, embedding, grid_sampler, masks,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

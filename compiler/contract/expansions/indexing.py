@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchstone.compiler.contract.expansions.common import const, convert_number, tensor, wrap_dim
+from torchstone.compiler.contract.expansions.masks import mask_indices
 from torchstone.compiler.contract.expansions.reduction import broadcast_shape
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import DType, Shape, Value, product
@@ -112,10 +113,23 @@ def is_mask(index: Value | None) -> bool:
 def index(b: Expander, x: Value, indices: tuple[Value | None, ...]) -> Value:
     if all(i is None for i in indices):
         return x
-    if any(is_mask(i) for i in indices):
-        raise b.unsupported("a mask as an index: the size of the result depends on its values")
-    at = Advanced(b, x, indices)
+    at = Advanced(b, x, _without_masks(b, x, indices))
     return b.transpose(read(b, x, at.indices, at.dims), at.order)
+
+
+def _without_masks(b: Expander, x: Value, indices: Sequence[Value | None]) -> Sequence[Value | None]:
+    """Put the index tensors of its true elements in the place of a mask."""
+    masks = [d for d, i in enumerate(indices) if is_mask(i)]
+    if not masks:
+        return indices
+    others = [i for i in indices if i is not None and not is_mask(i)]
+    (at,), mask = masks[:1], indices[masks[0]]
+    assert mask is not None
+    if len(masks) > 1 or not mask.rank or any(i.rank > 1 or product(i.shape) != 1 for i in others):
+        raise b.unsupported("a mask without dims, or beside other indices")
+    given = [d for d, i in enumerate(indices) if i is not None]
+    size = b.type.dims[given[0] if given[-1] - given[0] + 1 == len(given) else 0]
+    return [*indices[:at], *mask_indices(b, mask, size), *indices[at + 1 :]]
 
 
 @expands("aten.gather.default")

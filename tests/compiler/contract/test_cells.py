@@ -11,6 +11,7 @@ from torchstone.compiler.contract.expand import expand
 from torchstone.compiler.diagnostics import Unsupported, VerifyError
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.dtypes import DTYPES, DType
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.targets import TARGETS, find_target
@@ -46,6 +47,9 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
         "scan": [([x], {"kind": k, "dim": 1}) for k in ("sum", "max")],
         "sort": [([x], {"dim": 1, "descending": True})],
         "check": [([number], {"message": "no"})],
+        "bind": [([number], {"size": 5})],
+        "require": [([], {"left": 5, "right": symbol("u0"), "relation": "eq"})],
+        "specialize": [([number], {"value": 1})],
     }
     if name in structured:
         return structured[name]
