@@ -20,7 +20,6 @@ from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import schedule
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
-from torchstone.compiler.ops.evaluate import bind_symbols
 from torchstone.compiler.targets import find_target
 
 
@@ -54,14 +53,18 @@ class Executable:
         self._kernel = kernel
         self._flat = flat
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arguments that fit what was compiled.
 
         GuardError, before anything runs, names the argument that does not fit. RuntimeError is what eager would raise
         for these values (an integer division by zero).
         """
-        tensors = self._captured.bind(args)
-        return self._captured.unflatten(self._kernel(tensors), tensors)
+        return self._captured.unflatten(self.run(self._captured.flatten(args, kwargs)))
+
+    def run(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run on the leaves of the arguments' pytrees, in order; return the leaves of the result's."""
+        tensors, sizes = self._captured.bind(leaves)
+        return self._captured.finish(self._kernel(tensors), tensors, sizes)
 
     def explain(self) -> str:
         """Return what became of each op, line by line of the program, as text."""
@@ -84,27 +87,37 @@ def compile(
     target: str = "linalg",
     dynamic_shapes: Any = None,
     *,
+    kwargs: Mapping[str, Any] | None = None,
     library_calls: bool = True,
+    alias_results: bool = True,
 ) -> Executable:
-    """Compile ``fn(*args)`` for a target and return an executable.
+    """Compile ``fn(*args, **kwargs)`` for a target and return an executable.
 
-    ``fn`` is a function or module, ``args`` example arguments (tensors on CPU, any pytree of them, plain Python values,
-    which are specialized). ``dynamic_shapes`` is what torch.export.export takes; without it every size is static.
+    ``fn`` is a function or module, ``args`` and ``kwargs`` example arguments (tensors on CPU, any pytree of them, plain
+    Python values, which are specialized). ``dynamic_shapes`` is what torch.export.export takes; without it every size
+    is static. Results take no part in autograd: that is what torch.compile is for.
     Without ``library_calls`` the executable is compiled code only, and what would need one is refused.
+    A result that is an argument or a view of one is that argument or view, as in eager; without ``alias_results`` the
+    compiled code computes it like any other.
     Unsupported says which op the target does not take, and ``stage`` where that was found.
     """
     row = find_target(target)
     with _stage("capture"):
-        captured = dispatch.capture(fn, args) if dynamic_shapes is None else export.capture(fn, args, dynamic_shapes)
+        if dynamic_shapes is None:
+            captured = dispatch.capture(fn, args, kwargs)
+        else:
+            captured = export.capture(fn, args, dynamic_shapes, kwargs)
+    if alias_results:
+        captured.drop_aliased()
+    else:
+        captured.keep_aliased()
     return build(captured, row, library_calls=library_calls)
 
 
 def build(captured: Captured, target: Target, *, library_calls: bool = True) -> Executable:
     """Take a captured program through contract, lowering and runtime."""
-    tensors = [leaf for leaf in captured.leaves if hasattr(leaf, "shape")]
-    hints = bind_symbols(captured.graph, [*tensors, *captured.captures])
     with _stage("contract"):
-        contract, guards = to_contract(captured.graph, target, hints, library_calls=library_calls)
+        contract, guards = to_contract(captured.graph, target, captured.hints, library_calls=library_calls)
         flat = to_flat(contract, target, library_calls=library_calls)
     captured.guards.extend(guards)
     lowered = to_target(flat, target)
@@ -120,7 +133,9 @@ def to_contract(
     """Return the graph of core ATen ops, and what decomposing assumed of its sizes; ``hints`` are example sizes."""
 
     def keep(op: Operation) -> bool:
-        return op.name in EXPANSIONS or _is_call(op, target, library_calls) or target.takes(op) is None
+        if op.name.startswith("flat.") or op.name in EXPANSIONS:
+            return True
+        return _is_call(op, target, library_calls) or target.takes(op) is None
 
     verify_graph(graph)
     contract, guards = decompose(graph, keep, hints)
@@ -133,6 +148,8 @@ def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> G
     """Return the graph of ops that the target takes."""
 
     def takes(op: Operation) -> str | None:
+        if target.schedules and schedule.is_control(op):
+            return None
         refusal, family = target.takes(op), find_family(op)
         if refusal is None or family is None:
             return refusal

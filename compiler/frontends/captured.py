@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
@@ -12,38 +12,94 @@ from torch.utils import _pytree as pytree
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.literals import FROM_TORCH
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
-from torchstone.compiler.ir.dims import evaluate, symbols
+from torchstone.compiler.ir.dims import Dim, evaluate, symbols
 
 Guard = Callable[[Mapping[str, int]], "str | None"]
+Sizes: TypeAlias = Mapping[str, int]
+# Makes the view of a tensor that a result of the program was.
+View = Callable[[torch.Tensor, Sizes], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A leaf of the result that is no tensor and the same at every call."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A leaf of the result that is a run-time size."""
+
+    dim: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A leaf of the result: output number ``index`` of the graph."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aliased:
+    """A leaf of the result that is argument number ``arg`` of the graph, or a view of it.
+
+    Output number ``index`` of the graph has its elements too, unless they were dropped.
+    """
+
+    arg: int
+    view: View | None
+    index: int
+
+
+Result: TypeAlias = Plain | Size | Computed | Aliased
 
 
 @dataclass(slots=True)
 class Captured:
     """A captured program.
 
-    The graph's arguments are the tensor leaves of ``args`` in order, then ``captures`` (tensors the program closes
-    over, read afresh at each call). Its outputs are the tensor leaves of the result, then the new values of the
-    arguments in ``mutated``; ``plain`` holds the leaves of the result that are no tensors, by position. ``leaves`` are
-    the example's leaves: a tensor stands for its graph argument, anything else is a constant the program was
-    specialized to.
+    ``leaves`` are those of the example's arguments: a tensor stands for a graph argument, anything else is a constant
+    the program was specialized to. The graph's arguments are those tensors in order, then ``captures`` (tensors the
+    program holds, read afresh at each call). Its outputs are the tensors among the results, then the new value of each
+    argument in ``mutated``, then the gradient of each argument in ``gradients``. ``results`` tells the leaves of the
+    program's result. ``modes`` are the modules it ran through, each with its ``training`` flag.
     """
 
     graph: Graph
     leaves: list[Any]
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
+    results: list[Result]
     captures: list[torch.Tensor] = field(default_factory=list)
     mutated: list[int] = field(default_factory=list)
-    plain: dict[int, Any] = field(default_factory=dict)
+    gradients: list[int] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    hints: dict[str, int] = field(default_factory=dict)
+    modes: list[tuple[torch.nn.Module, bool]] = field(default_factory=list)
+    _same: list[tuple[int, int]] = field(default_factory=list)
     _checked: set[tuple[int, ...]] = field(default_factory=set)
 
-    def bind(self, args: Sequence[Any]) -> list[torch.Tensor]:
-        """Return the tensors for the graph's arguments; GuardError when ``args`` do not fit what was captured."""
-        leaves, spec = pytree.tree_flatten(tuple(args))
+    def __post_init__(self) -> None:
+        first: dict[int, int] = {}
+        for index, leaf in enumerate(self.leaves):
+            if isinstance(leaf, torch.Tensor) and first.setdefault(id(leaf), index) != index:
+                self._same.append((first[id(leaf)], index))
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return the leaves of a call's arguments; GuardError when they are nested in another way."""
+        leaves, spec = flatten_arguments(args, kwargs)
         if spec != self.in_spec:
             raise GuardError(f"compiled for arguments of structure {self.in_spec}, called with {spec}")
+        return leaves
+
+    def bind(self, leaves: Sequence[Any]) -> tuple[list[torch.Tensor], Sizes]:
+        """Return the tensors for the graph's arguments and the value of each symbol.
+
+        GuardError when the arguments do not fit what was captured.
+        """
         tensors: list[torch.Tensor] = []
         for index, (leaf, example) in enumerate(zip(leaves, self.leaves, strict=True)):
             if isinstance(example, torch.Tensor):
@@ -54,11 +110,20 @@ class Captured:
                 raise GuardError(
                     f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
                 )
-        self._check(tensors)
+        for one, other in self._same:
+            if leaves[one] is not leaves[other]:
+                raise GuardError(f"arguments {one} and {other} were one tensor when compiled, are two")
+        for module, training in self.modes:
+            if module.training is not training:
+                was, now = ("training", "evaluation")[:: 1 if training else -1]
+                raise GuardError(f"{type(module).__name__} was in {was} mode when compiled, is in {now} mode")
+        sizes = self._sizes(tensors)
         tensors.extend(self.captures)
-        return tensors
+        if self.mutated:
+            check_separate(tensors, self.mutated)
+        return tensors, sizes
 
-    def _check(self, tensors: Sequence[torch.Tensor]) -> None:
+    def _sizes(self, tensors: Sequence[torch.Tensor]) -> Sizes:
         values: dict[str, int] = {}
         derived: list[tuple[Value, int, Expr, int]] = []
         for arg, tensor in zip(self.graph.args, tensors, strict=False):
@@ -79,6 +144,7 @@ class Captured:
                         derived.append((arg, axis, dim, size))
         if values:
             self._check_sizes(values, derived)
+        return values
 
     def _check_sizes(self, values: dict[str, int], derived: list[tuple[Value, int, Expr, int]]) -> None:
         for arg, axis, dim, size in derived:
@@ -98,15 +164,78 @@ class Captured:
                 raise GuardError(message)
         self._checked.add(key)
 
-    def unflatten(self, outputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Write mutated arguments back and return the program's result."""
-        count = len(outputs) - len(self.mutated)
-        for index, value in zip(self.mutated, outputs[count:], strict=True):
-            tensors[index].copy_(value)
-        leaves = list(outputs[:count])
-        for position, leaf in self.plain.items():
-            leaves.insert(position, leaf)
+    def finish(self, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> list[Any]:
+        """Write mutated arguments and gradients back; return the leaves of the program's result."""
+        written = len(outputs) - len(self.gradients)
+        with torch.no_grad():
+            for index, value in zip(self.gradients, outputs[written:], strict=True):
+                accumulate_gradient(tensors[index], value)
+            for index, value in zip(self.mutated, outputs[written - len(self.mutated) : written], strict=True):
+                tensors[index].copy_(value)
+        return [_leaf(result, outputs, tensors, sizes) for result in self.results]
+
+    def unflatten(self, leaves: list[Any]) -> Any:
+        """Return the program's result."""
         return pytree.tree_unflatten(leaves, self.out_spec)
+
+    def drop_aliased(self) -> None:
+        """Let results that are arguments or views of them be that: the graph does not compute their elements."""
+        kept = [r.index for r in self.results if isinstance(r, Computed)]
+        place = {index: new for new, index in enumerate(dict.fromkeys(kept))}
+        written = len(self.graph.outputs) - len(self.mutated) - len(self.gradients)
+        self.graph.outputs = (*(self.graph.outputs[i] for i in place), *self.graph.outputs[written:])
+        self.results = [Computed(place[r.index]) if isinstance(r, Computed) else r for r in self.results]
+
+    def keep_aliased(self) -> None:
+        """Let the graph compute every result into memory of its own."""
+        self.results = [Computed(r.index) if isinstance(r, Aliased) else r for r in self.results]
+
+
+def flatten_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[list[Any], pytree.TreeSpec]:
+    """Return the leaves of a call's arguments and how they are nested. Keyword arguments come in order of name."""
+    return pytree.tree_flatten((tuple(args), dict(sorted((kwargs or {}).items()))))
+
+
+def check_separate(tensors: Sequence[torch.Tensor], mutated: Sequence[int]) -> None:
+    """Raise GuardError when a tensor that is written to shares memory with another one.
+
+    A graph has values, no memory: it cannot know that the other one changes too.
+    """
+    spans = [_span(t) for t in tensors]
+    for index in mutated:
+        low, high = spans[index]
+        for other, (start, end) in enumerate(spans):
+            if tensors[other] is not tensors[index] and max(low, start) < min(high, end):
+                raise GuardError(f"arguments {other} and {index} of the graph share memory, and it writes to {index}")
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the addresses of a tensor's first byte and of the one after its last."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return 0, 0
+    start = tensor.data_ptr()
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (reach + 1) * tensor.element_size()
+
+
+def accumulate_gradient(tensor: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Add to a leaf's ``grad`` as ``backward`` does; to be called without grad mode."""
+    if not tensor.is_leaf:
+        raise GuardError("the program computes the gradient of an argument, which is no leaf of autograd's graph")
+    tensor.grad = gradient if tensor.grad is None else tensor.grad.add_(gradient)
+
+
+def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> Any:
+    match result:
+        case Computed(index):
+            return outputs[index]
+        case Aliased(arg, None):
+            return tensors[arg]
+        case Aliased(arg, view):
+            return view(tensors[arg], sizes)
+        case Size(dim):
+            return evaluate(dim, sizes)
+    return result.value
 
 
 def _misfit(arg: Value, tensor: torch.Tensor) -> str:

@@ -6,24 +6,25 @@ specialized and guarded; a program that looks at the values of its tensors is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.frontends.captured import Captured
+from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.captured import Aliased, Captured, Computed, Plain, View, flatten_arguments
 from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Recorder
 
 
-def capture(fn: Callable[..., Any], args: Sequence[Any]) -> Captured:
-    """Capture ``fn(*args)``. Unsupported, with stage ``capture``, for what a graph cannot hold.
+def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Captured:
+    """Capture ``fn(*args, **kwargs)``. Unsupported, with stage ``capture``, for what a graph cannot hold.
 
     Whatever ``fn`` itself raises passes through: the program is at fault, not the compiler.
     """
-    leaves, in_spec = pytree.tree_flatten(tuple(args))
+    leaves, in_spec = flatten_arguments(args, kwargs)
     name = getattr(fn, "__name__", type(fn).__name__)
     if not name.isidentifier():
         name = "main"
@@ -47,31 +48,43 @@ def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, 
     held = list(state.values())
     lifted = _clone(held)
     for clone, original in zip(lifted, held, strict=True):
-        value = recorder.input(clone, f"c{len(recorder.captures)}")
-        recorder.captures.append((value, original))
+        recorder.capture(clone, original)
     spec: list[pytree.TreeSpec] = []
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
-        given = pytree.tree_unflatten(clones, in_spec)
-        out = torch.func.functional_call(fn, dict(zip(state, lifted, strict=True)), given) if state else fn(*given)
+        args, kwargs = pytree.tree_unflatten(clones, in_spec)
+        with NoEscape():
+            if state:
+                out = torch.func.functional_call(fn, dict(zip(state, lifted, strict=True)), args, kwargs)
+            else:
+                out = fn(*args, **kwargs)
         # PyTorch's pytree would take a Size apart and put a tuple together.
         flat, out_spec = pytree.tree_flatten(out, is_leaf=lambda node: isinstance(node, torch.Size))
         spec.append(out_spec)
         return flat
 
-    with NoEscape(), recorder:
+    with recorder:
         if functional:
-            flat, written = _functionalized(run, clones, lifted)
+            flat, written, shared = _functionalized(run, clones, lifted)
             for original, value in written:
                 recorder.write(original, value)
         else:
-            flat = run(clones, lifted)
+            flat, shared = run(clones, lifted), None
         outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
-        plain = {i: leaf for i, leaf in enumerate(flat) if not isinstance(leaf, torch.Tensor)}
     graph = recorder.graph
     mutated = sorted(recorder.mutations)
     graph.outputs = (*outputs, *(recorder.mutations[i] for i in mutated))
-    return Captured(graph, leaves, in_spec, spec[-1], [t for _, t in recorder.captures], mutated, plain)
+    if shared is None:
+        tensors = iter(results_of(graph, outputs))
+    else:
+        tensors = (
+            Computed(i) if owner is None else Aliased(recorder.position(owner[0]), owner[1], i)
+            for i, owner in enumerate(shared)
+        )
+    results = [next(tensors) if isinstance(leaf, torch.Tensor) else Plain(leaf) for leaf in flat]
+    captures = [t for _, t in recorder.captures]
+    modes = [(m, m.training) for m in fn.modules()] if isinstance(fn, torch.nn.Module) else []
+    return Captured(graph, leaves, in_spec, spec[-1], results, captures, mutated, modes=modes)
 
 
 class _Functionalize(FunctionalTensorMode):
@@ -81,10 +94,17 @@ class _Functionalize(FunctionalTensorMode):
         """Nothing to do: these are notes for PyTorch's tracer."""
 
 
+Share: TypeAlias = "tuple[torch.Tensor, View | None] | None"
+
+
 def _functionalized(
     run: Callable[[list[Any], list[Any]], list[Any]], clones: list[Any], lifted: list[Any]
-) -> tuple[list[Any], list[tuple[torch.Tensor, torch.Tensor]]]:
-    """Run under PyTorch's functionalization: return the results, and the new value of each argument written to."""
+) -> tuple[list[Any], list[tuple[torch.Tensor, torch.Tensor]], list[Share]]:
+    """Run under PyTorch's functionalization.
+
+    Return the results, the new value of each argument written to, and for each tensor among the results the argument
+    that it shares memory with, if there is one, and as which view.
+    """
     wrapped: list[tuple[torch.Tensor, FunctionalTensor]] = []
 
     def wrap(leaf: Any) -> Any:
@@ -103,8 +123,25 @@ def _functionalized(
         if "functional tensor" not in str(error):
             raise
         raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
+    for _, tensor in wrapped:
+        if torch._functionalize_has_metadata_mutation(tensor.elem):
+            raise Unsupported("the program changes the sizes or strides of an argument in place", stage="capture")
+    owners = {f.untyped_storage()._cdata: (t, f) for t, f in wrapped}
+    shared: list[Share] = []
+    for leaf in flat:
+        owner = owners.get(leaf.untyped_storage()._cdata) if isinstance(leaf, FunctionalTensor) else None
+        if owner is not None:
+            shared.append((owner[0], None if leaf is owner[1] else _view_of(leaf)))
+        elif isinstance(leaf, torch.Tensor):
+            shared.append(None)
     written = [(t, _unwrap(f)) for t, f in wrapped if torch._functionalize_has_data_mutation(f.elem)]
-    return [_unwrap(leaf) for leaf in flat], written
+    return [_unwrap(leaf) for leaf in flat], written, shared
+
+
+def _view_of(tensor: FunctionalTensor) -> View:
+    """Return what makes a tensor of its base: the views that functionalization has noted."""
+    steps = torch._C._functionalization.get_view_meta_sequence(tensor.elem)
+    return lambda base, sizes: torch._C._functionalization.apply_view_meta_sequence(base, steps)
 
 
 def _unwrap(leaf: Any) -> Any:

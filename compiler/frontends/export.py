@@ -5,51 +5,52 @@ So both frontends give the same graph of ATen ops for the same program.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
 import torch.fx.traceback as fx_traceback
+from torch._guards import detect_fake_mode
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.frontends.captured import Captured, Guard
-from torchstone.compiler.frontends.recorder import Mutation, Recorder, user_location
-from torchstone.compiler.frontends.symbolic import holds
-from torchstone.compiler.ir import Frame, Location, Value
+from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.captured import Captured, Guard, Plain, Size, flatten_arguments
+from torchstone.compiler.frontends.recorder import Recorder, user_location
+from torchstone.compiler.frontends.replay import FRAMES, replay
+from torchstone.compiler.frontends.symbolic import holds, to_dim
+from torchstone.compiler.ir import Value
 from torchstone.compiler.ir.dims import Expr, substitute, symbol, symbols
 from torchstone.compiler.ir.graph import Graph, map_operand
 from torchstone.compiler.ir.types import TensorType
-
-_FRAMES = "torchstone_frames"
+from torchstone.compiler.ops.evaluate import bind_symbols
 
 
 class _Wrapper(torch.nn.Module):
-    """torch.export takes modules; this makes one of a function."""
+    """torch.export takes modules; this makes one of a function, whose arguments keep their names."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__()
-        self.fn = fn
 
-    def forward(self, *args: Any) -> Any:
-        return self.fn(*args)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+        self.named = _has_signature(fn)
+        self.forward = functools.wraps(fn)(forward) if self.named else forward
 
 
-class _Replay(torch.fx.Interpreter):
-    """Runs an exported graph node by node, telling the recorder whose line each node is."""
-
-    def __init__(self, module: torch.fx.GraphModule, recorder: Recorder) -> None:
-        super().__init__(module, garbage_collect_values=False)
-        self.recorder = recorder
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        self.recorder.location = location_of(n)
-        return super().run_node(n)
+def _has_signature(fn: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(fn)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 class _KeepFrames(TorchFunctionMode):
@@ -57,39 +58,30 @@ class _KeepFrames(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         frames = tuple((f.file, f.line, f.function) for f in user_location().frames)
-        with fx_traceback.annotate({_FRAMES: frames}):
+        with fx_traceback.annotate({FRAMES: frames}):
             return func(*args, **(kwargs or {}))
 
 
-def location_of(node: torch.fx.Node) -> Location:
-    """Return the user's frames of an exported node, innermost first."""
-    frames = node.meta.get("custom", {}).get(_FRAMES, ())
-    return Location(tuple(Frame(*frame) for frame in frames))
-
-
-def capture(fn: Callable[..., Any], args: Sequence[Any], dynamic_shapes: Any = None) -> Captured:
-    """Capture ``fn(*args)`` with ``torch.export``; ``dynamic_shapes`` as torch.export.export takes it.
+def capture(
+    fn: Callable[..., Any], args: Sequence[Any], dynamic_shapes: Any = None, kwargs: Mapping[str, Any] | None = None
+) -> Captured:
+    """Capture ``fn(*args, **kwargs)`` with ``torch.export``; ``dynamic_shapes`` as torch.export.export takes it.
 
     Errors of torch.export itself become Unsupported with stage ``capture`` and its message.
     """
     module = fn if isinstance(fn, torch.nn.Module) else _Wrapper(fn)
-    if dynamic_shapes is not None and module is not fn:
-        dynamic_shapes = _under_star_args(dynamic_shapes)
+    if isinstance(module, _Wrapper) and not module.named and dynamic_shapes is not None:
+        dynamic_shapes = {"args": tuple(dynamic_shapes)}
+    keywords = dict(sorted((kwargs or {}).items()))
     try:
         with _KeepFrames(), fx_traceback.preserve_node_meta():
-            program = torch.export.export(module, tuple(args), dynamic_shapes=dynamic_shapes, strict=False)
+            program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
         program = _functionalize(program) if _has_mutation(program) else program
     except Unsupported:
         raise
     except Exception as error:
         raise Unsupported(f"torch.export: {type(error).__name__}: {error}", stage="capture") from error
-    return _replay(program, fn, args)
-
-
-def _under_star_args(dynamic_shapes: Any) -> Any:
-    if isinstance(dynamic_shapes, dict):
-        raise Unsupported("dynamic_shapes by name needs a module; give a tuple, one entry an argument", stage="capture")
-    return {"args": tuple(dynamic_shapes)}
+    return _replay(program, fn, args, keywords)
 
 
 def _has_mutation(program: torch.export.ExportedProgram) -> bool:
@@ -108,13 +100,12 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
         return program.run_decompositions({})
 
 
-def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any]) -> Captured:
+def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Captured:
     name = getattr(fn, "__name__", type(fn).__name__)
     recorder = Recorder(name if name.isidentifier() else "main")
-    leaves, in_spec = pytree.tree_flatten(tuple(args))
+    leaves, in_spec = flatten_arguments(args, kwargs)
     signature, nodes = program.graph_signature, list(program.graph.nodes)
-    placeholders = [n for n in nodes if n.op == "placeholder"]
-    fakes = {n.name: n.meta["val"] for n in placeholders}
+    fakes = {n.name: n.meta["val"] for n in nodes if n.op == "placeholder"}
     state = {**program.state_dict, **program.constants}
     names: dict[str, int] = {}
     user = [s for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
@@ -123,21 +114,12 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any])
         fake = fakes[getattr(spec.arg, "name", "")]
         if not isinstance(fake, torch.Tensor):
             continue
-        number = len(recorder.graph.args)
-        value = recorder.input(
-            fake, f"x{number}" if spec.kind is InputKind.USER_INPUT else f"c{len(recorder.captures)}"
-        )
-        names[spec.target or spec.arg.name] = number
-        if spec.kind is not InputKind.USER_INPUT:
-            recorder.captures.append((value, state[spec.target or ""]))
-    mode = next(f.fake_mode for f in fakes.values() if isinstance(f, torch.Tensor))
-    module = program.graph_module
-    try:
-        with mode, recorder:
-            outputs = _Replay(module, recorder).run(*fakes.values(), enable_io_processing=False)
-            flat = [recorder.operand(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
-    except Mutation as error:
-        raise Unsupported(f"an in-place {error} that torch.export did not functionalize", stage="capture") from None
+        names[spec.target or spec.arg.name] = number = len(recorder.graph.args)
+        if spec.kind is InputKind.USER_INPUT:
+            recorder.input(fake, f"x{number}")
+        else:
+            recorder.capture(fake, state[spec.target or ""])
+    flat = replay(program.graph_module, list(fakes.values()), recorder)
     mutated: list[int] = []
     returned: list[Any] = []
     written: list[Any] = []
@@ -146,28 +128,43 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any])
             mutated.append(names[spec.target or ""])
             written.append(value)
         elif spec.kind is OutputKind.USER_OUTPUT:
-            if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-                raise Unsupported(f"a run-time size among the results: {value}", stage="capture")
             returned.append(value)
         else:
             raise Unsupported(f"an output of kind {spec.kind.name}", stage="capture")
-    recorder.graph.outputs = (*(v for v in returned if isinstance(v, Value)), *written)
-    plain = {i: leaf for i, leaf in enumerate(returned) if not isinstance(leaf, Value)}
+    graph = recorder.graph
+    values = [v for v in returned if isinstance(v, Value)]
+    graph.outputs = (*values, *written)
+    renamed = rename_symbols(graph)
+    tensors = iter(results_of(graph, values, mutated, written))
+    results = [next(tensors) if isinstance(v, Value) else plain_result(v, renamed) for v in returned]
     captures = [t for _, t in recorder.captures]
-    out = Captured(recorder.graph, leaves, in_spec, program.call_spec.out_spec, captures, mutated, plain)
-    _add_guards(out, mode.shape_env, program)
+    modes = [(m, m.training) for m in fn.modules()] if isinstance(fn, torch.nn.Module) else []
+    out_spec = program.call_spec.out_spec
+    out = Captured(graph, leaves, in_spec, out_spec, results, captures, mutated, modes=modes)
+    inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    out.hints = bind_symbols(graph, [*inputs, *captures])
+    _add_guards(out, detect_fake_mode(list(fakes.values())), program, renamed)
     return out
 
 
-def _add_guards(captured: Captured, shape_env: ShapeEnv | None, program: torch.export.ExportedProgram) -> None:
-    renamed = rename_symbols(captured.graph)
+def plain_result(leaf: Any, renamed: dict[str, str]) -> Plain | Size:
+    """Return what a result is that is no tensor: a size, or the same at every call."""
+    if isinstance(leaf, torch.SymInt):
+        dim = to_dim(leaf)
+        return Size(substitute(dim, {old: symbol(new) for old, new in renamed.items()}))
+    if isinstance(leaf, torch.SymFloat | torch.SymBool):
+        raise Unsupported(f"a number among the results that depends on sizes: {leaf}", stage="capture")
+    return Plain(leaf)
+
+
+def _add_guards(captured: Captured, mode: Any, program: torch.export.ExportedProgram, renamed: dict[str, str]) -> None:
     for sym, interval in program.range_constraints.items():
         if str(sym) in renamed:
             upper = interval.upper
             bounded = upper.is_Integer and int(upper) < 2**62
             captured.ranges[renamed[str(sym)]] = (max(0, int(interval.lower)), int(upper) if bounded else None)
-    if shape_env is not None:
-        captured.guards.extend(guards_of(shape_env, renamed))
+    if mode is not None and mode.shape_env is not None:
+        captured.guards.extend(guards_of(mode.shape_env, renamed))
 
 
 def guards_of(shape_env: ShapeEnv, renamed: dict[str, str]) -> list[Guard]:

@@ -20,16 +20,21 @@ _is_user: dict[str, bool] = {}
 _MOST_FRAMES = 8
 
 
+def is_user_file(file: str) -> bool:
+    """Say whether code is the user's: neither PyTorch's, nor the compiler's, nor made up."""
+    user = _is_user.get(file)
+    if user is None:
+        user = _is_user[file] = not file.startswith(("<", *_OURS)) and os.sep + "contextlib" not in file
+    return user
+
+
 def user_location() -> Location:
     """Return the frames of the running program that are neither PyTorch's nor the compiler's, innermost first."""
     frames: list[Frame] = []
     frame = sys._getframe(1)
     while frame is not None and len(frames) < _MOST_FRAMES:
         file = frame.f_code.co_filename
-        user = _is_user.get(file)
-        if user is None:
-            user = _is_user[file] = not file.startswith(("<", *_OURS)) and os.sep + "contextlib" not in file
-        if user:
+        if is_user_file(file):
             frames.append(Frame(file, frame.f_lineno, frame.f_code.co_name))
         elif frames and file.startswith(_OURS[1]):
             break  # past the user's function: the rest is who called compile
@@ -93,14 +98,16 @@ class Recorder(TorchDispatchMode):
         """Return the IR operand for an argument of a call."""
         if isinstance(leaf, torch.Tensor):
             value = self._values.get(id(leaf))
-            if value is None:
-                value = self._bind(leaf, f"c{len(self.captures)}")
-                self.captures.append((value, leaf))
-                self.graph.args.append(value)
-            return value
+            return self.capture(leaf, leaf) if value is None else value
         if isinstance(leaf, list | tuple):
             return tuple(self.operand(item) for item in leaf)
         return to_literal(leaf)
+
+    def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
+        """Announce an argument of the graph that stands for a tensor the program holds; read again at each call."""
+        value = self.input(tensor, f"c{len(self.captures)}")
+        self.captures.append((value, original))
+        return value
 
     def alias(self, tensor: torch.Tensor, value: Value) -> None:
         """Let a tensor stand for a value that is known already."""
@@ -161,6 +168,10 @@ class Recorder(TorchDispatchMode):
         for tensor, updated in zip(statistics, out[3:], strict=True):
             self.mutations[self._inputs[id(tensor)]] = self._values[id(tensor)] = self.operand(updated)
         return out[:3]
+
+    def position(self, tensor: torch.Tensor) -> int:
+        """Return which argument of the graph a tensor announced with ``input`` is."""
+        return self._inputs[id(tensor)]
 
     def write(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Note that an argument holds ``source`` after the program."""

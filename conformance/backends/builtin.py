@@ -46,7 +46,8 @@ class _Builtin:
         from torchstone.compiler.driver import compile
 
         try:
-            executable = compile(fn, args, target=self.target, library_calls=self.library_calls)
+            # Every result is on trial, those too that eager would not compute.
+            executable = compile(fn, args, target=self.target, library_calls=self.library_calls, alias_results=False)
         except TorchstoneError as error:
             raise _translate(error) from error
 

@@ -1,0 +1,65 @@
+"""Replays a graph that PyTorch traced, node by node under the recorder, so that every frontend records alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.recorder import Mutation, Recorder, is_user_file
+from torchstone.compiler.ir import Frame, Location
+
+FRAMES = "torchstone_frames"
+_STACK_LINE = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+
+class _Replay(torch.fx.Interpreter):
+    """Tells the recorder whose line each node is, and which tensors the graph holds."""
+
+    def __init__(self, module: torch.fx.GraphModule, recorder: Recorder, mode: Any) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self._recorder = recorder
+        self._mode = mode
+        self._held: dict[str, torch.Tensor] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        self._recorder.location = location_of(n)
+        return super().run_node(n)
+
+    def fetch_attr(self, target: str) -> Any:
+        """Return a fake tensor for a tensor that the graph holds; the recorder knows the tensor itself."""
+        held = super().fetch_attr(target)
+        if not isinstance(held, torch.Tensor) or self._mode is None:
+            return held
+        if target not in self._held:
+            self._held[target] = self._mode.from_tensor(held, static_shapes=True)
+            self._recorder.capture(self._held[target], held)
+        return self._held[target]
+
+
+def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) -> list[Any]:
+    """Run the graph on fake ``inputs`` under the recorder; return its outputs: values for tensors, others as they are.
+
+    Unsupported for a write in place: what traced the graph should have functionalized it.
+    """
+    mode = detect_fake_mode(inputs)
+    try:
+        with mode or nullcontext(), recorder:
+            outputs = _Replay(module, recorder, mode).run(*inputs, enable_io_processing=False)
+            return [recorder.operand(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
+    except Mutation as error:
+        raise Unsupported(f"an in-place {error} that PyTorch did not functionalize", stage="capture") from None
+
+
+def location_of(node: torch.fx.Node) -> Location:
+    """Return the user's frames of a traced node, innermost first."""
+    noted = node.meta.get("custom", {}).get(FRAMES)
+    if noted is not None:
+        return Location(tuple(Frame(*frame) for frame in noted))
+    lines = reversed(_STACK_LINE.findall(node.meta.get("stack_trace") or ""))
+    return Location(tuple(Frame(file, int(line), name) for file, line, name in lines if is_user_file(file)))
