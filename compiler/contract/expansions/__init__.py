@@ -13,6 +13,7 @@ from torchstone.compiler.contract.expansions import (
     grid_sampler,
     indexing,
     join,
+    loss,
     masks,
     matmul,
     normalization,
@@ -23,7 +24,9 @@ from torchstone.compiler.contract.expansions import (
     scan,
     scatter,
     searching,
+    segment,
     special_functions,
+    unpooling,
     upsampling,
     view,
 )
@@ -32,7 +35,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
     convolution, pooling, upsampling, fourier, distance, special_functions, scan, ordering, searching,
-    indexing, scatter, embedding, grid_sampler, masks,
+    indexing, scatter, embedding, grid_sampler, masks, loss, segment, unpooling,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

@@ -1,4 +1,4 @@
-"""Sampling an image at the points of a grid: aten/src/ATen/native, cpu/GridSamplerKernel.cpp (2-d), GridSampler.cpp (3-d).
+"""Sampling an image at the points of a grid: GridSamplerKernel.cpp (2-d) and GridSampler.cpp (3-d) of ATen/native.
 
 Everything is computed in the dtype of the image, rounded at each step, as eager does. Where a coordinate is no number
 the two kernels differ, and so do the rules here.
