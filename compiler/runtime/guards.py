@@ -1,8 +1,8 @@
 """Failed checks become Python errors: a kernel reports the first one in an error slot and returns.
 
 MLIR lowers ``cf.assert`` to ``puts(message); abort()``, which would end the process. In the LLVM dialect each such
-block is rewritten to ``*slot = number of the message; return``. The results are then garbage, and the caller raises.
-What the kernel had allocated at that point is not freed: a check that fails is an error, not a loop.
+block is rewritten to ``*slot = number of the message; free what is allocated; return``. The results are then garbage,
+and the caller raises.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ def divert_aborts(module: Any, provider: Bindings) -> tuple[str, ...]:
     assert main is not None, "the module has no function main"
     messages: list[str] = []
     blocks = list(main.regions[0].blocks)
+    flow = _Flow(blocks)
     slot = blocks[0].arguments[len(blocks[0].arguments) - 1]
     with module.context, main.location:
         i32 = ir.IntegerType.get_signless(32)
         pointer = ir.Type.parse("!llvm.ptr")
         result = main.attributes["function_type"].value.return_type
         nothing = str(result) == "!llvm.void"
-        for block in blocks:
+        for position, block in enumerate(blocks):
             ops = [o.operation for o in block.operations]
             if ops[-1].name != "llvm.unreachable":
                 continue
@@ -47,8 +48,53 @@ def divert_aborts(module: Any, provider: Bindings) -> tuple[str, ...]:
             with ir.InsertionPoint(block):
                 number = llvm.ConstantOp(i32, ir.IntegerAttr.get(i32, len(messages)))
                 llvm.StoreOp(number, llvm.IntToPtrOp(pointer, slot))
+                for release in flow.unreleased(position):
+                    release.clone()
                 llvm.ReturnOp(arg=None if nothing else llvm.ZeroOp(result).result)
     return tuple(messages)
+
+
+class _Flow:
+    """The blocks of a function, by position, and where it allocates and frees."""
+
+    def __init__(self, blocks: list[Any]) -> None:
+        positions = {block: i for i, block in enumerate(blocks)}
+        self.successors = [[positions[s] for s in block.successors] for block in blocks]
+        # Position of an allocation, position of its release, and the call that releases it.
+        self.pairs: list[tuple[int, int, Any]] = []
+        for position, block in enumerate(blocks):
+            for op in block.operations:
+                if _calls(op.operation) in ("free", "_mlir_memref_to_llvm_free"):
+                    source = getattr(op.operation.operands[0].owner, "operation", None)  # None: the owner is a block
+                    if source is not None and _calls(source) in ("malloc", "_mlir_memref_to_llvm_alloc"):
+                        self.pairs.append((positions[source.block], position, op.operation))
+
+    def unreleased(self, block: int) -> list[Any]:
+        """Return the releases of what is certainly allocated on the way to a block, and not released yet."""
+        return [
+            call
+            for allocated, released, call in self.pairs
+            if not self._reaches(0, block, avoiding=allocated)
+            and not any(self._reaches(s, block, avoiding=allocated) for s in self.successors[released])
+        ]
+
+    def _reaches(self, start: int, end: int, *, avoiding: int) -> bool:
+        seen, pending = {avoiding}, [start]
+        while pending:
+            block = pending.pop()
+            if block == end and block not in seen:
+                return True
+            if block not in seen:
+                seen.add(block)
+                pending.extend(self.successors[block])
+        return False
+
+
+def _calls(op: Any) -> str:
+    """Return the name of the function an operation calls, nothing where it calls none."""
+    if op.name != "llvm.call" or "callee" not in op.attributes:
+        return ""
+    return op.attributes["callee"].value
 
 
 def _text(attribute: Any, ir: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
 
@@ -176,6 +177,68 @@ func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
   %r = func.call @no_such_function(%a) : (tensor<2xf32>) -> tensor<2xf32>
   return %r : tensor<2xf32>
 }"""
+
+
+ALLOCATING = """
+func.func @main(%x: tensor<?xf32>) -> tensor<f32> {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %small = arith.constant 3.0 : f32
+  %large = arith.constant 5.0 : f32
+  %n = tensor.dim %x, %zero : tensor<?xf32>
+  %empty = tensor.empty(%n) : tensor<?xf32>
+  %a = linalg.exp ins(%x : tensor<?xf32>) outs(%empty : tensor<?xf32>) -> tensor<?xf32>
+  %first = tensor.extract %a[%zero] : tensor<?xf32>
+  %ok = arith.cmpf olt, %first, %large : f32
+  cf.assert %ok, "before the second buffer"
+  %b = linalg.exp ins(%a : tensor<?xf32>) outs(%empty : tensor<?xf32>) -> tensor<?xf32>
+  %start = tensor.extract %b[%zero] : tensor<?xf32>
+  %sum = scf.for %i = %zero to %n step %one iter_args(%total = %start) -> f32 {
+    %c = linalg.exp ins(%b : tensor<?xf32>) outs(%empty : tensor<?xf32>) -> tensor<?xf32>
+    %y = tensor.extract %c[%i] : tensor<?xf32>
+    %fine = arith.cmpf olt, %y, %small : f32
+    cf.assert %fine, "in the loop"
+    %z = tensor.extract %a[%i] : tensor<?xf32>
+    %next = arith.addf %total, %z : f32
+    scf.yield %next : f32
+  }
+  %out = tensor.from_elements %sum : tensor<f32>
+  return %out : tensor<f32>
+}
+"""
+
+
+class Usage(ctypes.Structure):
+    """``struct mallinfo2`` of the C library."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+    ))  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not say what is allocated")
+@pytest.mark.parametrize(("value", "message"), [(2.0, "before the second"), (0.5, "in the loop"), (-9.0, None)])
+def test_a_failed_check_frees_what_is_allocated(value: float, message: str | None) -> None:
+    kernel = CpuKernel(
+        ALLOCATING, inputs=[TensorType((symbol("n"),), dt.float32)], results=[TensorType((), dt.float32)]
+    )
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = Usage
+    x = torch.full((10_000,), -9.0)
+    x[:3] = torch.tensor([-9.0 if message == "in the loop" else value, -9.0, value])
+
+    def calls(count: int) -> int:
+        for _ in range(count):
+            if message is None:
+                kernel([x])
+                continue
+            with pytest.raises(RuntimeError, match=message):
+                kernel([x])
+        usage = mallinfo()
+        return usage.uordblks + usage.hblkhd
+
+    before = calls(3)
+    assert calls(50) - before < 40_000  # one buffer
 
 
 @pytest.mark.parametrize(
