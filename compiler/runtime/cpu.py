@@ -21,11 +21,9 @@ import torch
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir.dims import Expr, evaluate
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.runtime import jit, pipelines
+from torchstone.compiler.runtime import jit
 from torchstone.compiler.runtime.bridge import descriptor, readable, torch_dtype
-from torchstone.compiler.runtime.copies import lower_copies
-from torchstone.compiler.runtime.destination import to_destination
-from torchstone.compiler.runtime.guards import divert_aborts
+from torchstone.compiler.runtime.code import Code, lower
 from torchstone.compiler.runtime.mlir import Bindings, bindings
 
 
@@ -55,13 +53,13 @@ class CpuKernel:
         self.results = tuple(results)
         self.entry = entry
         self.fused = fused
-        self._module = pipelines.parse(module, provider=self.provider)
+        self._module = module
         self._opt_level = jit.opt_level([_work(self.inputs, self.results) if work is None else work])
         self._dtypes = [torch_dtype(t.dtype) for t in self.inputs]
         self._out = [(t.shape, torch_dtype(t.dtype)) for t in self.results]
         self._dynamic = not all(t.is_static for t in (*self.inputs, *self.results))
-        self._contiguous = _Variant(self, strided=False)
-        self._strided: _Variant | None = None
+        self._contiguous = self._code(strided=False)
+        self._strided: Code | None = None
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         if len(tensors) != len(self.inputs):
@@ -81,10 +79,15 @@ class CpuKernel:
             for shape, dtype in self._out
         ]
         if not contiguous and self._strided is None:
-            self._strided = _Variant(self, strided=True)
-        variant = self._contiguous if contiguous or self._strided is None else self._strided
-        variant.run(ready, outputs)
+            self._strided = self._code(strided=True)
+        _run(self._contiguous if contiguous or self._strided is None else self._strided, ready, outputs)
         return tuple(outputs)
+
+    def _code(self, *, strided: bool) -> Code:
+        return Code(
+            self._module, entry=self.entry, strided=strided, ranks=[t.rank for t in (*self.inputs, *self.results)],
+            fused=self.fused, opt_level=self._opt_level, provider=self.provider,
+        )  # fmt: skip
 
     def _bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
         """Bind each symbol to a size, then hold every size of every input against its expression."""
@@ -101,47 +104,26 @@ class CpuKernel:
 
     def llvm(self) -> str:
         """Return the text of the kernel for contiguous inputs in the LLVM dialect."""
-        return str(_lower(self, strided=False)[0])
+        code = self._contiguous
+        code.prepare()
+        module, code.module = code.module, None
+        lower(module, [code], ["main"])
+        return str(module)
 
 
-class _Variant:
-    """The code of a kernel for contiguous inputs, or for inputs of any strides."""
-
-    def __init__(self, kernel: CpuKernel, *, strided: bool) -> None:
-        module, self.boundary, self.messages = _lower(kernel, strided=strided)
-        engine = jit.Engine(module, opt_level=kernel._opt_level, provider=kernel.provider)
-        types = (*kernel.inputs, *kernel.results)
-        count = len(types) if self.boundary.bare else sum(3 + 2 * t.rank for t in types)
-        self.function = engine.function(count + self.boundary.guarded)
-
-    def run(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-        if self.boundary.bare:
-            arguments = [t.data_ptr() for t in (*inputs, *outputs)]
-        else:
-            arguments = [n for t in (*inputs, *outputs) for n in descriptor(t)]
-        if not self.boundary.guarded:
-            self.function.call(*arguments)
-            return
-        slot = ctypes.c_int32(0)
-        self.function.call(*arguments, ctypes.addressof(slot))
-        if slot.value:
-            raise RuntimeError(self.messages[slot.value - 1])
-
-
-def _lower(kernel: CpuKernel, *, strided: bool) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the kernel's module in the LLVM dialect, how to call it, and the messages of its checks."""
-    provider = kernel.provider
-    module = pipelines.parse(kernel._module, provider=provider)
-    boundary = to_destination(module, entry=kernel.entry, strided=strided, provider=provider)
-    if boundary.guarded:
-        pipelines.run("inline", module, provider=provider)
-    if not kernel.fused:
-        pipelines.run("fuse", module, provider=provider)
-    pipelines.run("buffers", module, provider=provider)
-    lower_copies(module, provider)
-    pipelines.run("llvm-bare" if boundary.bare else "llvm", module, provider=provider)
-    messages = divert_aborts(module, provider) if boundary.guarded else ()
-    return module, boundary, messages
+def _run(code: Code, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+    function = code.function
+    if code.boundary.bare:
+        arguments = [t.data_ptr() for t in (*inputs, *outputs)]
+    else:
+        arguments = [n for t in (*inputs, *outputs) for n in descriptor(t)]
+    if not code.boundary.guarded:
+        function.call(*arguments)
+        return
+    slot = ctypes.c_int32(0)
+    function.call(*arguments, ctypes.addressof(slot))
+    if slot.value:
+        raise RuntimeError(code.messages[slot.value - 1])
 
 
 def _fits(tensor: torch.Tensor, spec: TensorType) -> bool:

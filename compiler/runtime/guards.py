@@ -12,10 +12,10 @@ from typing import Any
 from torchstone.compiler.runtime.mlir import Bindings
 
 
-def divert_aborts(module: Any, provider: Bindings) -> tuple[str, ...]:
-    """Rewrite the aborts of ``main`` in place and return the messages; the slot holds 1 + the index of one.
+def divert_aborts(module: Any, provider: Bindings, entry: str = "main") -> tuple[str, ...]:
+    """Rewrite the aborts of ``entry`` in place and return the messages; the slot holds 1 + the index of one.
 
-    The address of the slot is ``main``'s last argument, an i64. What ``main`` returns then is all zeros.
+    The address of the slot is its last argument, an i64. What it returns then is all zeros.
     """
     ir, llvm = provider.ir, provider.llvm
     texts: dict[str, str] = {}
@@ -24,9 +24,9 @@ def divert_aborts(module: Any, provider: Bindings) -> tuple[str, ...]:
         operation = op.operation
         if operation.name == "llvm.mlir.global" and "value" in operation.attributes:
             texts[operation.attributes["sym_name"].value] = _text(operation.attributes["value"], ir)
-        elif operation.name == "llvm.func" and operation.attributes["sym_name"].value == "main":
+        elif operation.name == "llvm.func" and operation.attributes["sym_name"].value == entry:
             main = operation
-    assert main is not None, "the module has no function main"
+    assert main is not None, f"the module has no function {entry}"
     messages: list[str] = []
     blocks = list(main.regions[0].blocks)
     flow = _Flow(blocks)

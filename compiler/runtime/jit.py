@@ -82,10 +82,10 @@ class Function:
 class Engine:
     """The machine code of one module.
 
-    ``module`` holds only the LLVM dialect; it is changed: of its functions only ``entry`` can be reached afterwards,
-    through a pointer. (For each public function the engine would compile a second one that unpacks arguments from an
-    array, which costs more than a small kernel itself.) ``symbols`` maps a name that the code calls to an address;
-    other names are looked up in the process, and by default those that LLVM itself may call are in it. Raises
+    ``module`` holds only the LLVM dialect; it is changed: of its functions only ``entries`` can be reached afterwards,
+    through a table of pointers. (For each public function the engine would compile a second one that unpacks arguments
+    from an array, which costs more than a small kernel itself.) ``symbols`` maps a name that the code calls to an
+    address; other names are looked up in the process, and by default those that LLVM itself may call are in it. Raises
     TorchstoneError (stage ``compile``) for a symbol that does not exist.
     """
 
@@ -93,7 +93,7 @@ class Engine:
         self,
         module: Any,
         *,
-        entry: str = "main",
+        entries: Sequence[str] = ("main",),
         opt_level: int = FAST_CODE,
         symbols: dict[str, int] | None = None,
         provider: Bindings | None = None,
@@ -107,7 +107,8 @@ class Engine:
             raise TorchstoneError(
                 f"the compiled code needs {', '.join(missing)}, which nothing provides", stage="compile"
             )
-        _export(module, entry, self.provider, quick=opt_level == FAST_COMPILE)
+        _export(module, entries, self.provider, quick=opt_level == FAST_COMPILE)
+        self._table: int | None = None
         try:
             self._engine = self.provider.execution_engine.ExecutionEngine(module, opt_level=opt_level)
         except Exception as error:
@@ -115,44 +116,51 @@ class Engine:
         for name, address in symbols.items():
             self._engine.raw_register_runtime(name, ctypes.c_void_p(address))
 
-    def function(self, arguments: int | Sequence[Any], result: Any = None) -> Function:
-        """Return the entry.
+    def function(self, arguments: int | Sequence[Any], result: Any = None, *, index: int = 0) -> Function:
+        """Return one of the entries.
 
         ``arguments`` are its ctypes, or the number of its pointer-sized integers; ``result`` is None or a ctype.
         """
-        pointer = _lookup(self.provider)(_handle(self._engine), StringRef.of(_POINTER))
-        if not pointer:
+        if self._table is None:
+            self._table = _lookup(self.provider)(_handle(self._engine), StringRef.of(_TABLE))
+        if not self._table:
             raise TorchstoneError("the machine code of the module could not be linked", stage="compile")
-        address = ctypes.c_size_t.from_address(pointer).value
+        address = ctypes.c_size_t.from_address(self._table + index * ctypes.sizeof(ctypes.c_size_t)).value
         types = [ctypes.c_size_t] * arguments if isinstance(arguments, int) else arguments
         return Function(self, address, types, result)
 
 
-_POINTER = "torchstone_entry"
+_TABLE = "torchstone_entries"
 
 
-def _export(module: Any, entry: str, provider: Bindings, *, quick: bool) -> None:
-    """Make every function internal, and the entry's address the value of one exported global."""
+def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: bool) -> None:
+    """Make every function internal, and the entries' addresses the value of one exported array."""
     ir, llvm = provider.ir, provider.llvm
     with module.context, ir.Location.unknown():
         internal = ir.Attribute.parse("#llvm.linkage<internal>")
+        # LLVM skips its optimizations of machine code too.
+        unoptimized = ir.Attribute.parse('["optnone", "noinline"]') if quick else None
         for op in module.body.operations:
             operation = op.operation
             if operation.name == "llvm.func" and operation.regions[0].blocks:
                 operation.attributes["linkage"] = internal
-                if quick:
-                    # LLVM skips its optimizations of machine code too.
-                    operation.attributes["passthrough"] = ir.Attribute.parse('["optnone", "noinline"]')
+                if unoptimized is not None:
+                    operation.attributes["passthrough"] = unoptimized
         pointer = ir.Type.parse("!llvm.ptr")
+        array = ir.Type.parse(f"!llvm.array<{len(entries)} x ptr>")
         with ir.InsertionPoint(module.body):
             cell = llvm.GlobalOp(
-                global_type=ir.TypeAttr.get(pointer),
-                sym_name=_POINTER,
+                global_type=ir.TypeAttr.get(array),
+                sym_name=_TABLE,
                 linkage=ir.Attribute.parse("#llvm.linkage<external>"),
                 constant=True,
             )
             with ir.InsertionPoint(cell.regions[0].blocks.append()):
-                llvm.ReturnOp(arg=llvm.AddressOfOp(pointer, entry).res)
+                table = llvm.UndefOp(array).result
+                for index, entry in enumerate(entries):
+                    at = ir.DenseI64ArrayAttr.get([index])
+                    table = llvm.InsertValueOp(table, llvm.AddressOfOp(pointer, entry).res, at).res
+                llvm.ReturnOp(arg=table)
 
 
 @cache
@@ -172,7 +180,7 @@ def helpers(provider: Bindings) -> dict[str, int]:
     addresses = {}
     for symbol, entry in zip(_BF16_SYMBOLS, ("round", "round_double"), strict=True):
         module = provider.ir.Module.parse(_BF16_SOURCE, provider.shared_context)
-        engine = Engine(module, entry=entry, symbols={}, provider=provider)
+        engine = Engine(module, entries=[entry], symbols={}, provider=provider)
         _KEPT.append(engine)
         addresses[symbol] = engine.function(1).address
     return addresses

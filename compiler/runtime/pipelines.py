@@ -7,6 +7,7 @@ runs it in place. The order of the rows below is the order of the stages.
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,7 @@ _CLEAN = "canonicalize,cse"
 
 # Destination form: the function's results are buffers of the caller, so nothing that leaves it is allocated in it.
 _FUSE = f"func.func({_CLEAN},linalg-fuse-elementwise-ops)"
-_BUFFERS = "eliminate-empty-tensors,one-shot-bufferize{bufferize-function-boundaries=true},buffer-deallocation-pipeline"
+_BUFFERS = "eliminate-empty-tensors,one-shot-bufferize{bufferize-function-boundaries=true}"
 
 # Results of run-time shape: the function returns buffers that its caller owns; identity layouts keep them contiguous.
 _RETURNED_BUFFERS = (
@@ -29,22 +30,33 @@ _RETURNED_BUFFERS = (
 
 # bf16: the truncation instruction flushes subnormals, so it is emulated *and* expanded to integer arithmetic.
 # complex: never through libm, whose C ABI for complex<f32> differs from the one LLVM gives a struct of two floats.
+_MATH = "func.func(convert-math-to-llvm{{approximate-log1p=false}}),convert-math-to-libm,"
+_COMPLEX = f"convert-complex-to-standard,{_MATH}"
 _LLVM = (
     "func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
-    "func.func(arith-emulate-unsupported-floats{{source-types=bf16 target-type=f32}},arith-expand{{include-bf16=true}},"
-    "convert-math-to-llvm{{approximate-log1p=false}}),convert-math-to-libm,convert-complex-to-standard,"
-    "func.func(convert-math-to-llvm{{approximate-log1p=false}}),convert-math-to-libm,"
-    "expand-strided-metadata,lower-affine,finalize-memref-to-llvm{alloc},{functions}convert-to-llvm,"
+    "func.func(arith-emulate-unsupported-floats{{source-types=bf16 target-type=f32}},"
+    "arith-expand{{include-bf16=true}}),"
+    "{dialects}expand-strided-metadata,lower-affine,finalize-memref-to-llvm{alloc},{functions}convert-to-llvm,"
     f"reconcile-unrealized-casts,llvm.func({_CLEAN})"
 )
+# Every argument is a pointer to a static, contiguous buffer: no descriptors to pass or to optimise away.
+_BARE = "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"
+
+
+def _llvm(*, dialects: str, alloc: str = "", functions: str = "") -> str:
+    return _LLVM.format(dialects=dialects.format(), alloc=alloc, functions=functions)
+
 
 PIPELINES: dict[str, str] = {
     "buffers": _BUFFERS,
     "returned-buffers": _RETURNED_BUFFERS,
-    # Every argument is a pointer to a static, contiguous buffer: no descriptors to pass or to optimise away.
-    "llvm-bare": _LLVM.format(alloc="", functions="convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"),
-    "llvm": _LLVM.format(alloc="", functions=""),
-    "llvm-returned": _LLVM.format(alloc="{use-generic-functions=1}", functions=""),
+    "deallocate": "buffer-deallocation-pipeline",
+    **{
+        f"llvm{convention}{suffix}": _llvm(dialects=dialects, functions=functions)
+        for convention, functions in (("", ""), ("-bare", _BARE))
+        for suffix, dialects in (("", ""), ("-math", _MATH), ("-complex", _MATH + _COMPLEX))
+    },
+    "llvm-returned": _llvm(dialects=_MATH + _COMPLEX, alloc="{use-generic-functions=1}"),
     "inline": "inline,symbol-dce",
     "fuse": _FUSE,
 }
@@ -70,6 +82,13 @@ def run(name: str, module: Any, *, provider: Bindings | None = None) -> None:
     run_text(PIPELINES[name], module, label=name, provider=provider)
 
 
+def run_llvm(module: Any, *, bare: bool, used: Set[str], provider: Bindings | None = None) -> None:
+    """Take a module on buffers to the LLVM dialect in place: the passes that the names of its ops call for."""
+    dialects = {name.partition(".")[0] for name in used}
+    suffix = "-complex" if "complex" in dialects else "-math" if "math" in dialects else ""
+    run(f"llvm{'-bare' if bare else ''}{suffix}", module, provider=provider)
+
+
 def run_text(pipeline: str, module: Any, *, label: str = "", provider: Bindings | None = None) -> None:
     """Run a pipeline given as text (what ``builtin.module(…)`` encloses); errors as ``run``."""
     provider = provider or bindings()
@@ -90,16 +109,6 @@ def compile_error(doing: str, error: Any) -> TorchstoneError:
     return TorchstoneError("\n".join(lines[:12]), stage="compile")
 
 
-def _copy(module: Any, provider: Bindings) -> Any:
-    ir = provider.ir
-    with module.operation.location:
-        copy = ir.Module.create()
-    with ir.InsertionPoint(copy.body):
-        for op in module.body.operations:
-            op.operation.clone()
-    return copy
-
-
 def parse(module: Any, *, provider: Bindings | None = None) -> Any:
     """Return a new MLIR module of our context from text, or from a module of any context; errors as ``run``."""
     provider = provider or bindings()
@@ -110,3 +119,13 @@ def parse(module: Any, *, provider: Bindings | None = None) -> Any:
         return provider.ir.Module.parse(text, provider.shared_context)
     except provider.ir.MLIRError as error:
         raise compile_error("parsing the MLIR module", error) from error
+
+
+def _copy(module: Any, provider: Bindings) -> Any:
+    ir = provider.ir
+    with module.operation.location:
+        copy = ir.Module.create()
+    with ir.InsertionPoint(copy.body):
+        for op in module.body.operations:
+            op.operation.clone()
+    return copy

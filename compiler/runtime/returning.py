@@ -27,7 +27,7 @@ import torch
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.runtime import jit, pipelines
 from torchstone.compiler.runtime.bridge import Allocation, adopt, descriptor_struct, dtype_of_element, readable
-from torchstone.compiler.runtime.copies import lower_copies
+from torchstone.compiler.runtime.buffers import lower_copies
 from torchstone.compiler.runtime.destination import contains, find
 from torchstone.compiler.runtime.guards import divert_aborts
 from torchstone.compiler.runtime.mlir import Bindings, bindings
@@ -103,7 +103,7 @@ class ReturningKernel:
         self._module = module
         entry = "_mlir_ciface_main"
         symbols = jit.helpers(provider) | allocator()
-        engine = jit.Engine(module, entry=entry, opt_level=jit.FAST_COMPILE, symbols=symbols, provider=provider)
+        engine = jit.Engine(module, entries=[entry], opt_level=jit.FAST_COMPILE, symbols=symbols, provider=provider)
         # A lone scalar is returned by value; anything else through a pointer to one struct, passed first.
         self._struct: Any = None
         result_type = None

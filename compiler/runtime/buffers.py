@@ -1,0 +1,67 @@
+"""What is left to do with buffers after bufferization: free what a kernel allocates, copy between any strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchstone.compiler.runtime import pipelines
+from torchstone.compiler.runtime.mlir import Bindings
+
+
+def finish_buffers(module: Any, provider: Bindings) -> set[str]:
+    """Free the allocations of functions and rewrite copies, in place; return the names of all ops.
+
+    A buffer allocated at the top of a function that returns nothing can be freed where it ends. MLIR's own pass
+    follows who owns what through any control flow, and takes as long as all others on buffers: it is for the rest.
+    """
+    ops = _by_name(module, provider)
+    allocations = ops.get("memref.alloc", [])
+    if all(_ends_with_function(op) for op in allocations):
+        for op in allocations:
+            block = op.block
+            with op.location, provider.ir.InsertionPoint(block.operations[len(block.operations) - 1]):
+                provider.memref.DeallocOp(op.results[0])
+    else:
+        pipelines.run("deallocate", module, provider=provider)
+        ops = _by_name(module, provider)
+    _lower_copies(ops.get("memref.copy", []), provider)
+    return set(ops)
+
+
+def _by_name(module: Any, provider: Bindings) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+
+    def visit(op: Any) -> Any:
+        found.setdefault(op.name, []).append(op)
+        return provider.ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _ends_with_function(op: Any) -> bool:
+    function = op.parent.operation
+    if function.name != "func.func" or len(function.regions[0].blocks) != 1:
+        return False
+    return not function.attributes["function_type"].value.results
+
+
+def lower_copies(module: Any, provider: Bindings) -> None:
+    """Replace, in place, each ``memref.copy`` that a plain memcpy cannot do by a ``linalg.copy``.
+
+    Between strided buffers it would call a runtime function that the wheel lacks.
+    """
+    _lower_copies(_by_name(module, provider).get("memref.copy", []), provider)
+
+
+def _lower_copies(copies: list[Any], provider: Bindings) -> None:
+    for op in copies:
+        if not all(_identity(v.type, provider.ir) for v in op.operands):
+            source, target = op.operands
+            with op.context, op.location, provider.ir.InsertionPoint(op):
+                provider.linalg.copy(source, outs=[target])
+            op.erase()
+
+
+def _identity(memref: Any, ir: Any) -> bool:
+    return isinstance(memref.layout, ir.AffineMapAttr)

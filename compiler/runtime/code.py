@@ -1,0 +1,165 @@
+"""Functions on tensors -> machine code, one by one or many at once.
+
+A module has a price of its own, in MLIR's passes, in LLVM's, in linking it and in tearing it down: several times that
+of the code of a small kernel. Inside ``together()`` functions wait, and are compiled as one module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.runtime import jit, pipelines
+from torchstone.compiler.runtime.buffers import finish_buffers
+from torchstone.compiler.runtime.destination import find, to_destination
+from torchstone.compiler.runtime.guards import divert_aborts
+from torchstone.compiler.runtime.mlir import Bindings
+
+_waiting: ContextVar[list[Code] | None] = ContextVar("waiting", default=None)
+
+
+class Code:
+    """The function ``entry`` of a module (or its text), in destination form, compiled now or with those it waits with.
+
+    The module stays as it is. ``strided`` inputs take any strides; ``ranks`` are those of all arguments and results.
+    ``fused`` says that elementwise ops share loop nests already. Raises TorchstoneError (stage ``compile``), or, when
+    it waits, ``function`` does.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        entry: str,
+        strided: bool,
+        ranks: Sequence[int],
+        fused: bool,
+        opt_level: int,
+        provider: Bindings,
+    ) -> None:
+        self.source, self.entry, self.strided, self.fused = module, entry, strided, fused
+        self.opt_level, self.provider = opt_level, provider
+        self.error: TorchstoneError | None = None
+        self.messages: tuple[str, ...] = ()
+        self._function: jit.Function | None = None
+        self.prepare()
+        bare = self.boundary.bare
+        self.count = (len(ranks) if bare else sum(3 + 2 * r for r in ranks)) + self.boundary.guarded
+        waiting = _waiting.get()
+        if waiting is None:
+            _compile([self])
+        else:
+            waiting.append(self)
+
+    def prepare(self) -> None:
+        """Set ``module`` to a fresh module of the function in destination form."""
+        self.module = pipelines.parse(self.source, provider=self.provider)
+        self.boundary = to_destination(self.module, entry=self.entry, strided=self.strided, provider=self.provider)
+
+    @property
+    def function(self) -> jit.Function:
+        """The machine code."""
+        if self._function is None and self.error is None:
+            compile_waiting()
+        if self.error is not None:
+            raise self.error
+        assert self._function is not None
+        return self._function
+
+    def link(self, engine: jit.Engine, index: int, messages: tuple[str, ...]) -> None:
+        self._function, self.messages = engine.function(self.count, index=index), messages
+        self.module = None
+
+
+@contextmanager
+def together() -> Iterator[list[Code]]:
+    """Let functions made in the block wait for its end, and compile them as one module then.
+
+    Gives the list of them, in order. The ``error`` of one that cannot be compiled is left to whoever asks for it.
+    """
+    codes: list[Code] = []
+    token = _waiting.set(codes)
+    try:
+        yield codes
+        compile_waiting()
+    finally:
+        _waiting.reset(token)
+
+
+def compile_waiting() -> None:
+    """Compile what waits in this context."""
+    groups: dict[Any, list[Code]] = {}
+    for code in _waiting.get() or ():
+        if code._function is None and code.error is None:
+            # Functions of one module share their calling convention and how much is spent on them.
+            alone = id(code) if _has_helpers(code) else 0
+            groups.setdefault((code.boundary, code.opt_level, id(code.provider), alone), []).append(code)
+    for codes in groups.values():
+        try:
+            _compile(codes)
+        except TorchstoneError as error:
+            if len(codes) == 1:
+                codes[0].error = error
+                continue
+            for code in codes:  # whose fault it was: one by one
+                code.prepare()
+                try:
+                    _compile([code])
+                except TorchstoneError as own:
+                    code.error = own
+
+
+def _compile(codes: Sequence[Code]) -> None:
+    first = codes[0]
+    names = [f"main{i}" for i in range(len(codes))] if len(codes) > 1 else ["main"]
+    module = _merged(codes, names) if len(codes) > 1 else first.module
+    messages = lower(module, codes, names)
+    engine = jit.Engine(module, entries=names, opt_level=first.opt_level, provider=first.provider)
+    for index, code in enumerate(codes):
+        code.link(engine, index, messages[index])
+
+
+def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Take a module of functions of one kind to the LLVM dialect; return the messages of the checks of each."""
+    provider, boundary = codes[0].provider, codes[0].boundary
+    if boundary.guarded and _has_helpers(codes[0]):
+        pipelines.run("inline", module, provider=provider)
+    if not all(code.fused for code in codes):
+        pipelines.run("fuse", module, provider=provider)
+    pipelines.run("buffers", module, provider=provider)
+    used = finish_buffers(module, provider)
+    pipelines.run_llvm(module, bare=boundary.bare, used=used, provider=provider)
+    return [divert_aborts(module, provider, name) if boundary.guarded else () for name in names]
+
+
+def _has_helpers(code: Code) -> bool:
+    """Say whether the module holds functions with a body beside the entry, or anything else with a name of its own."""
+    return any(
+        op.operation.name != "func.func" or (len(op.operation.regions[0].blocks) > 0 and _name(op) != "main")
+        for op in code.module.body.operations
+    )
+
+
+def _name(op: Any) -> str:
+    return op.operation.attributes["sym_name"].value
+
+
+def _merged(codes: Sequence[Code], names: Sequence[str]) -> Any:
+    """Move the entries into one module, and the declarations of what they call, each once."""
+    provider = codes[0].provider
+    ir = provider.ir
+    with provider.shared_context, ir.Location.unknown():
+        module = ir.Module.create()
+        declared: set[str] = set()
+        for code, name in zip(codes, names, strict=True):
+            entry = find(code.module, "main", provider).operation
+            for op in list(code.module.body.operations):
+                if op.operation == entry or _name(op) not in declared:
+                    declared.add(_name(op))
+                    op.operation.detach_from_parent()
+                    module.body.append(op)
+            entry.attributes["sym_name"] = ir.StringAttr.get(name)
+    return module
