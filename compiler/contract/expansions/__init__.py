@@ -26,6 +26,7 @@ from torchstone.compiler.contract.expansions import (
     searching,
     segment,
     special_functions,
+    special_gamma,
     unpooling,
     upsampling,
     view,
@@ -34,7 +35,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
-    convolution, pooling, upsampling, fourier, distance, special_functions, scan, ordering, searching,
+    convolution, pooling, upsampling, fourier, distance, special_functions, special_gamma, scan, ordering, searching,
     indexing, scatter, embedding, grid_sampler, masks, loss, segment, unpooling,
 )  # fmt: skip
 

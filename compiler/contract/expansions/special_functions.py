@@ -9,14 +9,13 @@ import math
 from collections.abc import Sequence
 
 from torchstone.compiler.contract.expansions import special_tables as tables
-from torchstone.compiler.contract.expansions.common import const, is_nan, pointwise, unary_table
-from torchstone.compiler.contract.expansions.comparison import sign_bit
-from torchstone.compiler.contract.rules import Expander, expands
+from torchstone.compiler.contract.expansions.common import const, is_nan, unary_table
+from torchstone.compiler.contract.rules import Expander
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 
 
-def _polynomial(b: Expander, x: Value, coefficients: Sequence[float]) -> Value:
+def polynomial(b: Expander, x: Value, coefficients: Sequence[float]) -> Value:
     """Horner's rule, highest order first."""
     out = const(b, x, coefficients[0])
     for c in coefficients[1:]:
@@ -40,10 +39,10 @@ def _chebyshev(b: Expander, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _ratio(b: Expander, x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
-    return b.div(_polynomial(b, x, above), _polynomial(b, x, below))
+    return b.div(polynomial(b, x, above), polynomial(b, x, below))
 
 
-def _where(b: Expander, x: Value, relation: str, limit: float, then: Value, otherwise: Value) -> Value:
+def where(b: Expander, x: Value, relation: str, limit: float, then: Value, otherwise: Value) -> Value:
     return b.select(getattr(b, relation)(x, const(b, x, limit)), then, otherwise)
 
 
@@ -60,8 +59,8 @@ def _first_kind(b: Expander, x: Value, order: int, *, scaled: bool) -> Value:
     growth = b.exp(size)
     if not scaled:
         near, far = b.mul(growth, near), b.mul(growth, far)
-    out = _where(b, size, "le", 8, near, b.div(far, b.sqrt(size)))
-    return _where(b, x, "lt", 0, b.neg(out), out) if order else out
+    out = where(b, size, "le", 8, near, b.div(far, b.sqrt(size)))
+    return where(b, x, "lt", 0, b.neg(out), out) if order else out
 
 
 def _second_kind(b: Expander, x: Value, order: int, *, scaled: bool) -> Value:
@@ -75,9 +74,9 @@ def _second_kind(b: Expander, x: Value, order: int, *, scaled: bool) -> Value:
         near = b.mul(near, b.exp(x))
     else:
         far = b.mul(b.exp(b.neg(x)), far)
-    out = _where(b, x, "le", 2, near, b.div(far, b.sqrt(x)))
-    out = _where(b, x, "lt", 0, const(b, x, math.nan), out)
-    return _where(b, x, "eq", 0, const(b, x, math.inf), out)
+    out = where(b, x, "le", 2, near, b.div(far, b.sqrt(x)))
+    out = where(b, x, "lt", 0, const(b, x, math.nan), out)
+    return where(b, x, "eq", 0, const(b, x, math.inf), out)
 
 
 # Bessel functions.
@@ -113,14 +112,14 @@ def _bessel_j(b: Expander, x: Value, order: int) -> Value:
 
     if order == 0:
         near = b.mul(root(5.78318596294678452118), root(3.04712623436620863991e01))
-        near = b.div(b.mul(near, _polynomial(b, square, tables.J0_RP)), _polynomial(b, square, tables.J0_RQ))
+        near = b.div(b.mul(near, polynomial(b, square, tables.J0_RP)), polynomial(b, square, tables.J0_RQ))
         tiny = b.sub(const(b, x, 1), b.div(square, const(b, x, 4)))
-        near = _where(b, size, "lt", 0.00001, tiny, near)
-        return _where(b, size, "le", 5, near, _asymptotic(b, size, 0, second=False))
+        near = where(b, size, "lt", 0.00001, tiny, near)
+        return where(b, size, "le", 5, near, _asymptotic(b, size, 0, second=False))
     near = b.mul(_ratio(b, square, tables.J1_RP, tables.J1_RQ), size)
     near = b.mul(b.mul(near, root(1.46819706421238932572e01)), root(4.92184563216946036703e01))
-    out = _where(b, size, "le", 5, near, _asymptotic(b, size, 1, second=False))
-    return _where(b, x, "lt", 0, b.neg(out), out)
+    out = where(b, size, "le", 5, near, _asymptotic(b, size, 1, second=False))
+    return where(b, x, "lt", 0, b.neg(out), out)
 
 
 def _bessel_y(b: Expander, x: Value, order: int) -> Value:
@@ -133,17 +132,17 @@ def _bessel_y(b: Expander, x: Value, order: int) -> Value:
     else:
         product = b.sub(b.mul(_bessel_j(b, x, 1), b.log(x)), b.div(const(b, x, 1), x))
         near = b.add(b.mul(x, _ratio(b, square, tables.Y1_YP, tables.Y1_YQ)), b.mul(two_over_pi, product))
-    near = _where(b, x, "lt", 0, const(b, x, math.nan), near)
-    near = _where(b, x, "eq", 0, const(b, x, -math.inf), near)
-    return _where(b, x, "le", 5, near, _asymptotic(b, x, order, second=True))
+    near = where(b, x, "lt", 0, const(b, x, math.nan), near)
+    near = where(b, x, "eq", 0, const(b, x, -math.inf), near)
+    return where(b, x, "le", 5, near, _asymptotic(b, x, order, second=True))
 
 
 def _spherical_j0(b: Expander, x: Value) -> Value:
     """sin(x) / x, by its series near 0."""
     series = [1 / math.factorial(2 * k + 1) * (-1) ** k for k in reversed(range(7))]
-    near = _polynomial(b, b.mul(x, x), series)
-    out = _where(b, b.abs(x), "lt", 0.5, near, b.div(b.sin(x), x))
-    return _where(b, b.abs(x), "eq", math.inf, const(b, x, 0), out)
+    near = polynomial(b, b.mul(x, x), series)
+    out = where(b, b.abs(x), "lt", 0.5, near, b.div(b.sin(x), x))
+    return where(b, b.abs(x), "eq", math.inf, const(b, x, 0), out)
 
 
 def _airy(b: Expander, x: Value) -> Value:
@@ -162,9 +161,9 @@ def _airy(b: Expander, x: Value) -> Value:
     below = b.mul(b.div(root_pi, b.sqrt(root)), wave)
     decay = b.mul(b.mul(const(b, x, 2), b.sqrt(root)), b.exp(zeta))
     above = b.div(b.mul(root_pi, _ratio(b, inverse, tables.AIRY_AN, tables.AIRY_AD)), decay)
-    out = _where(b, x, "lt", -2.09, below, _where(b, x, "ge", 2.09, above, _airy_series(b, x)))
-    out = _where(b, x, "gt", 103.892, const(b, x, 0), out)
-    return _where(b, size, "eq", math.inf, const(b, x, math.nan), out)
+    out = where(b, x, "lt", -2.09, below, where(b, x, "ge", 2.09, above, _airy_series(b, x)))
+    out = where(b, x, "gt", 103.892, const(b, x, 0), out)
+    return where(b, size, "eq", math.inf, const(b, x, math.nan), out)
 
 
 def _airy_series(b: Expander, x: Value) -> Value:
@@ -177,62 +176,6 @@ def _airy_series(b: Expander, x: Value) -> Value:
     return b.sub(b.mul(const(b, x, 0.355028053887817239260), f), b.mul(const(b, x, 0.258819403792806798405), g))
 
 
-# Gamma's logarithmic derivatives.
-
-
-def _digamma(b: Expander, x: Value) -> Value:
-    """psi(x): the recurrence up to 10, the asymptotic series from there; by reflection below 0."""
-    one, zero = const(b, x, 1), const(b, x, 0)
-    negative = b.lt(x, zero)
-    at, out = b.select(negative, b.sub(one, x), x), zero
-    for _ in range(10):
-        low = b.lt(at, const(b, x, 10))
-        out = b.select(low, b.sub(out, b.div(one, at)), out)
-        at = b.select(low, b.add(at, one), at)
-    z = b.div(one, b.mul(at, at))
-    series = _where(b, at, "lt", 1e17, b.mul(z, _polynomial(b, z, tables.DIGAMMA_A)), zero)
-    asymptotic = b.sub(b.sub(b.add(out, b.log(at)), b.div(const(b, x, 0.5), at)), series)
-    out = _where(b, at, "eq", 10, b.add(out, const(b, x, 2.25175258906672110764)), asymptotic)
-    # The fractional part's tangent, in float64, as pi * x itself would lose what the tangent magnifies.
-    wide = b.cast(x, dt.float64)
-    turn = b.sub(wide, b.trunc(wide))
-    tangent = b.tan(b.mul(turn, const(b, wide, math.pi)))
-    reflected = b.sub(out, b.cast(b.div(const(b, wide, math.pi), tangent), x.dtype))
-    integral = b.eq(x, b.trunc(x))
-    reflected = b.select(integral, const(b, x, math.nan), reflected)
-    out = b.select(negative, reflected, out)
-    pole = b.select(sign_bit(b, x), const(b, x, math.inf), const(b, x, -math.inf))
-    return b.select(b.eq(x, zero), pole, out)
-
-
-def _trigamma(b: Expander, x: Value) -> Value:
-    """psi'(x): six steps of the recurrence and the asymptotic series; by reflection below 1/2."""
-    one = const(b, x, 1)
-    low = b.lt(x, const(b, x, 0.5))
-    sine = b.sin(b.mul(const(b, x, math.pi), x))
-    reflection = b.neg(b.div(const(b, x, math.pi * math.pi), b.mul(sine, sine)))
-    out, at = b.select(low, reflection, const(b, x, 0)), b.select(low, b.sub(one, x), x)
-    for _ in range(6):
-        out = b.add(out, b.div(one, b.mul(at, at)))
-        at = b.add(at, one)
-    z = b.div(one, b.mul(at, at))
-    series = b.mul(z, _polynomial(b, z, (1 / 42, -1 / 30, 1 / 6)))
-    series = b.add(b.add(one, b.div(one, b.mul(const(b, x, 2), at))), series)
-    out = b.add(out, b.div(series, at))
-    return b.select(low, b.neg(out), out)
-
-
-@expands("aten.polygamma.default", "aten.special_polygamma.default")
-def polygamma(b: Expander, *arguments: Value | int) -> Value:
-    """The n-th derivative of digamma."""
-    n, x = arguments if isinstance(arguments[0], int) else arguments[::-1]
-    if n == 0:
-        return pointwise(b, lambda v: _digamma(b, v), x)
-    if n == 1:
-        return pointwise(b, lambda v: _trigamma(b, v), x)
-    raise b.unsupported(f"of order {n}: the zeta function takes a loop")
-
-
 # Inverses of the error function.
 
 
@@ -240,20 +183,20 @@ def _erfinv(b: Expander, y: Value) -> Value:
     """A rational approximation and two of Newton's steps."""
     one, size = const(b, y, 1), b.abs(y)
     z = b.mul(y, y)
-    above = _polynomial(b, z, (-0.140543331, 0.914624893, -1.645349621, 0.886226899))
-    below = _polynomial(b, z, (0.012229801, -0.329097515, 1.442710462, -2.118377725, 1.0))
+    above = polynomial(b, z, (-0.140543331, 0.914624893, -1.645349621, 0.886226899))
+    below = polynomial(b, z, (0.012229801, -0.329097515, 1.442710462, -2.118377725, 1.0))
     central = b.div(b.mul(y, above), below)
     z = b.sqrt(b.neg(b.log(b.div(b.sub(one, size), const(b, y, 2)))))
-    above = _polynomial(b, z, (1.641345311, 3.429567803, -1.624906493, -1.970840454))
-    below = _polynomial(b, z, (1.637067800, 3.543889200, 1.0))
+    above = polynomial(b, z, (1.641345311, 3.429567803, -1.624906493, -1.970840454))
+    below = polynomial(b, z, (1.637067800, 3.543889200, 1.0))
     above = b.abs(above)
-    tail = b.div(_where(b, y, "lt", 0, b.neg(above), above), below)
-    x = _where(b, size, "le", 0.7, central, tail)
+    tail = b.div(where(b, y, "lt", 0, b.neg(above), above), below)
+    x = where(b, size, "le", 0.7, central, tail)
     for _ in range(2):
         slope = b.mul(const(b, y, 2 / math.sqrt(math.pi)), b.exp(b.mul(b.neg(x), x)))
         x = b.sub(x, b.div(b.sub(b.erf(x), y), slope))
-    edge = _where(b, y, "lt", 0, const(b, y, -math.inf), const(b, y, math.inf))
-    x = _where(b, size, "eq", 1, edge, x)
+    edge = where(b, y, "lt", 0, const(b, y, -math.inf), const(b, y, math.inf))
+    x = where(b, size, "eq", 1, edge, x)
     return b.select(b.or_(b.gt(size, one), is_nan(b, y)), const(b, y, math.nan), x)
 
 
@@ -270,13 +213,13 @@ def _ndtri(b: Expander, y0: Value) -> Value:
     z = b.div(one, x)
     near = b.mul(z, _ratio(b, z, tables.NDTRI_P1, tables.NDTRI_Q1))
     far = b.mul(z, _ratio(b, z, tables.NDTRI_P2, tables.NDTRI_Q2))
-    outer = b.sub(b.sub(x, b.div(b.log(x), x)), _where(b, x, "lt", 8, near, far))
+    outer = b.sub(b.sub(x, b.div(b.log(x), x)), where(b, x, "lt", 8, near, far))
     outer = b.select(upper, outer, b.neg(outer))
-    out = _where(b, y, "gt", tail, central, outer)
+    out = where(b, y, "gt", tail, central, outer)
     outside = b.or_(b.lt(y0, const(b, y0, 0)), b.gt(y0, one))
     out = b.select(outside, const(b, y0, math.nan), out)
-    out = _where(b, y0, "eq", 1, const(b, y0, math.inf), out)
-    return _where(b, y0, "eq", 0, const(b, y0, -math.inf), out)
+    out = where(b, y0, "eq", 1, const(b, y0, math.inf), out)
+    return where(b, y0, "eq", 0, const(b, y0, -math.inf), out)
 
 
 def _modified(rule, order: int, scaled: bool):
@@ -302,9 +245,6 @@ unary_table(
         ("special_bessel_y1", lambda b, x: _bessel_y(b, x, 1)),
         ("special_spherical_bessel_j0", _spherical_j0),
         ("special_airy_ai", _airy),
-        ("digamma", _digamma),
-        ("special_digamma", _digamma),
-        ("special_psi", _digamma),
         ("erfinv", _erfinv),
         ("special_erfinv", _erfinv),
         ("special_ndtri", _ndtri),

@@ -1,0 +1,35 @@
+"""The gamma function's relatives against eager, but where its own terms cancel: at -1/2, -3/2, …"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+Agrees = Callable[..., None]
+POINTS = [0.1, 0.5, 1.0, 1.7, 3.3, 9.0, 9.5, 25.0, 1e4, -0.3, -0.45, -1.7, -6.25, -30.75]
+EDGES = [0.0, -0.0, -1.0, -7.0, math.inf, math.nan, 1e-5]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_zeta(agrees: Agrees, dtype: torch.dtype) -> None:
+    q = torch.tensor([*POINTS, *EDGES]).to(dtype) if dtype.is_floating_point else torch.tensor([-3, 0, 1, 2, 10])
+    x = torch.tensor([1.0, 1.001, 1.5, 2.0, 3.0, 4.0, 7.5, 20.0, 21.0, 0.5, -2.0, math.nan])
+    agrees(torch.special.zeta, x[:, None], q)
+    agrees(lambda q: torch.special.zeta(3, q), q)
+    agrees(lambda q: torch.special.zeta(q, 2.5), q)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 7])
+def test_polygamma(agrees: Agrees, dtype: torch.dtype, n: int) -> None:
+    points = torch.tensor([*POINTS, *EDGES], dtype=dtype)
+    # Below 0 eager takes the trigamma function's sine in the dtype itself, near the zeros of which nothing is left.
+    agrees(lambda x: torch.polygamma(n, x), points[points > 0] if n == 1 else points, slack=8)
+
+
+def test_derivatives_of_integers_are_floats(agrees: Agrees) -> None:
+    for n in (1, 2, 5):
+        agrees(lambda x, n=n: torch.polygamma(n, x), torch.tensor([1, 2, 30]))
