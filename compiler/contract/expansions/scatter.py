@@ -54,7 +54,7 @@ def index_put(
 ) -> Value:
     given = [i for i in indices if i is not None]
     if not given:
-        return _put_everywhere(b, x, values, accumulate)
+        raise b.unsupported("no index at all")
     if any(is_mask(i) for i in given):
         if len(given) > 1:
             raise b.unsupported("a mask beside other indices")
@@ -64,13 +64,6 @@ def index_put(
         return x
     updates = b.transpose(b.broadcast(values, at.shape), inverse(at.order))
     return write(b, x, updates, at.indices, at.dims, "add" if accumulate else "set")
-
-
-def _put_everywhere(b: Expander, x: Value, values: Value, accumulate: bool) -> Value:
-    values = b.broadcast(values, x.shape)
-    if not accumulate:
-        return values
-    return b.or_(x, values) if x.dtype.is_bool else b.add(x, values)
 
 
 def _put_where(b: Expander, x: Value, mask: Value, dim: int, values: Value, accumulate: bool) -> Value:
@@ -87,7 +80,9 @@ def _put_where(b: Expander, x: Value, mask: Value, dim: int, values: Value, accu
         return x
     spread = b.reshape(b.broadcast(values, (*lead, hits.shape[0], *rest)), x.shape)
     hits = b.broadcast(b.reshape(hits, mask.shape), x.shape, tuple(range(dim, dim + mask.rank)))
-    return b.select(hits, _put_everywhere(b, x, spread, accumulate), x)
+    if accumulate:
+        spread = b.or_(x, spread) if x.dtype.is_bool else b.add(x, spread)
+    return b.select(hits, spread, x)
 
 
 def _one_for_each(b: Expander, hits: Value, values: Value, axis: int, exactly: bool) -> Value:
@@ -100,6 +95,11 @@ def _one_for_each(b: Expander, hits: Value, values: Value, axis: int, exactly: b
     error = "as many values as the mask has true elements are needed"
     b.emit("check", b.eq(have, total) if exactly else b.ge(have, total), message=error)
     number = b.scan(count, kind="sum", dim=0)
+    if not isinstance(values.shape[axis], int):
+        # A gather wants something to read where no element of the mask is true.
+        high = tuple(int(d == axis) for d in range(values.rank))
+        zero = b.scalar(convert_number(0, values.dtype), values.dtype)
+        values = b.emit("pad", values, zero, low=(0,) * values.rank, high=high)[0]
     out = read(b, values, [b.sub(number, const(b, number, 1))], [axis])
     return b.transpose(out, inverse(to_front(values.rank, [axis])))
 
