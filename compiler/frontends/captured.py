@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -35,10 +35,18 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Integer:
+    """A leaf of the arguments that is an int of any value: a run-time size, though no tensor may have it."""
+
+    dim: Dim
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
-    """A leaf of the result: output number ``index`` of the graph."""
+    """A leaf of the result: output number ``index`` of the graph, in row-major order unless ``strides`` are given."""
 
     index: int
+    strides: tuple[Dim, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +68,13 @@ Result: TypeAlias = Plain | Size | Computed | Aliased
 class Captured:
     """A captured program.
 
-    ``leaves`` are those of the example's arguments: a tensor stands for a graph argument, anything else is a constant
-    the program was specialized to. The graph's arguments are those tensors in order, then ``captures`` (tensors the
-    program holds, read afresh at each call). Its outputs are the tensors among the results, then the new value of each
+    ``leaves`` are those of the example's arguments: a tensor is an argument of the graph, an Integer a size, anything
+    else is a constant the program was specialized to. The graph's arguments are those tensors in order, then
+    ``captures`` (tensors the program holds, read afresh at each call), then the leaves numbered in ``integers``, which
+    no tensor has as a size. Its outputs are the tensors among the results, then the new value of each
     argument in ``mutated``, then the gradient of each argument in ``gradients``. ``results`` tells the leaves of the
     program's result. ``modes`` are the modules it ran through, each with its ``training`` flag.
+    ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     """
 
     graph: Graph
@@ -79,6 +89,8 @@ class Captured:
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     hints: dict[str, int] = field(default_factory=dict)
     modes: list[tuple[torch.nn.Module, bool]] = field(default_factory=list)
+    integers: list[int] = field(default_factory=list)
+    specialized: list[str] = field(default_factory=list)
     _same: list[tuple[int, int]] = field(default_factory=list)
     _checked: set[tuple[int, ...]] = field(default_factory=set)
 
@@ -95,17 +107,22 @@ class Captured:
             raise GuardError(f"compiled for arguments of structure {self.in_spec}, called with {spec}")
         return leaves
 
-    def bind(self, leaves: Sequence[Any]) -> tuple[list[torch.Tensor], Sizes]:
-        """Return the tensors for the graph's arguments and the value of each symbol.
+    def bind(self, leaves: Sequence[Any]) -> tuple[list[Any], Sizes]:
+        """Return what the graph's arguments are, and the value of each symbol.
 
         GuardError when the arguments do not fit what was captured.
         """
-        tensors: list[torch.Tensor] = []
+        tensors: list[Any] = []
+        integers: list[tuple[str, Dim, int]] = []
         for index, (leaf, example) in enumerate(zip(leaves, self.leaves, strict=True)):
             if isinstance(example, torch.Tensor):
                 if not isinstance(leaf, torch.Tensor):
                     raise GuardError(f"argument {index} was a tensor when compiled, is {leaf!r}")
                 tensors.append(leaf)
+            elif isinstance(example, Integer):
+                if type(leaf) is not int:
+                    raise GuardError(f"argument {index} was an int when compiled, is {leaf!r}")
+                integers.append((f"argument {index}", example.dim, leaf))
             elif type(leaf) is not type(example) or not (leaf == example or leaf != leaf):
                 raise GuardError(
                     f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
@@ -117,15 +134,16 @@ class Captured:
             if module.training is not training:
                 was, now = ("training", "evaluation")[:: 1 if training else -1]
                 raise GuardError(f"{type(module).__name__} was in {was} mode when compiled, is in {now} mode")
-        sizes = self._sizes(tensors)
+        sizes = self._sizes(tensors, integers)
         tensors.extend(self.captures)
         if self.mutated:
             check_separate(tensors, self.mutated)
+        tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
 
-    def _sizes(self, tensors: Sequence[torch.Tensor]) -> Sizes:
+    def _sizes(self, tensors: Sequence[torch.Tensor], integers: Sequence[tuple[str, Dim, int]]) -> Sizes:
         values: dict[str, int] = {}
-        derived: list[tuple[Value, int, Expr, int]] = []
+        derived: list[tuple[str, Dim, int]] = []
         for arg, tensor in zip(self.graph.args, tensors, strict=False):
             kind = arg.type
             assert isinstance(kind, TensorType)
@@ -141,17 +159,20 @@ class Captured:
                     if name.isidentifier() and values.setdefault(name, size) != size:
                         raise GuardError(f"{_misfit(arg, tensor)}: {name} is {values[name]} in an earlier argument")
                     if not name.isidentifier():
-                        derived.append((arg, axis, dim, size))
-        if values:
+                        derived.append((f"size {axis} of %{arg.name}", dim, size))
+        for what, dim, value in integers:
+            if not str(dim).isidentifier():
+                derived.append((what, dim, value))
+            elif values.setdefault(str(dim), value) != value:
+                raise GuardError(f"{what} must be {dim} = {values[str(dim)]}, is {value}")
+        if values or derived:
             self._check_sizes(values, derived)
         return values
 
-    def _check_sizes(self, values: dict[str, int], derived: list[tuple[Value, int, Expr, int]]) -> None:
-        for arg, axis, dim, size in derived:
+    def _check_sizes(self, values: dict[str, int], derived: list[tuple[str, Dim, int]]) -> None:
+        for what, dim, size in derived:
             if symbols(dim) <= set(values) and evaluate(dim, values) != size:
-                raise GuardError(
-                    f"%{arg.name} must have size {dim} = {evaluate(dim, values)} in dim {axis}, has {size}"
-                )
+                raise GuardError(f"{what} must be {dim} = {evaluate(dim, values)}, is {size}")
         key = tuple(values.values())
         if key in self._checked:
             return
@@ -184,7 +205,7 @@ class Captured:
         place = {index: new for new, index in enumerate(dict.fromkeys(kept))}
         written = len(self.graph.outputs) - len(self.mutated) - len(self.gradients)
         self.graph.outputs = (*(self.graph.outputs[i] for i in place), *self.graph.outputs[written:])
-        self.results = [Computed(place[r.index]) if isinstance(r, Computed) else r for r in self.results]
+        self.results = [replace(r, index=place[r.index]) if isinstance(r, Computed) else r for r in self.results]
 
     def keep_aliased(self) -> None:
         """Let the graph compute every result into memory of its own."""
@@ -227,8 +248,11 @@ def accumulate_gradient(tensor: torch.Tensor, gradient: torch.Tensor) -> None:
 
 def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> Any:
     match result:
-        case Computed(index):
+        case Computed(index, None):
             return outputs[index]
+        case Computed(index, strides):
+            out = outputs[index]
+            return out.new_empty_strided(out.shape, [evaluate(s, sizes) for s in strides]).copy_(out)
         case Aliased(arg, None):
             return tensors[arg]
         case Aliased(arg, view):

@@ -21,14 +21,13 @@ from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.aliases import results_of
-from torchstone.compiler.frontends.captured import Captured, Guard, Plain, Size, flatten_arguments
-from torchstone.compiler.frontends.recorder import Recorder, user_location
+from torchstone.compiler.frontends.captured import Captured, Guard, flatten_arguments
+from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
+from torchstone.compiler.frontends.recorder import Policy, Recorder, user_location
 from torchstone.compiler.frontends.replay import FRAMES, replay
-from torchstone.compiler.frontends.symbolic import holds, to_dim
+from torchstone.compiler.frontends.run_time_sizes import settle
+from torchstone.compiler.frontends.symbolic import holds
 from torchstone.compiler.ir import Value
-from torchstone.compiler.ir.dims import Expr, substitute, symbol, symbols
-from torchstone.compiler.ir.graph import Graph, map_operand
-from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.ops.evaluate import bind_symbols
 
 
@@ -102,7 +101,7 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
 
 def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Captured:
     name = getattr(fn, "__name__", type(fn).__name__)
-    recorder = Recorder(name if name.isidentifier() else "main")
+    recorder = Recorder(name if name.isidentifier() else "main", policy=Policy.SYMBOLS)
     leaves, in_spec = flatten_arguments(args, kwargs)
     signature, nodes = program.graph_signature, list(program.graph.nodes)
     fakes = {n.name: n.meta["val"] for n in nodes if n.op == "placeholder"}
@@ -119,6 +118,7 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
             recorder.input(fake, f"x{number}")
         else:
             recorder.capture(fake, state[spec.target or ""])
+    given = [fakes[getattr(s.arg, "name", "")] for s in user]
     flat = replay(program.graph_module, list(fakes.values()), recorder)
     mutated: list[int] = []
     returned: list[Any] = []
@@ -134,27 +134,33 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
     graph = recorder.graph
     values = [v for v in returned if isinstance(v, Value)]
     graph.outputs = (*values, *written)
+    dynamic = {i: size for i, size in enumerate(given) if isinstance(size, torch.SymInt)}
+    bound, integers = bind_integers(graph, leaves, dynamic)
+    mode = detect_fake_mode(list(fakes.values()))
+    if mode is not None and mode.shape_env is not None:
+        settle(graph, mode.shape_env)
     renamed = rename_symbols(graph)
     tensors = iter(results_of(graph, values, mutated, written))
     results = [next(tensors) if isinstance(v, Value) else plain_result(v, renamed) for v in returned]
     captures = [t for _, t in recorder.captures]
     modes = [(m, m.training) for m in fn.modules()] if isinstance(fn, torch.nn.Module) else []
     out_spec = program.call_spec.out_spec
-    out = Captured(graph, leaves, in_spec, out_spec, results, captures, mutated, modes=modes)
+    out = Captured(
+        graph,
+        rename_leaves(bound, renamed),
+        in_spec,
+        out_spec,
+        results,
+        captures,
+        mutated,
+        modes=modes,
+        integers=integers,
+    )
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    out.hints = bind_symbols(graph, [*inputs, *captures])
-    _add_guards(out, detect_fake_mode(list(fakes.values())), program, renamed)
+    out.hints = bind_symbols(graph, [*inputs, *captures, *(leaves[i] for i in integers)])
+    out.hints.update({str(out.leaves[i].dim): leaves[i] for i in integers})
+    _add_guards(out, mode, program, renamed)
     return out
-
-
-def plain_result(leaf: Any, renamed: dict[str, str]) -> Plain | Size:
-    """Return what a result is that is no tensor: a size, or the same at every call."""
-    if isinstance(leaf, torch.SymInt):
-        dim = to_dim(leaf)
-        return Size(substitute(dim, {old: symbol(new) for old, new in renamed.items()}))
-    if isinstance(leaf, torch.SymFloat | torch.SymBool):
-        raise Unsupported(f"a number among the results that depends on sizes: {leaf}", stage="capture")
-    return Plain(leaf)
 
 
 def _add_guards(captured: Captured, mode: Any, program: torch.export.ExportedProgram, renamed: dict[str, str]) -> None:
@@ -182,25 +188,3 @@ def guards_of(shape_env: ShapeEnv, renamed: dict[str, str]) -> list[Guard]:
     # Symbols that PyTorch found equal are one symbol in the graph, where binding the arguments checks them.
     conditions = dict.fromkeys(shape_env.replace(g.expr) for g in shape_env.guards)
     return [make(condition) for condition in conditions if condition != sympy.true]
-
-
-def rename_symbols(graph: Graph) -> dict[str, str]:
-    """Rename the graph's symbols to s0, s1, … in order of appearance; return old name -> new name."""
-    renamed: dict[str, str] = {}
-    for arg in graph.args:
-        if isinstance(arg.type, TensorType):
-            for dim in arg.type.shape:
-                for name in sorted(symbols(dim) if dim is not None else ()):
-                    renamed.setdefault(name, f"s{len(renamed)}")
-    values = {old: symbol(new) for old, new in renamed.items()}
-
-    def leaf(item: Any) -> Any:
-        return substitute(item, values) if isinstance(item, Expr) else item
-
-    for value in [*graph.args, *(r for op in graph.ops for r in op.results)]:
-        if isinstance(value.type, TensorType):
-            value.type = TensorType(tuple(leaf(d) for d in value.type.shape), value.type.dtype)
-    for op in graph.ops:
-        op.operands = tuple(map_operand(o, leaf) for o in op.operands)
-    graph.outputs = tuple(map_operand(o, leaf) for o in graph.outputs)
-    return renamed

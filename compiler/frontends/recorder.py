@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 import torch
@@ -12,8 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
+from torchstone.compiler.frontends.numbers import float_value
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
+from torchstone.compiler.ir.sizes import sized_by_values
 
 _OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _is_user: dict[str, bool] = {}
@@ -46,9 +50,27 @@ class Mutation(Exception):
     """The program writes in place: it has to be recorded again, functionalized."""
 
 
+class SizedByValues(Exception):
+    """The size of a tensor depends on values: the program has to be recorded again, in one way or another."""
+
+
+class Policy(Enum):
+    """What to do when a number that Python sees, or a size, depends on the values of tensors."""
+
+    REFUSE = "refuse both"
+    NUMBERS = "specialize the program to numbers; leave it to the caller where sizes are met"
+    SYMBOLS = "let sizes be symbols, as PyTorch has them; refuse numbers"
+    SPECIALIZE = "specialize the program to both"
+
+
 class NoEscape(TorchFunctionMode):
     """Refuses the doors through which values leave a program unseen by dispatch."""
 
+    # Arguments whose memory PyTorch reads in C++, by place or by name.
+    READ: Mapping[str, tuple[Any, ...]] = {
+        "tensor_split": (1, "indices_or_sections", "tensor_indices_or_sections"),
+        "ctc_loss": (2, 3, "input_lengths", "target_lengths"),
+    }
     DOORS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -59,16 +81,28 @@ class NoEscape(TorchFunctionMode):
                 stage="capture",
                 op=f"Tensor.{name}",
             )
+        if name in self.READ:
+            kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
+            args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
         return func(*args, **(kwargs or {}))
+
+
+def _numbers(tensor: Any) -> Any:
+    """Read a tensor's numbers one by one, as Python reads them and dispatch sees it."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
+    return int(tensor) if tensor.dim() == 0 else [int(number) for number in tensor.unbind()]
 
 
 class Recorder(TorchDispatchMode):
     """Records into ``graph``. Tensors not announced with ``input`` become captured inputs (``captures``).
 
     ``mutations`` maps the index of an argument to the value it holds after the program, for functionalized programs.
+    ``floats`` holds the run-time floats that are values of the graph, by the name of PyTorch's symbol.
+    ``specialized`` holds the ops that say what the program was specialized to.
     """
 
-    def __init__(self, name: str, *, functional: bool = False) -> None:
+    def __init__(self, name: str, *, functional: bool = False, policy: Policy = Policy.REFUSE) -> None:
         super().__init__()
         if functional:
             # PyTorch runs ordinary modes before its own FunctionalTensorMode; the recorder has to come after it.
@@ -77,6 +111,9 @@ class Recorder(TorchDispatchMode):
         self.captures: list[tuple[Value, torch.Tensor]] = []
         self.mutations: dict[int, Value] = {}
         self.location: Location | None = None
+        self.floats: dict[str, Value] = {}
+        self.specialized: list[Operation] = []
+        self._policy = policy
         self._functional = functional
         self._values: dict[int, Value] = {}
         self._inputs: dict[int, int] = {}
@@ -101,6 +138,8 @@ class Recorder(TorchDispatchMode):
             return self.capture(leaf, leaf) if value is None else value
         if isinstance(leaf, list | tuple):
             return tuple(self.operand(item) for item in leaf)
+        if isinstance(leaf, torch.SymFloat):
+            return float_value(leaf, self.floats, self.graph.ops, self.location or user_location())
         return to_literal(leaf)
 
     def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
@@ -124,21 +163,57 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if func.namespace == "prims" and getattr(func, "impl_aten", None) is not None:
             with self:  # PyTorch's references are written in prims; each prim says what it is in ATen
+                if func is torch.ops.prims.convert_element_type.default:  # of which it says it with a write
+                    return torch.ops.aten._to_copy.default(args[0], dtype=args[1])
                 return func.impl_aten(*args, **kwargs)
-        if func in _DATA_DEPENDENT:
-            raise Unsupported("the program looks at the values of its tensors", op=str(func), stage="capture")
+        if func in _RANGES:  # the ShapeEnv takes note of them
+            return func(*args, **kwargs)
         location = self.location or user_location()
+        if func in _NUMBERS:
+            return self._number(func, args, kwargs, location)
         if func._schema.is_mutable and func not in _FUNCTIONAL_BY_NATURE:
             raise Mutation(str(func))
         if func is torch.ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._training_batch_norm(args, location)
         return self._record(func, args, kwargs, location)
 
+    def __sym_dispatch__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Compute with sizes; PyTorch asks the mode in the place of its tracer, which records that too."""
+        return func(*args, **kwargs)
+
     def _record(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
         operands = tuple(self.operand(leaf) for leaf in schema_order(func, args, kwargs))
+        op = Operation(str(func), operands, (), location=location)
+        if sized_by_values(op):
+            self._met_size(op)
         out = func(*args, **kwargs)
-        self.graph.ops.append(Operation(str(func), operands, self._results(func, out), location=location))
+        op.results = self._results(func, out)
+        self.graph.ops.append(op)
         return out
+
+    def _met_size(self, op: Operation) -> None:
+        if self._policy is Policy.NUMBERS:
+            raise SizedByValues
+        if self._policy is Policy.REFUSE:
+            raise Unsupported("the size of its result depends on values", op=op.name, stage="capture")
+        if self._policy is Policy.SPECIALIZE:
+            self.specialized.append(op)
+
+    def _number(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
+        """Give Python the number, and have the tensor it came from held against it at run time."""
+        if self._policy not in (Policy.NUMBERS, Policy.SPECIALIZE):
+            raise Unsupported("the program looks at the values of its tensors", op=str(func), stage="capture")
+        number = func(*args, **kwargs)
+        if func is torch.ops.aten.equal.default and args[0].shape != args[1].shape:
+            return number
+        with self:
+            tensor = _NUMBERS[func](*args, **kwargs)
+        if (again := tensor.item()) != number and again == again:
+            raise Unsupported("the values of its tensors say one thing, eager another", op=str(func), stage="capture")
+        op = Operation("flat.specialize", (self.operand(tensor),), (), {"value": number}, location)
+        self.graph.ops.append(op)
+        self.specialized.append(op)
+        return number
 
     def _results(self, func: Any, out: Any) -> tuple[Value, ...]:
         results: list[Value] = []
@@ -178,11 +253,18 @@ class Recorder(TorchDispatchMode):
         self.mutations[self._inputs[id(target)]] = self.operand(source)
 
 
-_DATA_DEPENDENT = frozenset(
+# What gives Python a number, and the 0-d tensor that holds it.
+_NUMBERS: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.ops.aten._local_scalar_dense.default: lambda x: x.reshape(()),
+    torch.ops.aten.equal.default: lambda x, y: torch.eq(x, y).all(),
+    torch.ops.aten.allclose.default: lambda *args, **kwargs: torch._refs.isclose(*args, **kwargs).all(),
+    torch.ops.aten.is_nonzero.default: lambda x: x.reshape(()) != 0,
+}
+_RANGES = frozenset(
     {
-        torch.ops.aten._local_scalar_dense.default,
-        torch.ops.aten.equal.default,
-        torch.ops.aten.is_nonzero.default,
+        torch.ops.aten._assert_scalar.default,
+        torch.ops.aten.sym_constrain_range.default,
+        torch.ops.aten.sym_constrain_range_for_size.default,
     }
 )
 # Schemas that say they write, of ops whose write nobody can see.

@@ -31,6 +31,14 @@ class _Replay(torch.fx.Interpreter):
         self._recorder.location = location_of(n)
         return super().run_node(n)
 
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is torch.ops.higher_order.with_effects:
+            # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
+            token, op, *rest = args
+            out = op(*rest, **kwargs)
+            return (token, *out) if isinstance(out, tuple) else (token, out)
+        return super().call_function(target, args, kwargs)
+
     def fetch_attr(self, target: str) -> Any:
         """Return a fake tensor for a tensor that the graph holds; the recorder knows the tensor itself."""
         held = super().fetch_attr(target)
@@ -53,7 +61,8 @@ def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Record
             outputs = _Replay(module, recorder, mode).run(*inputs, enable_io_processing=False)
             return [recorder.operand(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
     except Mutation as error:
-        raise Unsupported(f"an in-place {error} that PyTorch did not functionalize", stage="capture") from None
+        name = str(error).split("\n")[0]  # the interpreter adds to the message
+        raise Unsupported(f"an in-place {name} that PyTorch did not functionalize", stage="capture") from None
 
 
 def location_of(node: torch.fx.Node) -> Location:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from torchstone.compiler.diagnostics import VerifyError, describe
+from torchstone.compiler.ir.dtypes import int64
 from torchstone.compiler.ir.graph import Graph, Operation, Value, values_in
-from torchstone.compiler.ir.types import TensorType
+from torchstone.compiler.ir.sizes import BIND
+from torchstone.compiler.ir.types import PrimType, TensorType
 
 
 def verify_graph(graph: Graph) -> None:
@@ -39,7 +41,7 @@ def verify_graph(graph: Graph) -> None:
                     op=op.name,
                     where=describe(op),
                 )
-            types = [o.type for o in op.operands if isinstance(o, Value) and isinstance(o.type, TensorType)]
+            types = [kind for o in op.operands if (kind := _tensor_type(o, op)) is not None]
             if len(types) != len(op.operands):
                 raise VerifyError(f"{op.name} takes tensors only", op=op.name, where=describe(op))
             try:
@@ -57,3 +59,11 @@ def verify_graph(graph: Graph) -> None:
     for value in values_in(graph.outputs):
         if id(value) not in known:
             raise VerifyError(f"output {value} is not defined", where="in the return")
+
+
+def _tensor_type(operand: object, op: Operation) -> TensorType | None:
+    """Return the type of a tensor operand. ``flat.bind`` takes an int as it takes a 0-d tensor of one."""
+    kind = operand.type if isinstance(operand, Value) else None
+    if op.name == BIND and kind == PrimType("int"):
+        return TensorType((), int64)
+    return kind if isinstance(kind, TensorType) else None

@@ -1,0 +1,56 @@
+"""``torch.compile(model, backend="torchstone")``: TorchDynamo captures, AOTAutograd differentiates, this compiles.
+
+    torch.compile(model, backend="torchstone", options={"target": "linalg", "library_calls": True})
+
+Forward and backward graphs are both compiled. What the target does not take is an error that says so, never a graph
+that PyTorch runs instead. PyTorch finds this backend by its entry point, so that importing torchstone imports nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
+from torchstone.compiler.driver import build
+from torchstone.compiler.frontends import aot
+from torchstone.compiler.targets import find_target
+
+_OPTIONS = {"target": "linalg", "library_calls": True}
+
+
+def backend(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Compile a graph of TorchDynamo; ``options`` are those of ``torchstone.compile``: ``target``, ``library_calls``.
+
+    TorchstoneError for an unknown option, Unsupported for an op that the target does not take.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+
+    for name in options or {}:
+        if name not in _OPTIONS:
+            raise TorchstoneError(f'no option "{name}"{did_you_mean(name, _OPTIONS)}; options: {", ".join(_OPTIONS)}')
+    settings = {**_OPTIONS, **(options or {})}
+    target = find_target(settings["target"])
+
+    def compile_graph(graph: torch.fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
+        return _compile(graph, fakes, target, settings["library_calls"])
+
+    return aot_autograd(fw_compiler=compile_graph)(module, inputs)
+
+
+def _compile(graph: torch.fx.GraphModule, fakes: Sequence[Any], target: Any, library_calls: bool) -> Callable[..., Any]:
+    captured = aot.capture(graph, fakes)
+    captured.drop_aliased()
+    executable = build(captured, target, library_calls=library_calls)
+
+    def run(args: list[Any]) -> list[Any]:
+        leaves = list(args)
+        args.clear()  # AOTAutograd's way to have arguments freed as early as can be
+        return executable.run(leaves)
+
+    run.__dict__["_boxed_call"] = True
+    return run
