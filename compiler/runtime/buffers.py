@@ -56,8 +56,11 @@ def lower_copies(module: Any, provider: Bindings) -> None:
 
 def _lower_copies(copies: list[Any], provider: Bindings) -> None:
     for op in copies:
-        if not all(_identity(v.type, provider.ir) for v in op.operands):
-            source, target = op.operands
+        source, target = op.operands
+        if source == target:
+            # What bufferization leaves of a result that is computed where it belongs.
+            op.erase()
+        elif not all(_identity(v.type, provider.ir) for v in op.operands):
             with op.context, op.location, provider.ir.InsertionPoint(op):
                 provider.linalg.copy(source, outs=[target])
             op.erase()

@@ -83,6 +83,11 @@ def to_destination(module: Any, *, entry: str, strided: bool, provider: Bindings
                 del function.attributes[name]
     # MLIR passes a buffer without elements by descriptor whatever it is told, and then every other one too.
     bare = not strided and all(t.has_static_shape and 0 not in t.shape for t in (*inputs, *outputs))
+    if bare:
+        # Each result is memory of its own: what was read need not be read again after a write.
+        with module.context:
+            own = [{}] * len(inputs) + [{"llvm.noalias": ir.UnitAttr.get()}] * len(outputs) + [{}] * len(extra)
+            function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(attributes) for attributes in own])
     return Boundary(bare, guarded)
 
 
