@@ -6,9 +6,10 @@ along. ``check_types`` recomputes a whole graph, ``refine`` finds the sizes of a
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,13 @@ from torchstone.compiler.ops import PRIMITIVES
 # An example of a size nobody gave: unlike any size that programs treat in a way of its own.
 _HINT = 8
 _MOST_TRIALS = 256
+
+
+# Ops whose PyTorch shape function is known not to say what its kernel gives.
+_UNSAID = dict.fromkeys(
+    ("aten._embedding_bag", "aten._embedding_bag_forward_only"),
+    "the sizes of its bookkeeping results depend on the kernel that eager picks",
+)
 
 
 def find_overload(name: str) -> Any:
@@ -130,6 +138,9 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
     """
     if op.name.startswith("flat."):
         return PRIMITIVES[op.name].infer(*(v.tensor for v in op.values), **op.attributes)
+    packet = op.name.rpartition(".")[0]
+    if packet in _UNSAID:
+        raise Unsupported(f"{op.name} has no shape function: {_UNSAID[packet]}", op=op.name, where=describe(op))
     sizes = sizes or FakeSizes({})
     func = find_overload(op.name)
     fakes: dict[int, Any] = {}
@@ -143,8 +154,7 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
             fakes[id(operand)] = sizes.tensor(operand.type)
         return fakes.get(id(operand))
 
-    with sizes.mode, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with sizes.mode, _quiet():
         args, kwargs = schema_call(func, [convert(o) for o in op.operands])
         try:
             out = func(*args, **kwargs)
@@ -158,6 +168,20 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
         except Exception as error:
             message = str(error).strip().split("\n")[0] or type(error).__name__
             raise VerifyError(f"{op.name}: {message}", op=op.name, where=describe(op)) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch logs what its shape functions raise; here it is raised on, and said by who catches it."""
+    logger = fake_tensor.log
+    was = logger.disabled
+    logger.disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = was
 
 
 def _type(item: Any) -> Type:

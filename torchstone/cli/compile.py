@@ -1,4 +1,4 @@
-"""``torchstone compile FILE:FN``: compile a function of the user's own file and print the IR of a stage."""
+"""``torchstone compile``: compile a function of the user's own file, or the text of a stage, and print later stages."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ import typer
 from torchstone.cli.options import check_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchstone.compiler.driver import Executable
     from torchstone.compiler.ir.types import TensorType
 
 STAGES = ("aten", "contract", "flat", "schedule", "linalg", "tosa", "tensorrt", "llvm")
+TEXTS = ("aten", "contract", "flat", "linalg", "tosa")
 _EXAMPLE_SIZE = 5  # of the first symbol; neither 0 nor 1, which PyTorch specializes
 
 
 def compile(
-    what: Annotated[str, typer.Argument(metavar="FILE:FN", help="Python file and a function or module in it.")],
+    what: Annotated[
+        str,
+        typer.Argument(metavar="FILE:FN", help="Python file and a function or module in it; with --from, a text file."),
+    ],
     arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,16 +42,51 @@ def compile(
         list[str] | None,
         typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]"),
     ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help=f"FILE is text of this stage ({', '.join(TEXTS)}), as --emit prints it; - reads standard input. In an "
+            "aten graph a size may be ? and is worked out.",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Tell what became of each op instead, line by line of the program.")
+    ] = False,
     library_calls: Annotated[
         bool, typer.Option("--library-calls/--no-library-calls", help="Call LibTorch for what has no compiled code.")
     ] = True,
 ) -> int:
-    """Compile FN for a target and print the IR of the stages asked for. FILE is run, as python FILE would run it."""
-    from torchstone.compiler.targets import TARGETS
+    """Compile FN for a target and print the IR of the stages asked for. FILE is run, as python FILE would run it.
+
+    With --from, FILE is not run: it is the text of a stage, and the stages after it are printed.
+    """
+    from torchstone.compiler.targets import TARGETS, find_target
     from torchstone.conformance.errors import InputError
 
     check_names("target", [target], TARGETS)
     check_names("stage", emit or [], STAGES)
+    if origin is not None:
+        check_names("stage of text", [origin], TEXTS)
+        if arg or explain:
+            raise InputError(f"--from {origin} takes neither --arg nor --explain: there is no program, only its text")
+        from torchstone.compiler.text import from_text
+
+        stages = from_text(_read(what), origin, find_target(target), library_calls=library_calls)
+        _print(stages, emit or [target if target in stages else "llvm"], f"from {origin}")
+        return 0
+    executable = _compiled(what, arg, target, library_calls)
+    if explain:
+        sys.stdout.write(executable.explain())
+    if emit or not explain:
+        _print(executable.ir, emit or [target if target in executable.ir else "flat"], f"target {target}")
+    return 0
+
+
+def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool) -> Executable:
+    from torchstone.compiler.driver import compile as build
+    from torchstone.conformance.errors import InputError
+
     file, _, name = what.rpartition(":")
     if not file or not name:
         raise InputError(f"{what}: expected FILE:FN, as in model.py:forward")
@@ -54,18 +96,27 @@ def compile(
     fn = getattr(module, name)
     fn = fn() if isinstance(fn, type) else fn
     args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name)
+    return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False)
 
-    from torchstone.compiler.driver import compile as build
 
-    executable = build(fn, args, target, dynamic, library_calls=library_calls)
-    wanted = emit or [target if target in executable.ir else "flat"]
+def _print(stages: Mapping[str, str], wanted: list[str], whose: str) -> None:
+    from torchstone.conformance.errors import InputError
+
     for stage in wanted:
-        if stage not in executable.ir:
-            raise InputError(f"target {target} has no stage {stage}; it has {', '.join(executable.ir)}")
+        if stage not in stages:
+            raise InputError(f"{whose} has no stage {stage}; it has {', '.join(stages)}")
         if len(wanted) > 1:
             print(f"// ---- {stage} ----")
-        sys.stdout.write(executable.ir[stage].rstrip() + "\n")
-    return 0
+        sys.stdout.write(stages[stage].rstrip() + "\n")
+
+
+def _read(file: str) -> str:
+    from torchstone.conformance.errors import InputError
+
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _load(path: Path) -> Any:

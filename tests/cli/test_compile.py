@@ -1,0 +1,79 @@
+"""``torchstone compile``: every stage it prints it takes back, and what it cannot take it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchstone import cli
+
+MODEL = """
+import torch
+
+def f(x, w):
+    return torch.softmax(x @ w, -1)
+"""
+CALL = ["model.py:f", "--arg", "f32[2, 3]", "--arg", "f32[3, 4]"]
+MM = "graph @f(%x: f32[?, 3], %w: f32[?, 4]) {{\n  %0: {} = aten.mm.default(%x, %w)\n  return %0\n}}"
+
+
+@pytest.fixture(autouse=True)
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(MODEL)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    assert cli.invoke(["compile", *args]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stage", ["aten", "contract", "flat"])
+@pytest.mark.parametrize("target", ["linalg", "tosa", "tensorrt"])
+def test_a_stage_that_was_printed_is_taken_back(stage: str, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = printed(capsys, *CALL, "--target", target)
+    Path("stage.txt").write_text(printed(capsys, *CALL, "--target", target, "--emit", stage))
+    assert printed(capsys, "stage.txt", "--from", stage, "--target", target).splitlines() == expected.splitlines()
+
+
+@pytest.mark.parametrize("stage", ["linalg", "tosa"])
+def test_a_module_is_taken_to_llvm(stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("stage.txt").write_text(printed(capsys, *CALL, "--target", stage))
+    assert "llvm.func" in printed(capsys, "stage.txt", "--from", stage, "--emit", "llvm")
+
+
+def test_unknown_sizes_are_worked_out(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mm.txt").write_text(MM.format("f32[?, ?]"))
+    assert "%0: f32[d0, 4] = flat.contract" in printed(capsys, "mm.txt", "--from", "aten", "--emit", "flat")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("graph @f(%x: f33[2]) { return %x }", "unknown type 'f33' (did you mean \"f32\"?)"),
+        ("", "line 1, column 1: expected graph"),
+        (MM.format("f32[?]"), "aten.mm.default gives f32[d0, 4], the graph says f32[?]"),
+        ("graph @f(%x: f32[2]) {\n %0: f32[2] = aten.exq.default(%x)\n return %0 }", "aten.exq.default is no op"),
+    ],
+)
+def test_text_that_is_no_program_is_refused(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.txt").write_text(text)
+    assert cli.invoke(["compile", "bad.txt", "--from", "aten"]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_unknown_names_and_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.invoke(["compile", "x.txt", "--from", "lina"]) == 2
+    assert 'did you mean "linalg"?' in capsys.readouterr().err
+    assert cli.invoke(["compile", "x.txt", "--from", "aten"]) == 2
+    assert "x.txt: No such file" in capsys.readouterr().err
+    assert cli.invoke(["compile", "x.txt", "--from", "aten", "--arg", "1"]) == 2
+
+
+def test_the_story_of_each_op(capsys: pytest.CaptureFixture[str]) -> None:
+    story = printed(capsys, *CALL, "--explain")
+    line, mm, contract, softmax, _ = story.splitlines()
+    assert line.endswith("model.py:5 in f    return torch.softmax(x @ w, -1)")
+    assert mm.strip() == "aten.mm.default: f32[2, 3], f32[3, 4] -> f32[2, 4]" and contract.strip() == "flat.contract"
+    assert softmax.strip() == "aten._softmax.default: f32[2, 4] -> f32[2, 4]"
