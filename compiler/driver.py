@@ -115,11 +115,12 @@ def compile(
 
 
 def compile_many(
-    programs: Iterable[tuple[Callable[..., Any], Sequence[Any]]], target: str = "linalg", *, library_calls: bool = True
+    programs: Iterable[tuple[Callable[..., Any], Sequence[Any]]], target: str = "linalg", **options: Any
 ) -> list[Executable | Exception]:
-    """Compile many programs, each a pair of what ``compile`` takes, and return for each its executable or its error.
+    """Compile many programs, each a pair of function and arguments, and return for each its executable or its error.
 
-    Their kernels become machine code together: for small ones that takes a fraction of the time.
+    ``options`` are those of ``compile``. Their kernels become machine code together: for small ones that takes a
+    fraction of the time.
     """
     from torchstone.compiler.runtime.code import together
 
@@ -128,7 +129,7 @@ def compile_many(
     with together() as codes:
         for fn, args in programs:
             try:
-                out.append(compile(fn, args, target, library_calls=library_calls))
+                out.append(compile(fn, args, target, **options))
             except Exception as error:
                 out.append(error)
             parts.append(len(codes))

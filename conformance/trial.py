@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -37,16 +37,34 @@ _STAGES = {
 }
 
 
-def try_case(case: Case, backend: Backend) -> Verdict:
+# What compiling a case gave: a callable, or the exception it raised.
+Compiled: TypeAlias = "Callable[..., Any] | Exception"
+
+
+def compile_cases(cases: Sequence[Case], backend: Any) -> list[Compiled]:
+    """Compile cases together on a backend that has ``compile_many``."""
+
+    def programs() -> Iterator[tuple[Program, tuple[Tensor, ...]]]:
+        for case in cases:
+            torch.default_generator.manual_seed(SEED)
+            yield case.program, case.fresh_args()
+
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        return backend.compile_many(programs())
+
+
+def try_case(case: Case, backend: Backend, compiled: Compiled | None = None) -> Verdict:
     """Compile and run the case on the backend, compare with eager, and say what became of it. Never raises.
 
+    ``compiled`` is what ``compile_cases`` gave for the case, if it has been compiled already.
     ``KeyboardInterrupt`` and ``SystemExit`` pass through.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
-            stage, finding = _try(case, backend)
+            stage, finding = _try(case, backend, compiled)
         except Exception as error:  # a fault of ours: every call into the backend and into eager is guarded below
             evidence = {"traceback": traceback.format_exc()}
             stage, finding = Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_text(error), evidence=evidence)
@@ -87,7 +105,7 @@ def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds
     )
 
 
-def _try(case: Case, backend: Backend) -> tuple[Stage, Finding]:
+def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     program = case.program
     try:
         torch.default_generator.manual_seed(SEED)
@@ -103,7 +121,9 @@ def _try(case: Case, backend: Backend) -> tuple[Stage, Finding]:
     stage = Stage.COMPILE
     try:
         torch.default_generator.manual_seed(SEED)
-        executable = backend.compile(program, case.fresh_args())
+        if isinstance(compiled, Exception):
+            raise compiled
+        executable = compiled or backend.compile(program, case.fresh_args())
         stage = Stage.RUN
         torch.default_generator.manual_seed(SEED)
         actual = observe(executable, case.fresh_args())

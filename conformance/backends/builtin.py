@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -41,29 +41,35 @@ class _Builtin:
     def versions(self) -> dict[str, str]:
         return _versions(self.packages)
 
+    def settings(self) -> dict[str, Any]:
+        """Return the options of ``compile``. Every result is on trial, those too that eager would not compute."""
+        return {"target": self.target, "library_calls": self.library_calls, "alias_results": False}
+
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         from torchstone.compiler.diagnostics import TorchstoneError
         from torchstone.compiler.driver import compile
 
         try:
-            # Every result is on trial, those too that eager would not compute.
-            executable = compile(fn, args, target=self.target, library_calls=self.library_calls, alias_results=False)
+            executable = compile(fn, args, **self.settings())
         except TorchstoneError as error:
             raise _translate(error) from error
-
-        def run(*tensors: Tensor) -> Any:
-            try:
-                return executable(*tensors)
-            except TorchstoneError as error:
-                raise _translate(error) from error
-
-        if executable.library_calls:
-            run.__dict__["evidence"] = {"library_calls": list(executable.library_calls)}
-        return run
+        return _runner(executable)
 
 
 class _Mlir(_Builtin):
     packages = ("torch", "torchstone", "torch-mlir")
+    batch = 32
+
+    def compile_many(
+        self, programs: Iterable[tuple[Callable[..., Any], tuple[Tensor, ...]]]
+    ) -> list[Callable[..., Any] | Exception]:
+        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.driver import compile_many
+
+        return [
+            _translate(one) if isinstance(one, TorchstoneError) else one if isinstance(one, Exception) else _runner(one)
+            for one in compile_many(programs, **self.settings())
+        ]
 
     def available(self) -> Availability:
         # Looking for the package is enough: which bindings serve, and whether they are whole, is the runtime's say.
@@ -94,6 +100,20 @@ class TensorRT(_Builtin):
     def versions(self) -> dict[str, str]:
         found = _versions(self.packages)
         return found if "tensorrt" in found else found | {"tensorrt": "simulator"}
+
+
+def _runner(executable: Any) -> Callable[..., Any]:
+    from torchstone.compiler.diagnostics import TorchstoneError
+
+    def run(*tensors: Tensor) -> Any:
+        try:
+            return executable(*tensors)
+        except TorchstoneError as error:
+            raise _translate(error) from error
+
+    if executable.library_calls:
+        run.__dict__["evidence"] = {"library_calls": list(executable.library_calls)}
+    return run
 
 
 def _translate(error: Any) -> BackendError | BackendUnsupported:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from torchstone.conformance.verdict import Stage
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OUTSIDE = 0  # the backend has not been called for this case: eager, the oracle or the harness is at work
 STAGES = (None, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
+BATCH = 4  # many cases are being compiled together: whose fault it is cannot be told
 
 
 def create() -> int:
@@ -33,6 +34,11 @@ def read(descriptor: int) -> Stage | None:
     return STAGES[value] if value < len(STAGES) else None
 
 
+def in_batch(descriptor: int) -> bool:
+    """Say whether the worker was compiling many cases together."""
+    return os.pread(descriptor, 1, 0) == bytes([BATCH])
+
+
 class Marked:
     """A backend that leaves a mark at each step; everything else is the backend's own."""
 
@@ -40,6 +46,7 @@ class Marked:
         self._backend = backend
         self._byte = mmap.mmap(descriptor, mmap.PAGESIZE)
         self.name = backend.name
+        self.batch: int = getattr(backend, "batch", 1)
 
     def available(self) -> Availability:
         return self._backend.available()
@@ -52,9 +59,16 @@ class Marked:
         self._byte[0] = OUTSIDE
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        self._byte[0] = 1
+        return self._marked(self._backend.compile(fn, args))
+
+    def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
+        self._byte[0] = BATCH
+        found = cast("Any", self._backend).compile_many(programs)
+        return [one if isinstance(one, Exception) else self._marked(one) for one in found]
+
+    def _marked(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         byte = self._byte
-        byte[0] = 1
-        compiled = self._backend.compile(fn, args)
 
         def run(*tensors: Tensor) -> Any:
             byte[0] = 2

@@ -1,8 +1,9 @@
 """A pool of warm, isolated workers for one backend.
 
 One thread, one selector: whoever asks for a verdict turns the loop. Each worker works on one case and holds at most
-one more, so that it never waits for the next; a case's clock starts when the one before it is answered. A worker
-that dies takes only the case it was working on with it.
+one more, so that it never waits for the next, or as many as its backend compiles together; a case's clock starts when
+the one before it is answered. A worker that dies takes only the case it was working on with it; one that dies of cases
+it compiled together takes none, and each of them is compiled alone.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class _Task:
     data: bytes
     batch: _Batch
     first: Verdict | None = None  # set when this is the retry of a case that killed its worker
+    alone: bool = False  # not to be compiled together with others
 
 
 @dataclass(eq=False)
@@ -69,6 +71,7 @@ class _Slot:
     ready: bool = False
     queue: deque[_Task] = field(default_factory=deque)  # the first is being worked on, once the worker is ready
     sent: int = 0
+    depth: int = QUEUE_DEPTH
     deadline: float = 0.0
     began: float = 0.0
     served: int = 0
@@ -159,7 +162,7 @@ class Pool:
 
     @staticmethod
     def _takes(slot: _Slot) -> bool:
-        return len(slot.queue) < QUEUE_DEPTH and not slot.retire and not slot.alone
+        return len(slot.queue) < slot.depth and not slot.retire and not slot.alone
 
     def _place(self, task: _Task) -> None:
         """Queue a task: at an idle worker, else at a new one, else behind another case."""
@@ -183,8 +186,8 @@ class Pool:
         if slot.sent == 0 and slot.queue:
             self._start_clock(slot)
         while slot.sent < len(slot.queue):
-            case = slot.queue[slot.sent].case
-            slot.worker.send({"case": case.id, "about": _about(case)}, slot.queue[slot.sent].data)
+            task = slot.queue[slot.sent]
+            slot.worker.send({"case": task.case.id, "about": _about(task.case), "alone": task.alone}, task.data)
             slot.sent += 1
         self._watch_channel(slot)
 
@@ -251,6 +254,7 @@ class Pool:
         for header, _ in worker.frames():
             if "ready" in header:
                 slot.ready, slot.baseline = True, header["rss"]
+                slot.depth = max(QUEUE_DEPTH, header["batch"])
                 self._deaths = 0
                 self._feed(slot)
             elif "failed" in header:
@@ -315,7 +319,7 @@ class Pool:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
-        stage = worker.stage()
+        stage, in_batch = worker.stage(), worker.in_batch()
         code = self._remove(slot)
         why = why or describe_exit(code)
         slot.cold += 1
@@ -326,6 +330,9 @@ class Pool:
                     f"no worker of backend {self.backend} can start: the last {self._deaths} died at once "
                     f"({why}){': ' + worker.tail.splitlines()[-1] if worker.tail else ''}"
                 )
+        elif working and in_batch:
+            for task in slot.queue:
+                task.alone = True
         elif working:
             task = slot.queue.popleft()
             by_hand = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")

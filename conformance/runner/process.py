@@ -150,6 +150,10 @@ class WorkerProcess:
             return self._probed[0]
         return marks.read(self.mark)
 
+    def in_batch(self) -> bool:
+        """Say whether the worker is, or was when it died, compiling many cases together."""
+        return marks.in_batch(self.mark)
+
     def exited(self) -> bool:
         """Say whether the process is gone, without reaping it: its group must still be there to be killed."""
         with contextlib.suppress(ChildProcessError):

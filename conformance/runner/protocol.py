@@ -3,8 +3,8 @@
 A frame is ``<header length: u32><body length: u64><header: UTF-8 JSON object><body>``, little-endian.
 
     runner -> worker   {"hello": 1, "backend": NAME}        once
-    worker -> runner   {"ready": true, "rss": BYTES}        once, or {"failed": MESSAGE} and exit
-    runner -> worker   {"case": ID} + the case's bytes      any number, answered in order
+    worker -> runner   {"ready": true, "batch": N, …}       once, or {"failed": MESSAGE} and exit
+    runner -> worker   {"case": ID, …} + the case's bytes   any number, answered in order; N at a time are welcome
     worker -> runner   {"verdict": {...}, "rss": BYTES}
 """
 

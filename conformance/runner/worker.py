@@ -1,5 +1,7 @@
 """The worker: a process that tries one case at a time on one backend, and answers each with a verdict.
 
+Where a backend compiles many programs at once, the cases that have arrived are compiled together first.
+
 Started as ``python -m torchstone.conformance.runner.worker FD MARK PARENT``. Frames travel over the socket ``FD`` and
 nowhere else: stdout and stderr both end in the runner's tail buffer, so a backend may print what it likes. ``MARK`` is
 the byte that says where in a case the worker is. The worker does nothing to survive a bad case; dying is how a case is
@@ -15,6 +17,7 @@ import faulthandler
 import gc
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -50,12 +53,43 @@ def main() -> None:
         channel.sendall(encode({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}))
         return
     _end_of_output()
-    channel.sendall(encode({"ready": True, "rss": resident()}))
-    while (frame := receive(channel)) is not None:
-        backend.begin()
-        verdict = _try(backend, *frame)
-        _end_of_output()
-        channel.sendall(encode({"verdict": verdict, "rss": resident()}))
+    channel.sendall(encode({"ready": True, "batch": backend.batch, "rss": resident()}))
+    while frames := _arrived(channel, backend.batch):
+        compiled, seconds = _compile(backend, frames)
+        for index, frame in enumerate(frames):
+            backend.begin()
+            verdict = _try(backend, *frame, compiled.pop(index, None))
+            verdict["seconds"] += seconds
+            _end_of_output()
+            channel.sendall(encode({"verdict": verdict, "rss": resident()}))
+
+
+def _arrived(channel: socket.socket, most: int) -> list[tuple[dict[str, Any], bytes]]:
+    """Wait for a frame, and return it with those that have come in behind it; nothing at the end of the stream."""
+    frames: list[tuple[dict[str, Any], bytes]] = []
+    while len(frames) < most and (not frames or select.select([channel], [], [], 0)[0]):
+        frame = receive(channel)
+        if frame is None:
+            return []
+        frames.append(frame)
+    return frames
+
+
+def _compile(backend: Marked, frames: list[tuple[dict[str, Any], bytes]]) -> tuple[dict[int, Any], float]:
+    """Compile together what may be: return what came of it, by frame, and the seconds it took for each frame."""
+    together = [index for index, (header, _) in enumerate(frames) if not header.get("alone")]
+    if backend.batch == 1 or len(together) < 2:
+        return {}, 0.0
+    from torchstone.conformance.case import Case
+    from torchstone.conformance.trial import compile_cases
+
+    started = time.perf_counter()
+    try:
+        cases = [Case.from_bytes(frames[index][1]) for index in together]
+        compiled = dict(zip(together, compile_cases(cases, backend), strict=True))
+    except Exception:  # whose fault it is will be told when each is compiled by itself
+        compiled = {}
+    return compiled, (time.perf_counter() - started) / len(frames)
 
 
 def _end_of_output() -> None:
@@ -107,7 +141,7 @@ def _start(hello: dict[str, Any]) -> Backend:
     return backend
 
 
-def _try(backend: Marked, header: dict[str, Any], body: bytes) -> dict[str, Any]:
+def _try(backend: Marked, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
     """Return the verdict of one case as JSON; what escapes the trial is the harness's own error, not the backend's."""
     from torchstone.conformance.case import Case
     from torchstone.conformance.trial import try_case
@@ -116,7 +150,7 @@ def _try(backend: Marked, header: dict[str, Any], body: bytes) -> dict[str, Any]
     started = time.perf_counter()
     try:
         case = Case.from_bytes(body)
-        return dataclasses.asdict(try_case(case, backend))
+        return dataclasses.asdict(try_case(case, backend, compiled))
     except MemoryError as error:
         outcome, message, trace = Outcome.OOM, f"MemoryError: {error}", ""
     except Exception as error:

@@ -73,6 +73,29 @@ def test_each_deed_costs_its_own_case_only(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_cases_compiled_together_cost_each_its_own():
+    deeds = ["obey", "raise", "unsupported", "abort", "obey", "hang_in_c", "os_exit", "wrong_dtype"]
+    cases = [torture_case(deed, index) for index, deed in enumerate(deeds)]
+    with Pool("torture_backend:Together", jobs=1, timeout=3, retry=False) as pool:
+        pool.verdict(torture_case("obey", 99))  # the worker is ready: what follows arrives together
+        verdicts = {v.op + v.case_id[-2:]: v for v in pool.verdicts(cases)}
+    assert {key: str(v.outcome) for key, v in verdicts.items()} == {
+        "obey:0": "pass", "raise:1": "error", "unsupported:2": "unsupported", "abort:3": "crash", "obey:4": "pass",
+        "hang_in_c:5": "timeout", "os_exit:6": "crash", "wrong_dtype:7": "pass",
+    }  # fmt: skip
+    assert verdicts["abort:3"].stage is Stage.COMPILE
+    assert "the last words" in str(verdicts["abort:3"].evidence)
+
+
+def test_cases_that_arrive_together_are_compiled_together():
+    cases = [torture_case("raise" if index == 5 else "obey", index) for index in range(24)]
+    with Pool("torture_backend:Together", jobs=1) as pool:
+        pool.verdict(torture_case("obey", 99))
+        verdicts = list(pool.verdicts(cases))
+    assert sorted(str(v.outcome) for v in verdicts) == ["error"] + ["pass"] * 23
+    assert max(v.evidence.get("together", 0) for v in verdicts) > 2
+
+
 def test_retry_tells_flaky_from_broken(tmp_path, monkeypatch):
     monkeypatch.setenv("TORTURE_MARK", str(tmp_path / "mark"))
     with Pool(BACKEND, jobs=1, timeout=20) as pool:

@@ -113,6 +113,30 @@ class Torture:
 setattr(Torture, "raise", lambda self: 1 // 0)
 
 
+class Together(Torture):
+    """Compiles up to eight programs at once; the deeds are done while it compiles."""
+
+    name = "together"
+    batch = 8
+
+    def compile(self, fn, args, count=1):
+        def run(*tensors):
+            return fn(*tensors)
+
+        run.evidence = {"together": count}
+        getattr(self, DEEDS[int(args[0].reshape(-1)[0].item())])()
+        return run
+
+    def compile_many(self, programs):
+        programs, found = list(programs), []
+        for fn, args in programs:
+            try:
+                found.append(self.compile(fn, args, len(programs)))
+            except Exception as error:
+                found.append(error)
+        return found
+
+
 class EagerDies(Torture):
     """Breaks eager in its worker, as a bad kernel in PyTorch would."""
 
