@@ -10,6 +10,7 @@ from torchstone.compiler.contract.decompose import decompose
 from torchstone.compiler.contract.expand import eliminate_dead_code, expand
 from torchstone.compiler.contract.expansions import EXPANSIONS
 from torchstone.compiler.contract.share import share
+from torchstone.compiler.contract.small_sizes import require_large_sizes
 from torchstone.compiler.contract.verify import verify
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.explain import explain
@@ -42,13 +43,15 @@ class Stages(Mapping[str, str]):
 class Executable:
     """A compiled program. Call it like the original; ``ir[stage]`` is the text of a stage.
 
-    ``library_calls`` names the ATen ops that are calls into LibTorch, in the order they are made.
+    ``library_calls`` names the ATen ops that are calls into LibTorch, in the order they are made. ``specialized`` tells
+    where the program looked at values and was specialized to them: a call with others raises GuardError.
     """
 
     def __init__(self, captured: Captured, kernel: Kernel, ir: Stages, target: str, flat: Graph) -> None:
         self.ir = ir
         self.target = target
         self.library_calls = tuple(op.name for op in flat.ops if find_family(op) is not None)
+        self.specialized = tuple(captured.specialized)
         self._captured = captured
         self._kernel = kernel
         self._flat = flat
@@ -164,6 +167,7 @@ def to_contract(
         return _is_call(op, target, library_calls) or target.takes(op) is None
 
     verify_graph(graph)
+    require_large_sizes(graph, hints)
     contract, guards = decompose(graph, keep, hints)
     contract = eliminate_dead_code(contract)
     verify_graph(contract)

@@ -12,6 +12,7 @@ from torchstone.compiler.frontends.literals import from_literal
 from torchstone.compiler.frontends.recorder import schema_call
 from torchstone.compiler.ir import Graph, Operation, Value
 from torchstone.compiler.ir.dims import evaluate
+from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
 
 Step = tuple[Operation, int]
 
@@ -26,14 +27,15 @@ def results_of(
     roots = {id(arg): index for index, arg in enumerate(graph.args) if index not in mutated}
     roots.update({id(value): index for index, value in zip(mutated, written, strict=True) if isinstance(value, Value)})
     makers = {id(r): (op, i) for op in graph.ops for i, r in enumerate(op.results)}
-    return [_result(value, index, roots, makers) for index, value in enumerate(values)]
+    run_time = set(symbols_bound(graph))
+    return [_result(value, index, roots, makers, run_time) for index, value in enumerate(values)]
 
 
-def _result(value: Value, index: int, roots: dict[int, int], makers: dict[int, Step]) -> Result:
+def _result(value: Value, index: int, roots: dict[int, int], makers: dict[int, Step], run_time: set[str]) -> Result:
     steps: list[Step] = []
     while id(value) not in roots:
         op, number = makers.get(id(value), (None, 0))
-        if op is None or not is_view(op):
+        if op is None or not is_view(op) or symbols_used(op) & run_time:
             return Computed(index)
         steps.append((op, number))
         base = op.operands[0]

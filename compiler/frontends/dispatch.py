@@ -6,17 +6,21 @@ specialized and guarded; a program that looks at the values of its tensors is re
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Aliased, Captured, Computed, Plain, View, flatten_arguments
-from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Recorder
+from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Policy, Recorder, SizedByValues
+from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 
 
 def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Captured:
@@ -28,25 +32,37 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
     name = getattr(fn, "__name__", type(fn).__name__)
     if not name.isidentifier():
         name = "main"
+    with contextlib.suppress(SizedByValues):
+        return _capture(fn, leaves, in_spec, name, Policy.NUMBERS)
+    # Where PyTorch cannot do without a number, the program is specialized to it: whatever was raised is raised again.
+    with contextlib.suppress(Exception), quiet():
+        return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
+    return _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
+
+
+def _capture(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, policy: Policy) -> Captured:
+    with contextlib.suppress(Mutation):
+        return _record(fn, leaves, in_spec, name, policy, functional=False)
     try:
-        return _record(fn, leaves, in_spec, name, functional=False)
-    except Mutation:
-        pass
-    try:
-        return _record(fn, leaves, in_spec, name, functional=True)
+        return _record(fn, leaves, in_spec, name, policy, functional=True)
     except Mutation as error:
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
 
 
-def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, functional: bool) -> Captured:
+def _record(
+    fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, policy: Policy, *, functional: bool
+) -> Captured:
     clones = _clone(leaves)
     state = _module_state(fn) if functional else {}
-    recorder = Recorder(name, functional=functional)
+    recorder = Recorder(name, functional=functional, policy=policy)
+    mode = _fake_mode() if policy is Policy.SYMBOLS else None
+    if mode is not None:
+        clones = [mode.from_tensor(c, static_shapes=True) if isinstance(c, torch.Tensor) else c for c in clones]
     for clone in clones:
         if isinstance(clone, torch.Tensor):
             recorder.input(clone, f"x{len(recorder.graph.args)}")
     held = list(state.values())
-    lifted = _clone(held)
+    lifted = _clone(held) if mode is None else [mode.from_tensor(t, static_shapes=True) for t in held]
     for clone, original in zip(lifted, held, strict=True):
         recorder.capture(clone, original)
     spec: list[pytree.TreeSpec] = []
@@ -63,7 +79,7 @@ def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, 
         spec.append(out_spec)
         return flat
 
-    with recorder:
+    with mode or contextlib.nullcontext(), recorder:
         if functional:
             flat, written, shared = _functionalized(run, clones, lifted)
             for original, value in written:
@@ -81,10 +97,19 @@ def _record(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, *, 
             Computed(i) if owner is None else Aliased(recorder.position(owner[0]), owner[1], i)
             for i, owner in enumerate(shared)
         )
+    if any(isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool) for leaf in flat):
+        raise Unsupported("a size that depends on values is among the results", stage="capture")
+    if mode is not None:
+        settle(graph, mode.shape_env)
     results = [next(tensors) if isinstance(leaf, torch.Tensor) else Plain(leaf) for leaf in flat]
     captures = [t for _, t in recorder.captures]
     modes = [(m, m.training) for m in fn.modules()] if isinstance(fn, torch.nn.Module) else []
-    return Captured(graph, leaves, in_spec, spec[-1], results, captures, mutated, modes=modes)
+    specialized = [describe(op) for op in recorder.specialized]
+    return Captured(graph, leaves, in_spec, spec[-1], results, captures, mutated, modes=modes, specialized=specialized)
+
+
+def _fake_mode() -> FakeTensorMode:
+    return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
 
 
 class _Functionalize(FunctionalTensorMode):

@@ -29,7 +29,7 @@ def from_sympy(expr: sympy.Basic) -> Dim:
         case sympy.Integer():
             return int(expr)
         case sympy.Symbol():
-            if not str(expr).startswith("s"):
+            if not str(expr).startswith(("s", "u")):
                 raise Unsupported(f"a size that depends on data ({expr})", stage="capture")
             return symbol(str(expr))
         case sympy.Add():

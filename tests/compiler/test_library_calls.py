@@ -104,7 +104,7 @@ def test_compiled_code_makes_no_calls() -> None:
 
 
 def test_outputs_belong_to_the_caller() -> None:
-    exe = torchstone.compile(lambda x: (x, torch.linalg.qr(x).R, x), (torch.eye(3),), "linalg")
+    exe = torchstone.compile(lambda x: (x, torch.linalg.qr(x).R, x), (torch.eye(3),), alias_results=False)
     x = torch.eye(3)
     first, r, second = exe(x)
     for tensor in (r, first, second):

@@ -80,10 +80,10 @@ class Advanced:
 
     ``dims`` are the indexed dims and ``indices`` their index tensors, broadcast to one shape. ``order`` permutes the
     primitive's layout, index dims first, to the result's: index dims stay first when a whole dim is between indexed
-    ones, else they take the place of those.
+    ones, else they take the place of those. The indices ``inside`` are known to be in range.
     """
 
-    def __init__(self, b: Expander, x: Value, indices: Sequence[Value | None]) -> None:
+    def __init__(self, b: Expander, x: Value, indices: Sequence[Value | None], inside: Sequence[Value] = ()) -> None:
         self.dims = [d for d, index in enumerate(indices) if index is not None]
         given = [index for index in indices if index is not None]
         chosen = broadcast_shape(*given)
@@ -91,7 +91,7 @@ class Advanced:
         # Where the result has no elements eager looks at no index.
         empty = 0 in chosen or 0 in rest
         self.indices = [
-            b.broadcast(b.cast(index, dt.int64) if empty else wrapped(b, index, x.shape[d]), chosen)
+            b.broadcast(b.cast(index, dt.int64) if empty or index in inside else wrapped(b, index, x.shape[d]), chosen)
             for d, index in zip(self.dims, given, strict=True)
         ]
         adjacent = self.dims[-1] - self.dims[0] + 1 == len(self.dims)
@@ -113,15 +113,16 @@ def is_mask(index: Value | None) -> bool:
 def index(b: Expander, x: Value, indices: tuple[Value | None, ...]) -> Value:
     if all(i is None for i in indices):
         return x
-    at = Advanced(b, x, _without_masks(b, x, indices))
+    made, indices = _without_masks(b, indices)
+    at = Advanced(b, x, indices, inside=made)
     return b.transpose(read(b, x, at.indices, at.dims), at.order)
 
 
-def _without_masks(b: Expander, x: Value, indices: Sequence[Value | None]) -> Sequence[Value | None]:
-    """Put the index tensors of its true elements in the place of a mask."""
+def _without_masks(b: Expander, indices: Sequence[Value | None]) -> tuple[Sequence[Value], Sequence[Value | None]]:
+    """Return the index tensors of the true elements of a mask, and the indices with them in its place."""
     masks = [d for d, i in enumerate(indices) if is_mask(i)]
     if not masks:
-        return indices
+        return (), indices
     others = [i for i in indices if i is not None and not is_mask(i)]
     (at,), mask = masks[:1], indices[masks[0]]
     assert mask is not None
@@ -129,7 +130,8 @@ def _without_masks(b: Expander, x: Value, indices: Sequence[Value | None]) -> Se
         raise b.unsupported("a mask without dims, or beside other indices")
     given = [d for d, i in enumerate(indices) if i is not None]
     size = b.type.dims[given[0] if given[-1] - given[0] + 1 == len(given) else 0]
-    return [*indices[:at], *mask_indices(b, mask, size), *indices[at + 1 :]]
+    made = mask_indices(b, mask, size)
+    return made, [*indices[:at], *made, *indices[at + 1 :]]
 
 
 @expands("aten.gather.default")

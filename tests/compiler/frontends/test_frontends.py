@@ -64,11 +64,8 @@ def test_symbols_are_named_in_order_of_appearance() -> None:
 @pytest.mark.parametrize(
     ("fn", "what"),
     [
-        (lambda x: x if x.sum() > 0 else -x, "looks at the values"),
         (lambda x: torch.from_numpy(x.numpy()) + 1, "numpy"),
         (lambda x: x * x.tolist()[0], "tolist"),
-        (lambda x: x * x.sum().item(), "looks at the values"),
-        (lambda x: torch.equal(x, x), "looks at the values"),
         (lambda x: x.to_sparse(), "sparse"),
     ],
 )

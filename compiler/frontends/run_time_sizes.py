@@ -1,0 +1,133 @@
+"""Sizes that depend on values: symbols of PyTorch's ShapeEnv in a captured graph, and what it took for granted of them.
+
+``nonzero`` gives a tensor of size ``u0``; each condition on such a size becomes a ``flat.require`` behind the op that
+gives it, so that a run with other values either holds it or raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import sympy
+from torch._subclasses import fake_tensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.symbolic import from_sympy
+from torchstone.compiler.ir import Graph, Operation, TensorType, map_operand
+from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbols
+from torchstone.compiler.ir.sizes import BIND, sized_by_values, symbols_bound, symbols_used
+
+_RELATIONS = {
+    sympy.Eq: ("eq", False), sympy.Ne: ("ne", False), sympy.StrictLessThan: ("lt", False),
+    sympy.LessThan: ("le", False), sympy.StrictGreaterThan: ("lt", True), sympy.GreaterThan: ("le", True),
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """PyTorch logs what its shape functions raise; here another way is tried then."""
+    logger = fake_tensor.log
+    was, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = was
+
+
+def settle(graph: Graph, env: ShapeEnv) -> None:
+    """Write in place what ``env`` knows of the sizes that the graph's own ops bind: equalities, then conditions.
+
+    Unsupported for a condition that is no comparison of sizes.
+    """
+    binders = symbols_bound(graph)
+    for name, op in binders.items():
+        if not sized_by_values(op) and op.name != BIND:
+            raise Unsupported(f"{op.name}: a size that PyTorch leaves open ({name})", op=op.name, stage="capture")
+    bound = [*binders]
+    theirs = {str(s): s for s in (*env.var_to_range, *env.replacements)}
+    conditions = [a.expr for asserts in env.deferred_runtime_asserts.values() for a in asserts]
+    for name in bound:
+        if name in theirs:
+            conditions.append(sympy.Eq(theirs[name], env.replace(theirs[name])))
+            conditions.append(sympy.Ge(theirs[name], max(0, env.var_to_range[theirs[name]].lower)))
+    known = {s for a in graph.args if isinstance(a.type, TensorType) for s in a.type.symbols} | set(bound)
+    comparisons = [c for condition in conditions for c in _comparisons(condition) if _symbols(c) <= known]
+    equal: dict[str, Dim] = {}
+    for left, right, relation in comparisons:
+        left, right = substitute(left, equal), substitute(right, equal)
+        # The later one is the earlier one; the op that binds it then finds it bound, and compares.
+        ours = [s for s in ((left, right), (right, left)) if str(s[0]) in bound and str(s[0]) not in symbols(s[1])]
+        if relation == "eq" and ours:
+            one, other = max(ours, key=lambda s: bound.index(str(s[0])))
+            equal = {name: substitute(dim, {str(one): other}) for name, dim in equal.items()} | {str(one): other}
+    _substitute(graph, equal)
+    for left, right, relation in comparisons:
+        left, right = substitute(left, equal), substitute(right, equal)
+        if not _trivial(left, right, relation):
+            require(graph, left, right, relation)
+
+
+def _symbols(comparison: tuple[Dim, Dim, str]) -> set[str]:
+    return symbols(comparison[0]) | symbols(comparison[1])
+
+
+def _trivial(left: Dim, right: Dim, relation: str) -> bool:
+    """Say whether a comparison holds whatever the sizes, none of which is negative."""
+    return (left == right and relation in ("eq", "le")) or (
+        left == 0 and relation == "le" and str(right).isidentifier()
+    )
+
+
+def require(graph: Graph, left: Dim, right: Dim, relation: str) -> None:
+    """Insert a ``flat.require`` behind the op that binds the last symbol in it."""
+    attributes = {"left": left, "right": right, "relation": relation}
+    bound = symbols_bound(graph)
+    binders = [bound[name] for name in symbols(left) | symbols(right) if name in bound]
+    places = [place for place, op in enumerate(graph.ops) if op in binders]
+    place = max(places, default=-1)
+    location = graph.ops[place].location if places else None
+    made = Operation("flat.require", (), (), attributes, *([location] if location else []))
+    same = [op for op in graph.ops if op.name == made.name and op.attributes == attributes]
+    if not same:
+        graph.ops.insert(place + 1, made)
+
+
+def _comparisons(condition: sympy.Basic) -> Iterator[tuple[Dim, Dim, str]]:
+    if condition == sympy.true:
+        return
+    if isinstance(condition, sympy.And):
+        for part in condition.args:
+            yield from _comparisons(part)
+        return
+    relation, swapped = _RELATIONS.get(type(condition), ("", False))  # type: ignore[call-overload]
+    if not relation:
+        raise Unsupported(f"a condition on sizes that depend on values: {condition}", stage="capture")
+    left, right = (_dim(side) for side in condition.args)
+    yield (right, left, relation) if swapped else (left, right, relation)
+
+
+def _dim(expr: Any) -> Dim:
+    return from_sympy(sympy.sympify(expr))
+
+
+def _substitute(graph: Graph, values: dict[str, Dim]) -> None:
+    if not values:
+        return
+
+    def leaf(item: Any) -> Any:
+        return substitute(item, values) if isinstance(item, Expr) else item
+
+    for op in graph.ops:
+        if not symbols_used(op) & set(values):
+            continue
+        op.operands = tuple(map_operand(o, leaf) for o in op.operands)
+        for result in op.results:
+            if isinstance(result.type, TensorType):
+                result.type = TensorType(tuple(leaf(d) for d in result.type.shape), result.type.dtype)
+    graph.outputs = tuple(map_operand(o, leaf) for o in graph.outputs)
