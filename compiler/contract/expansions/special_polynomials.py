@@ -1,0 +1,196 @@
+"""Orthogonal polynomials of a degree that is a tensor. Eager: aten/src/ATen/native/Math.h.
+
+Chebyshev's have closed forms, evaluated in float64. The others take a recurrence, written out up to the degree 32:
+a higher one, at run time, is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torchstone.compiler.contract.expansions.common import const, pointwise
+from torchstone.compiler.contract.expansions.comparison import LARGEST
+from torchstone.compiler.contract.expansions.indexing import check_all
+from torchstone.compiler.contract.expansions.special_functions import where
+from torchstone.compiler.contract.rules import Expander, expands
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
+
+Formula = Callable[[Expander, Value, Value], Value]
+
+
+def _register(name: str, formula: Formula) -> None:
+    def rule(b: Expander, x: Any, n: Any) -> Value:
+        return pointwise(b, lambda x, n: formula(b, x, _degree(b, n)), x, n)
+
+    for overload in ("default", "x_scalar", "n_scalar"):
+        expands.row(f"aten.special_{name}.{overload}", rule)
+
+
+def _degree(b: Expander, n: Value) -> Value:
+    """n truncated; what int64 cannot hold counts as negative, as it does where eager converts it."""
+    fits = b.and_(b.ge(n, const(b, n, -(2.0**63))), b.lt(n, const(b, n, 2.0**63)))
+    return b.select(fits, b.trunc(n), const(b, n, -1))
+
+
+def _low_degrees(b: Expander, n: Value, first: Value, out: Value) -> Value:
+    """A polynomial of degree 1, 0 (which is 1 even of a NaN) or less (0), and any other one."""
+    return where(b, n, "gt", 1, out, where(b, n, "eq", 1, first, _low(b, n)))
+
+
+def _low(b: Expander, n: Value) -> Value:
+    return where(b, n, "eq", 0, const(b, n, 1), const(b, n, 0))
+
+
+# Chebyshev's polynomials: with x = cos(a), or x = cosh(a) beyond 1, T = cos(n a), U = sin((n + 1) a) / sin(a),
+# V = cos((n + 1/2) a) / cos(a / 2), W = sin((n + 1/2) a) / sin(a / 2).
+
+
+def _within(b: Expander, x: Value, n: Value, kind: str) -> Value:
+    """On [0, 1]; at 1 itself the ratio of the sines' arguments."""
+    half = const(b, x, 0.5)
+    angle = b.acos(x)
+    if kind == "t":
+        return b.cos(b.mul(n, angle))
+    whole = kind == "u"
+    times = b.add(n, const(b, x, 1) if whole else half)
+    base = angle if whole else b.mul(angle, half)
+    if kind == "v":
+        return b.div(b.cos(b.mul(times, angle)), b.cos(base))
+    at_one = times if whole else b.add(times, times)
+    return where(b, x, "eq", 1, at_one, b.div(b.sin(b.mul(times, angle)), b.sin(base)))
+
+
+def _beyond(b: Expander, x: Value, n: Value, kind: str, largest: float) -> Value:
+    """Above 1, by e**a = r: T = r**n (1 + r**-2n) / 2, and so on, which overflows only where the value does.
+
+    Eager's recurrence subtracts one infinity from another as soon as the last but one value has overflowed.
+    """
+    one, minus_two = const(b, x, 1), const(b, x, -2)
+    over = b.sub(x, one)
+    more = b.add(over, b.sqrt(b.mul(over, b.add(over, const(b, x, 2)))))
+    ratio, angle = b.add(one, more), b.log1p(more)
+    if kind == "t":
+        factor = b.mul(const(b, x, 0.5), b.add(one, b.exp(b.mul(minus_two, b.mul(n, angle)))))
+    else:
+        times = b.add(n, const(b, x, 1 if kind == "u" else 0.5))
+        wave = b.mul(minus_two, b.mul(times, angle))
+        base = b.mul(minus_two, angle) if kind == "u" else b.neg(angle)
+        if kind == "v":
+            factor = b.div(b.add(one, b.exp(wave)), b.add(one, b.exp(base)))
+        else:
+            factor = b.div(b.expm1(wave), b.expm1(base))
+    two_before = b.mul(b.pow(ratio, b.add(n, minus_two)), factor)
+    return where(b, two_before, "gt", largest, const(b, x, math.nan), b.mul(b.pow(ratio, n), factor))
+
+
+def _chebyshev(kind: str, *, shifted: bool) -> Formula:
+    mirror = {"v": "w", "w": "v"}.get(kind, kind)
+
+    def formula(b: Expander, x: Value, n: Value) -> Value:
+        largest = LARGEST[x.dtype.name]
+        wide, degree = b.cast(x, dt.float64), b.cast(n, dt.float64)
+        one = const(b, wide, 1)
+        if shifted:
+            wide = b.sub(b.add(wide, wide), one)
+        size = b.abs(wide)
+        below = b.lt(wide, const(b, wide, 0))
+
+        def at_size(kind: str) -> Value:
+            inside = _within(b, b.min(size, one), degree, kind)
+            return where(b, size, "gt", 1, _beyond(b, b.max(size, one), degree, kind, largest), inside)
+
+        # P(-x) = (-1)**n P(x), where V and W change places.
+        out = at_size(kind)
+        out = out if mirror == kind else b.select(below, at_size(mirror), out)
+        halves = b.mul(degree, const(b, wide, 0.5))
+        odd = b.ne(halves, b.floor(halves))
+        out = b.select(b.and_(below, odd), b.neg(out), out)
+        first = {
+            "t": lambda: wide,
+            "u": lambda: b.add(wide, wide),
+            "v": lambda: b.sub(b.add(wide, wide), one),
+            "w": lambda: b.add(b.add(wide, wide), one),
+        }[kind]()
+        return b.cast(_low_degrees(b, degree, first, out), x.dtype)
+
+    return formula
+
+
+for _kind in "tuvw":
+    _register(f"chebyshev_polynomial_{_kind}", _chebyshev(_kind, shifted=False))
+    _register(f"shifted_chebyshev_polynomial_{_kind}", _chebyshev(_kind, shifted=True))
+
+
+# Polynomials by their recurrence, in eager's dtype and order: P of degree k + 1 from those of degrees k and k - 1.
+
+_HIGHEST = 32
+# From a degree on, eager's Hermite polynomials are NaN.
+_HERMITE_LIMIT = {"float32": 128, "float64": 512}
+
+
+def _recurrence(b: Expander, n: Value, first: Value, following: Callable[[int, Value, Value], Value]) -> Value:
+    def degrees() -> Iterator[tuple[int, Value]]:
+        before, last = const(b, n, 1), first
+        for k in range(1, _HIGHEST):
+            before, last = last, following(k, before, last)
+            yield k + 1, last
+
+    out = _low_degrees(b, n, first, first)
+    for degree, value in degrees():
+        out = where(b, n, "eq", degree, value, out)
+    return out
+
+
+def _check_degree(b: Expander, n: Value, limit: int | None = None) -> None:
+    fine = b.le(n, const(b, n, _HIGHEST))
+    fine = fine if limit is None else b.or_(fine, b.gt(n, const(b, n, limit)))
+    check_all(b, fine, f"{b.op.name}: a degree above {_HIGHEST} is not supported")
+
+
+def _hermite(*, physicists: bool) -> Formula:
+    """H: 2 x H - 2 k H; He: x He - k He."""
+
+    def formula(b: Expander, x: Value, n: Value) -> Value:
+        limit = _HERMITE_LIMIT[x.dtype.name]
+        _check_degree(b, n, limit)
+        scaled, step = (b.add(x, x), 2) if physicists else (x, 1)
+        out = _recurrence(
+            b, n, scaled, lambda k, before, last: b.sub(b.mul(scaled, last), b.mul(const(b, x, step * k), before))
+        )
+        return where(b, n, "gt", limit, const(b, x, math.nan), out)
+
+    return formula
+
+
+def _laguerre(b: Expander, x: Value, n: Value) -> Value:
+    """((2 k + 1 - x) L - k L) / (k + 1), which is 1 at 0."""
+    _check_degree(b, n)
+    first = b.sub(const(b, x, 1), x)
+
+    def following(k: int, before: Value, last: Value) -> Value:
+        grown = b.mul(b.add(const(b, x, 2 * k), first), last)
+        return b.div(b.sub(grown, b.mul(const(b, x, k), before)), const(b, x, k + 1))
+
+    out = _recurrence(b, n, first, following)
+    at_zero = b.and_(b.eq(x, const(b, x, 0)), b.ge(n, const(b, n, 0)))
+    return b.select(at_zero, const(b, x, 1), out)
+
+
+def _legendre(b: Expander, x: Value, n: Value) -> Value:
+    """((2 k + 1) x P - k P) / (k + 1), which is exact at 1 and -1."""
+    _check_degree(b, n)
+
+    def following(k: int, before: Value, last: Value) -> Value:
+        grown = b.mul(b.mul(const(b, x, 2 * k + 1), x), last)
+        return b.div(b.sub(grown, b.mul(const(b, x, k), before)), const(b, x, k + 1))
+
+    return _recurrence(b, n, x, following)
+
+
+_register("hermite_polynomial_h", _hermite(physicists=True))
+_register("hermite_polynomial_he", _hermite(physicists=False))
+_register("laguerre_polynomial_l", _laguerre)
+_register("legendre_polynomial_p", _legendre)

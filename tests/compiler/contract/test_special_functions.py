@@ -1,0 +1,36 @@
+"""The error function's relatives against mpmath: eager is the coarser one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import mpmath
+import pytest
+import torch
+
+from torchstone.compiler.driver import compile
+
+POINTS = [-30.0, -26.5, -9.3, -4.0, -0.7, -1e-3, 0.0, 1e-9, 0.3, 1.5, 4.68, 9.0, 19.99, 20.0, 25.7, 100.0, 1e6, 1e30]
+
+
+def _erfcx(x: float) -> float:
+    with mpmath.workdps(60):
+        if x > 1e5:
+            return float((1 - 1 / (2 * mpmath.mpf(x) ** 2)) / (mpmath.sqrt(mpmath.pi) * x))
+        return float(mpmath.exp(mpmath.mpf(x) ** 2) * mpmath.erfc(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_erfcx(dtype: torch.dtype) -> None:
+    x = torch.tensor(POINTS, dtype=dtype)
+    got = compile(torch.special.erfcx, (x,), target="evaluator")(x)
+    exact = torch.tensor([_erfcx(v) for v in x.tolist()], dtype=torch.float64).to(dtype)
+    torch.testing.assert_close(got, exact, rtol=4 * torch.finfo(dtype).eps, atol=0)
+
+
+def test_erfcx_at_the_ends(agrees: Callable[..., None]) -> None:
+    ends = torch.tensor([math.inf, -math.inf, math.nan, -1e30, 3e38])
+    agrees(torch.special.erfcx, ends)
+    agrees(torch.special.erfcx, torch.tensor([-3, 0, 2, 40]))
+    agrees(torch.special.log_ndtr, torch.tensor([*POINTS, *ends.tolist()]))
