@@ -14,7 +14,7 @@ from typing import Any
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.runtime import jit, pipelines
 from torchstone.compiler.runtime.buffers import finish_buffers
-from torchstone.compiler.runtime.destination import find, to_destination
+from torchstone.compiler.runtime.destination import find, separate_results, to_destination
 from torchstone.compiler.runtime.guards import divert_aborts
 from torchstone.compiler.runtime.mlir import Bindings
 
@@ -132,6 +132,7 @@ def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tupl
     pipelines.run("buffers", module, provider=provider)
     used = finish_buffers(module, provider)
     pipelines.run_llvm(module, bare=boundary.bare, used=used, provider=provider)
+    separate_results(module, bare=boundary.bare, provider=provider)
     return [divert_aborts(module, provider, name) if boundary.guarded else () for name in names]
 
 

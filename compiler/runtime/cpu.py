@@ -106,8 +106,9 @@ class CpuKernel:
         """Return the text of the kernel for contiguous inputs in the LLVM dialect."""
         code = self._contiguous
         code.prepare()
-        module, code.module = code.module, None
+        module = code.module
         lower(module, [code], ["main"])
+        code.module = None
         return str(module)
 
 

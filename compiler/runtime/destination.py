@@ -15,6 +15,9 @@ from typing import Any
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.runtime.mlir import Bindings
 
+# On a function in destination form: how many of its last buffers are results.
+_RESULTS = "torchstone.results"
+
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
@@ -83,12 +86,27 @@ def to_destination(module: Any, *, entry: str, strided: bool, provider: Bindings
                 del function.attributes[name]
     # MLIR passes a buffer without elements by descriptor whatever it is told, and then every other one too.
     bare = not strided and all(t.has_static_shape and 0 not in t.shape for t in (*inputs, *outputs))
-    if bare:
-        # Each result is memory of its own: what was read need not be read again after a write.
-        with module.context:
-            own = [{}] * len(inputs) + [{"llvm.noalias": ir.UnitAttr.get()}] * len(outputs) + [{}] * len(extra)
-            function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(attributes) for attributes in own])
+    with module.context:
+        function.attributes[_RESULTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(outputs))
     return Boundary(bare, guarded)
+
+
+def separate_results(module: Any, *, bare: bool, provider: Bindings) -> None:
+    """Tell LLVM that each result is memory of its own: what was read need not be read again after a write."""
+    ir = provider.ir
+    with module.context:
+        for op in module.body.operations:
+            if _RESULTS not in op.operation.attributes:
+                continue
+            arguments = op.operation.regions[0].blocks[0].arguments
+            pointers = [i for i, a in enumerate(arguments) if str(a.type) == "!llvm.ptr"]
+            # In a descriptor the first pointer is for freeing, the second for reading and writing.
+            used = pointers if bare else pointers[1::2]
+            count = ir.IntegerAttr(op.operation.attributes[_RESULTS]).value
+            results = used[len(used) - count :]
+            own = [{"llvm.noalias": ir.UnitAttr.get()} if i in results else {} for i in range(len(arguments))]
+            op.operation.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(a) for a in own])
+            del op.operation.attributes[_RESULTS]
 
 
 def _buffer(tensor: Any, *, strided: bool, provider: Bindings) -> Any:

@@ -113,6 +113,22 @@ def test_results_are_distinct_memory() -> None:
     assert b.tolist() == x.tolist() == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.parametrize("size", [70, symbol("n"), 0])
+def test_results_are_known_to_be_memory_of_their_own(size: int) -> None:
+    kind = "?" if not isinstance(size, int) else size
+    tensor = f"tensor<{kind}xf32>"
+    text = f"""func.func @main(%a: {tensor}, %b: {tensor}) -> ({tensor}, {tensor}) {{
+      %0 = linalg.exp ins(%a : {tensor}) outs(%b : {tensor}) -> {tensor}
+      return %0, %a : {tensor}, {tensor}
+    }}"""
+    spec = TensorType((size,), dt.float32)
+    kernel = CpuKernel(text, inputs=[spec, spec], results=[spec, spec])
+    (signature,) = (line for line in kernel.llvm().splitlines() if "@main" in line)
+    arguments = signature.split("(")[1].split(",")
+    marked = [i for i, a in enumerate(arguments) if "noalias" in a]
+    assert marked == ([2, 3] if size == 70 else [11, 16])
+
+
 def test_the_same_tensor_may_be_passed_twice(adder: CpuKernel) -> None:
     x = torch.randn(4, 6)
     assert torch.equal(adder([x, x])[0], x + x)
