@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
 from torchstone.compiler.frontends.recorder import schema_call, tensor_type
 from torchstone.compiler.frontends.symbolic import from_sympy
 from torchstone.compiler.ir import Graph, Operation, PrimType, TensorType, Type, Value, map_operand
-from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol
+from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols
 from torchstone.compiler.ops import PRIMITIVES
 
 # An example of a size nobody gave: unlike any size that programs treat in a way of its own.
@@ -206,13 +206,29 @@ def check_types(graph: Graph, hints: Mapping[str, int] | None = None) -> None:
             expected = result_types(op, sizes)
         except Unsupported:
             continue
-        got = tuple(r.type for r in op.results)
-        if got != expected:
+        if not types_match(op, expected):
+            got = ", ".join(str(r.type) for r in op.results)
             raise VerifyError(
-                f"{op.name} gives {', '.join(map(str, expected))}, the graph says {', '.join(map(str, got))}",
+                f"{op.name} gives {', '.join(map(str, expected))}, the graph says {got}",
                 op=op.name,
                 where=describe(op),
             )
+
+
+def types_match(op: Operation, expected: Sequence[Type]) -> bool:
+    """Say whether an op's results have these types; a size that its values decide has a name of the graph's choice."""
+    given = {name for v in op.values if isinstance(v.type, TensorType) for name in v.tensor.symbols}
+
+    def same(got: Type, wanted: Type) -> bool:
+        if not isinstance(got, TensorType) or not isinstance(wanted, TensorType):
+            return got == wanted
+        return got.dtype == wanted.dtype and got.rank == wanted.rank and all(map(same_size, got.shape, wanted.shape))
+
+    def same_size(got: Dim | None, wanted: Dim | None) -> bool:
+        decided = isinstance(wanted, Expr) and not symbols(wanted) <= given
+        return isinstance(got, Expr) if decided else got == wanted
+
+    return len(op.results) == len(expected) and all(same(r.type, t) for r, t in zip(op.results, expected, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
