@@ -7,6 +7,7 @@ from typing import Any
 
 from torchstone.compiler.contract.expansions import EXPANSIONS
 from torchstone.compiler.contract.legalizations import LEGALIZATIONS
+from torchstone.compiler.contract.legalizations.windows import narrowed
 from torchstone.compiler.contract.rules import Declined, Row, apply
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
@@ -50,11 +51,11 @@ def expand(graph: Graph, takes: Takes, calls: Calls = lambda op: False) -> Graph
             raise _unsupported(op, origin, refusal) from None
         for value in values_in(operands):
             values.setdefault(id(value), value)
-        for new in built:
+        for new in narrowed(built, takes):
             place(new, origin, depth + 1)
         values.update({id(old): mapped(new) for old, new in zip(op.results, results, strict=True)})
 
-    for op in graph.ops:
+    for op in narrowed(graph.ops, takes):
         before = len(out.ops)
         try:
             place(op, op, 0)

@@ -59,7 +59,7 @@ def reverse(b: Expander, x: Value, *, dims: tuple[int, ...]) -> Value:
 
 @legalizes("flat.slice")
 def slice_(b: Expander, x: Value, *, start: tuple[Dim, ...], limit: tuple[Dim, ...], stride: tuple[int, ...]) -> Value:
-    """Without strides: pad each strided dim to a multiple of its stride, split it in two, keep the first column."""
+    """Without strides: pad each strided dim to a multiple of its stride, and keep the first element of each step."""
     if all(s == 1 for s in stride):
         raise Declined
     x = b.emit("slice", x, start=start, limit=limit, stride=(1,) * x.rank)[0]
@@ -78,9 +78,14 @@ def slice_(b: Expander, x: Value, *, start: tuple[Dim, ...], limit: tuple[Dim, .
                 x = b.slice(x, dim, 0, count)
                 continue
             x = b.concat(x, b.slice(x, dim, 0, missing), dim=dim)
+        # The elements of one step lie in one row of a dim that is there: no more dims are needed.
         before, after = x.shape[:dim], x.shape[dim + 1 :]
-        split = b.reshape(x, (*before, count, step, *after))
-        x = b.reshape(b.slice(split, dim + 1, 0, 1), (*before, count, *after))
+        if after:
+            rows = b.reshape(x, (*before, count, after[0] * step, *after[1:]))
+            x = b.slice(rows, dim + 1, 0, after[0])
+        else:
+            rows = b.reshape(x, (*before[:-1], product(before[-1:]) * count, step))
+            x = b.reshape(b.slice(rows, rows.rank - 1, 0, 1), (*before, count))
     return x
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.compiler.flat import legalized, primitive, run, special
+from tests.compiler.flat import graph, legalized, primitive, run, special
+from torchstone.compiler.contract.builder import Builder
 from torchstone.compiler.contract.expand import expand
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, TensorType, Value
@@ -46,19 +47,58 @@ def test_windows(shape: tuple[int, ...], windows: dict[str, Any], dtype: torch.d
 def test_windows_of_run_time_sizes() -> None:
     windows = {"dims": (1,), "kernel": (3,), "stride": (1,), "dilation": (2,)}
     x = torch.randn(2, 9)
-    graph = primitive("windows", x, **windows)
+    static = primitive("windows", x, **windows)
     n = symbol("n")
     dynamic = primitive("windows", x, **windows)
     dynamic.args[0].type = TensorType((n, n + 7), dt.float32)
     dynamic.outputs[0].type = TensorType((n, n + 3, 3), dt.float32)
-    assert torch.equal(legalized(dynamic, (x,), "windows")[0], evaluate_graph(graph, (x,))[0])
+    assert torch.equal(legalized(dynamic, (x,), "windows")[0], evaluate_graph(static, (x,))[0])
 
 
 def test_windows_of_too_many_places_are_refused() -> None:
     x = torch.zeros(300)
-    graph = primitive("windows", x, dims=(0,), kernel=(257,), stride=(1,), dilation=(1,))
+    made = primitive("windows", x, dims=(0,), kernel=(257,), stride=(1,), dilation=(1,))
     with pytest.raises(Unsupported, match="windows of 257 elements along one dim, more than 256"):
-        expand(graph, find_target("tosa").takes)
+        expand(made, find_target("tosa").takes)
+
+
+VOLUME: dict[str, Any] = {"dims": (2, 3, 4), "kernel": (2, 3, 2), "stride": (1, 2, 3), "dilation": (2, 1, 1)}
+
+
+def convolution(b: Builder, w: Value, x: Value) -> Value:
+    return b.contract(w, b.windows(x, **VOLUME), a_batch=(), b_batch=(), a_sum=(1, 2, 3, 4), b_sum=(1, 5, 6, 7))
+
+
+def grouped(b: Builder, x: Value, w: Value) -> Value:
+    windows = b.windows(b.reshape(x, (2, 3, 1, 30, 7)), dims=(3, 4), kernel=(2, 3), stride=(2, 1), dilation=(1, 2))
+    return b.contract(windows, w, a_batch=(1, 2), b_batch=(1, 0), a_sum=(5, 6), b_sum=(3, 2))
+
+
+def pooling(kind: str) -> Any:
+    return lambda b, x, w: b.reduce(b.windows(x, **VOLUME), kind, (5, 6, 7))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda b, x, w: convolution(b, w, x),
+        lambda b, x, w: grouped(b, x, b.reshape(w, (1, 3, 3, 2, 8))),
+        *(pooling(kind) for kind in ("sum", "prod", "max", "min")),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=str)
+def test_windows_of_more_dims_than_a_target_holds(program: Any, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randint(-3, 4, s, generator=generator).to(dtype) for s in ((2, 3, 5, 6, 7), (4, 3, 2, 3, 2)))
+    made = graph(program, x, w)
+    want = evaluate_graph(made, (x, w))
+    torch.testing.assert_close(run(find_target("tosa"), made, (x, w)), want)
+
+
+def test_windows_that_are_not_combined_are_refused_for_their_dims() -> None:
+    made = graph(lambda b, x: b.neg(b.windows(x, **VOLUME)), torch.zeros(2, 3, 5, 6, 7))
+    with pytest.raises(Unsupported, match="at most 6 dims"):
+        expand(made, find_target("tosa").takes)
 
 
 GATHERS: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
@@ -104,8 +144,7 @@ def test_a_nan_stays_in_a_scan(kind: str) -> None:
 
 
 def test_scans_of_run_time_length_are_refused() -> None:
-    graph = Graph("f", [Value(TensorType((symbol("n"),), dt.float32))])
-    graph.ops, graph.outputs = primitive("scan", torch.zeros(2), kind="sum", dim=0).ops, ()
-    graph.ops[0].operands = (graph.args[0],)
+    made = Graph("f", [Value(TensorType((symbol("n"),), dt.float32))])
+    made.outputs = Builder(made.ops).emit("scan", *made.args, kind="sum", dim=0)
     with pytest.raises(Unsupported, match="TOSA has no scan"):
-        expand(graph, find_target("tosa").takes)
+        expand(made, find_target("tosa").takes)
