@@ -27,6 +27,7 @@ from torchstone.compiler.contract.expansions import (
     segment,
     special_functions,
     special_gamma,
+    special_incomplete,
     special_polynomials,
     unpooling,
     upsampling,
@@ -37,7 +38,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
     convolution, pooling, upsampling, fourier, distance, special_functions, special_gamma,
-    special_polynomials, scan, ordering, searching,
+    special_incomplete, special_polynomials, scan, ordering, searching,
     indexing, scatter, embedding, grid_sampler, masks, loss, segment, unpooling,
 )  # fmt: skip
 
