@@ -1,18 +1,20 @@
 """Sampling an image at the points of a grid: GridSamplerKernel.cpp (2-d) and GridSampler.cpp (3-d) of ATen/native.
 
-Everything is computed in the dtype of the image, rounded at each step, as eager does. Where a coordinate is no number
-the two kernels differ, and so do the rules here.
+Coordinates and weights are computed in the dtype of the image, rounded at each step, as eager does. Where a coordinate
+is no number the two kernels differ, and so do the rules here.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from torchstone.compiler.contract.expansions.common import const, is_nan
 from torchstone.compiler.contract.expansions.indexing import read, zeros
+from torchstone.compiler.contract.expansions.join import concat
+from torchstone.compiler.contract.expansions.scatter import write
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
@@ -91,31 +93,12 @@ class _Axis:
         return b.and_(b.ge(index, const(b, index, 0)), b.lt(index, const(b, index, self.size)))
 
 
-class _Sampler:
-    """Reads the image [N, C, …] at [N, …] places; what it gives is [N, …, C]."""
+@dataclass(frozen=True)
+class _Taps:
+    """The pixels along one dim that make up a point: [points…, taps]. Without weights there is one, as it is."""
 
-    def __init__(self, b: Expander, image: Value, axes: Sequence[_Axis], like: Value) -> None:
-        self.b = b
-        self.image = image
-        self.axes = axes
-        self.batch = b.broadcast(b.iota(size=like.shape[0], dtype=dt.int64), like.shape, (0,))
-
-    def at(self, index: Sequence[Value]) -> Value:
-        """The pixels at these places, 0 outside."""
-        b = self.b
-        value = read(b, self.image, [self.batch, *index], [0, *range(2, self.image.rank)])
-        inside: Value | None = None
-        for axis, i in zip(self.axes, index, strict=True):
-            here = axis.inside(i)
-            inside = here if inside is None else b.and_(inside, here)
-        assert inside is not None
-        return b.select(self.over_channels(inside), value, const(b, value, 0))
-
-    def over_channels(self, v: Value) -> Value:
-        return self.b.broadcast(v, (*v.shape, self.image.shape[1]), tuple(range(v.rank)))
-
-    def weighted(self, value: Value, weight: Value) -> Value:
-        return self.b.mul(value, self.over_channels(weight))
+    index: Value
+    weight: Value | None
 
 
 @expands("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
@@ -126,63 +109,76 @@ def grid_sampler(b: Expander, x: Value, grid: Value, mode: int, padding: int, al
     space = x.rank - 2
     if mode == _BICUBIC and space != 2:
         raise b.unsupported("bicubic over three dims")
+    taps_of = {_BILINEAR: _linear, _NEAREST: _nearest, _BICUBIC: _cubic}[mode]
     axes: list[_Axis] = []
-    places: list[Value] = []
+    taps: list[_Taps] = []
     for d, size in enumerate(x.shape[2:]):
         if not isinstance(size, int):
             raise b.unsupported("an image of run-time size")
-        axis = _Axis(b, size, padding, align_corners, space)
+        axes.append(_Axis(b, size, padding, align_corners, space))
         coordinate = b.slice(grid, grid.rank - 1, space - 1 - d, space - d)
-        axes.append(axis)
-        places.append(axis.place(b.reshape(coordinate, grid.shape[:-1])))
-    sampler = _Sampler(b, x, axes, places[0])
-    sample = {_BILINEAR: _linear, _NEAREST: _nearest, _BICUBIC: _cubic}[mode]
-    out = sample(b, sampler, places)
+        taps.append(taps_of(b, axes[-1], axes[-1].place(coordinate)))
+    out = _blended(b, x, axes, taps)
     return b.transpose(out, (0, out.rank - 1, *range(1, out.rank - 1)))
 
 
-def _nearest(b: Expander, sampler: _Sampler, places: Sequence[Value]) -> Value:
-    return sampler.at([a.index(b.round(a.padded(p))) for a, p in zip(sampler.axes, places, strict=True)])
+def _blended(b: Expander, x: Value, axes: Sequence[_Axis], taps: Sequence[_Taps]) -> Value:
+    """The weighted sum of the pixels around each point, those outside the image 0: [N, points…, C]."""
+    points = taps[0].index.shape[:-1]
+    shape = (*points, *(t.index.shape[-1] for t in taps))
+
+    def spread(v: Value, d: int) -> Value:
+        return b.broadcast(v, shape, (*range(len(points)), len(points) + d))
+
+    batch = b.broadcast(b.iota(size=shape[0], dtype=dt.int64), shape, (0,))
+    index = [spread(t.index, d) for d, t in enumerate(taps)]
+    inside = reduce(
+        b.and_, (spread(axis.inside(t.index), d) for d, (axis, t) in enumerate(zip(axes, taps, strict=True)))
+    )
+    value = read(b, x, [batch, *index], [0, *range(2, x.rank)])
+    value = b.select(b.broadcast(inside, value.shape, tuple(range(len(shape)))), value, const(b, value, 0))
+    # The last dim's weight first, as in eager's products.
+    weights = [spread(t.weight, d) for d, t in reversed([*enumerate(taps)]) if t.weight is not None]
+    if weights:
+        weight = reduce(b.mul, weights)
+        value = b.mul(value, b.broadcast(weight, value.shape, tuple(range(len(shape)))))
+    return _summed(b, value, len(points), len(axes))
 
 
-def _linear(b: Expander, sampler: _Sampler, places: Sequence[Value]) -> Value:
-    """The corners of the cell around a point, each weighted by how near it is."""
-    corners: list[tuple[tuple[Value, Value], ...]] = []
-    for axis, place in zip(sampler.axes, places, strict=True):
-        place = axis.padded(place)
-        below = b.floor(place)
-        index = axis.index(below)
-        upper = b.sub(place, below)
-        lower = b.sub(const(b, upper, 1), upper)
-        corners.append(((index, lower), (b.add(index, const(b, index, 1)), upper)))
-    total: Value | None = None
-    for corner in itertools.product(*corners):
-        weight = corner[-1][1]
-        for _, factor in reversed(corner[:-1]):
-            weight = b.mul(weight, factor)
-        part = sampler.weighted(sampler.at([index for index, _ in corner]), weight)
-        total = part if total is None else b.add(total, part)
-    assert total is not None
-    return total
+def _summed(b: Expander, value: Value, rank: int, space: int) -> Value:
+    """The sum over the taps, in order; 16-bit floats are rounded at each step, as a scatter does."""
+    if not value.dtype.is_half:
+        return b.reduce(value, "sum", tuple(range(rank, rank + space)))
+    shape = value.shape[: rank + space]
+    index = [b.broadcast(b.iota(size=size, dtype=dt.int64), shape, (d,)) for d, size in enumerate(shape[:rank])]
+    into = zeros(b, (*shape[:rank], value.shape[-1]), value.dtype)
+    return write(b, into, value, index, range(rank), "add")
 
 
-def _cubic(b: Expander, sampler: _Sampler, places: Sequence[Value]) -> Value:
-    """Four by four pixels around a point, each brought into the image by itself: along rows, then along columns."""
-    indices: list[list[Value]] = []
-    weights: list[list[Value]] = []
-    for axis, place in zip(sampler.axes, places, strict=True):
-        below = b.floor(place)
-        indices.append([axis.index(axis.padded(b.add(below, const(b, below, k - 1)))) for k in range(4)])
-        weights.append(_cubic_weights(b, b.sub(place, below)))
+def _nearest(b: Expander, axis: _Axis, place: Value) -> _Taps:
+    return _Taps(axis.index(b.round(axis.padded(place))), None)
 
-    def blended(parts: Sequence[Value], by: Sequence[Value]) -> Value:
-        total = sampler.weighted(parts[0], by[0])
-        for part, weight in zip(parts[1:], by[1:], strict=True):
-            total = b.add(total, sampler.weighted(part, weight))
-        return total
 
-    rows, columns = indices
-    return blended([blended([sampler.at([row, c]) for c in columns], weights[1]) for row in rows], weights[0])
+def _linear(b: Expander, axis: _Axis, place: Value) -> _Taps:
+    """The pixel below and the one above, each weighted by how near it is."""
+    place = axis.padded(place)
+    below = b.floor(place)
+    index = axis.index(below)
+    upper = b.sub(place, below)
+    lower = b.sub(const(b, upper, 1), upper)
+    last = place.rank - 1
+    return _Taps(
+        concat(b, [index, b.add(index, const(b, index, 1))], last),
+        concat(b, [lower, upper], last),
+    )
+
+
+def _cubic(b: Expander, axis: _Axis, place: Value) -> _Taps:
+    """Four pixels around a point, each brought into the image by itself."""
+    below = b.floor(place)
+    last = place.rank - 1
+    wide = concat(b, [b.add(below, const(b, below, k - 1)) for k in range(4)], last)
+    return _Taps(axis.index(axis.padded(wide)), concat(b, _cubic_weights(b, b.sub(place, below)), last))
 
 
 def _cubic_weights(b: Expander, t: Value) -> list[Value]:
