@@ -71,9 +71,10 @@ class Captured:
     ``leaves`` are those of the example's arguments: a tensor is an argument of the graph, an Integer a size, anything
     else is a constant the program was specialized to. The graph's arguments are those tensors in order, then
     ``captures`` (tensors the program holds, read afresh at each call), then the leaves numbered in ``integers``, which
-    no tensor has as a size. Its outputs are the tensors among the results, then the new value of each
-    argument in ``mutated``, then the gradient of each argument in ``gradients``. ``results`` tells the leaves of the
-    program's result. ``modes`` are the modules it ran through, each with its ``training`` flag.
+    no tensor has as a size. Its outputs are the tensors among the results, then the new value of each argument in
+    ``mutated``, then the gradient of each argument in ``gradients``. ``results`` tells the leaves of the program's
+    result. ``fresh`` says that the program looks at gradients, which have to be None before. ``modes`` are the modules
+    it ran through, each with its ``training`` flag.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     """
 
@@ -85,6 +86,7 @@ class Captured:
     captures: list[torch.Tensor] = field(default_factory=list)
     mutated: list[int] = field(default_factory=list)
     gradients: list[int] = field(default_factory=list)
+    fresh: bool = False
     guards: list[Guard] = field(default_factory=list)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     hints: dict[str, int] = field(default_factory=dict)
@@ -138,6 +140,8 @@ class Captured:
         tensors.extend(self.captures)
         if self.mutated:
             check_separate(tensors, self.mutated)
+        if self.fresh and any(t.is_leaf and t.grad is not None for t in tensors if t.requires_grad):
+            raise GuardError("the program looks at gradients, and was compiled when there were none: zero_grad() first")
         tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
 

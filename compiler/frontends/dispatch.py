@@ -7,18 +7,21 @@ specialized and guarded; a program that looks at the values of its tensors is re
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Aliased, Captured, Computed, Plain, View, flatten_arguments
+from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Policy, Recorder, SizedByValues
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 
@@ -52,8 +55,9 @@ def _capture(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, po
 def _record(
     fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, policy: Policy, *, functional: bool
 ) -> Captured:
-    clones = _clone(leaves)
-    state = _module_state(fn) if functional else {}
+    clones = _clone(leaves, tracked=not functional)
+    modules = modules_held(fn, leaves)
+    state = _state(modules) if functional else []
     recorder = Recorder(name, functional=functional, policy=policy)
     mode = _fake_mode() if policy is Policy.SYMBOLS else None
     if mode is not None:
@@ -61,35 +65,42 @@ def _record(
     for clone in clones:
         if isinstance(clone, torch.Tensor):
             recorder.input(clone, f"x{len(recorder.graph.args)}")
-    held = list(state.values())
-    lifted = _clone(held) if mode is None else [mode.from_tensor(t, static_shapes=True) for t in held]
-    for clone, original in zip(lifted, held, strict=True):
+    lifted = (
+        _clone(state, tracked=not functional)
+        if mode is None
+        else [mode.from_tensor(t.detach(), static_shapes=True) for t in state]
+    )
+    for clone, original in zip(lifted, state, strict=True):
         recorder.capture(clone, original)
     spec: list[pytree.TreeSpec] = []
+    watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
         args, kwargs = pytree.tree_unflatten(clones, in_spec)
-        with NoEscape():
-            if state:
-                out = torch.func.functional_call(fn, dict(zip(state, lifted, strict=True)), args, kwargs)
-            else:
-                out = fn(*args, **kwargs)
+        with NoEscape(), watch, _replaced(modules, state, lifted):
+            out = fn(*args, **kwargs)
         # PyTorch's pytree would take a Size apart and put a tuple together.
         flat, out_spec = pytree.tree_flatten(out, is_leaf=lambda node: isinstance(node, torch.Size))
         spec.append(out_spec)
         return flat
 
+    shared: list[Share] | None = None
     with mode or contextlib.nullcontext(), recorder:
-        if functional:
-            flat, written, shared = _functionalized(run, clones, lifted)
-            for original, value in written:
-                recorder.write(original, value)
-        else:
-            flat, shared = run(clones, lifted), None
+        try:
+            if functional:
+                tracked = {id(c) for c, t in zip((*clones, *lifted), (*leaves, *state), strict=True) if _needs_grad(t)}
+                flat, written, shared, left = _functionalized(run, clones, lifted, tracked)
+                for original, value in written:
+                    recorder.write(original, value)
+            else:
+                flat, left = run(clones, lifted), []
+        finally:
+            found = recorder.gradients.left()
         outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
+        gradients = {recorder.position(t): recorder.operand(grad) for t, grad in (*found, *left)}
     graph = recorder.graph
     mutated = sorted(recorder.mutations)
-    graph.outputs = (*outputs, *(recorder.mutations[i] for i in mutated))
+    graph.outputs = (*outputs, *(recorder.mutations[i] for i in mutated), *gradients.values())
     if shared is None:
         tensors = iter(results_of(graph, outputs))
     else:
@@ -101,11 +112,19 @@ def _record(
         raise Unsupported("a size that depends on values is among the results", stage="capture")
     if mode is not None:
         settle(graph, mode.shape_env)
-    results = [next(tensors) if isinstance(leaf, torch.Tensor) else Plain(leaf) for leaf in flat]
-    captures = [t for _, t in recorder.captures]
-    modes = [(m, m.training) for m in fn.modules()] if isinstance(fn, torch.nn.Module) else []
-    specialized = [describe(op) for op in recorder.specialized]
-    return Captured(graph, leaves, in_spec, spec[-1], results, captures, mutated, modes=modes, specialized=specialized)
+    return Captured(
+        graph,
+        leaves,
+        in_spec,
+        spec[-1],
+        [next(tensors) if isinstance(leaf, torch.Tensor) else Plain(leaf) for leaf in flat],
+        captures=[t for _, t in recorder.captures],
+        mutated=mutated,
+        gradients=list(gradients),
+        fresh=bool(watch.seen),
+        modes=[(m, m.training) for module in modules for m in module.modules()],
+        specialized=[describe(op) for op in recorder.specialized],
+    )
 
 
 def _fake_mode() -> FakeTensorMode:
@@ -119,16 +138,17 @@ class _Functionalize(FunctionalTensorMode):
         """Nothing to do: these are notes for PyTorch's tracer."""
 
 
+Pairs: TypeAlias = list[tuple[torch.Tensor, torch.Tensor]]
 Share: TypeAlias = "tuple[torch.Tensor, View | None] | None"
 
 
 def _functionalized(
-    run: Callable[[list[Any], list[Any]], list[Any]], clones: list[Any], lifted: list[Any]
-) -> tuple[list[Any], list[tuple[torch.Tensor, torch.Tensor]], list[Share]]:
-    """Run under PyTorch's functionalization.
+    run: Callable[[list[Any], list[Any]], list[Any]], clones: list[Any], lifted: list[Any], tracked: set[int]
+) -> tuple[list[Any], Pairs, list[Share], Pairs]:
+    """Run under PyTorch's functionalization; ``tracked`` has the ids of the tensors that autograd tracks.
 
-    Return the results, the new value of each argument written to, and for each tensor among the results the argument
-    that it shares memory with, if there is one, and as which view.
+    Return the results, the new value of each argument written to, for each tensor among the results the argument that
+    it shares memory with, if there is one, and as which view, and the gradient of each argument that has one now.
     """
     wrapped: list[tuple[torch.Tensor, FunctionalTensor]] = []
 
@@ -137,7 +157,7 @@ def _functionalized(
             return leaf
         known = next((f for t, f in wrapped if t is leaf), None)
         if known is None:
-            known = FunctionalTensor.to_functional(leaf)
+            known = FunctionalTensor.to_functional(leaf).requires_grad_(id(leaf) in tracked)
             wrapped.append((leaf, known))
         return known
 
@@ -160,7 +180,8 @@ def _functionalized(
         elif isinstance(leaf, torch.Tensor):
             shared.append(None)
     written = [(t, _unwrap(f)) for t, f in wrapped if torch._functionalize_has_data_mutation(f.elem)]
-    return [_unwrap(leaf) for leaf in flat], written, shared
+    left = [(t, _unwrap(f.grad)) for t, f in wrapped if f.is_leaf and f.grad is not None]
+    return [_unwrap(leaf) for leaf in flat], written, shared, left
 
 
 def _view_of(tensor: FunctionalTensor) -> View:
@@ -173,21 +194,51 @@ def _unwrap(leaf: Any) -> Any:
     return leaf.from_functional() if isinstance(leaf, FunctionalTensor) else leaf
 
 
-def _module_state(fn: Any) -> dict[str, torch.Tensor]:
-    """Parameters and buffers of a module: a functionalized program may write to them."""
-    if not isinstance(fn, torch.nn.Module):
-        return {}
-    return {**dict(fn.named_parameters()), **dict(fn.named_buffers())}
+def modules_held(fn: Any, leaves: Sequence[Any]) -> list[torch.nn.Module]:
+    """Return the modules that a program is, is given, is bound to, closes over or names in its own code."""
+    held = [fn, getattr(fn, "__self__", None), *leaves]
+    code = getattr(fn, "__code__", None)
+    if code is not None:
+        held.extend(cell.cell_contents for cell in fn.__closure__ or () if cell != types.CellType())
+        held.extend(fn.__globals__.get(name) for name in code.co_names)
+    return list({id(m): m for m in held if isinstance(m, torch.nn.Module)}.values())
 
 
-def _clone(leaves: Sequence[Any]) -> list[Any]:
-    """Clone the tensors, one clone for each: the program must not write to its caller's while it is captured."""
+def _state(modules: Sequence[torch.nn.Module]) -> list[torch.Tensor]:
+    """Return parameters and buffers, each once: a functionalized program may write to them."""
+    tensors = [t for module in modules for t in (*module.parameters(), *module.buffers())]
+    return list({id(t): t for t in tensors}.values())
+
+
+@contextlib.contextmanager
+def _replaced(
+    modules: Sequence[torch.nn.Module], state: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
+) -> Iterator[None]:
+    """Let the modules have other tensors in place of their parameters and buffers."""
+    other = {id(t): o for t, o in zip(state, others, strict=True)}
+    with contextlib.ExitStack() as stack:
+        for module in modules if state else ():
+            tensors = [*module.named_parameters(), *module.named_buffers()]
+            named = {name: other[id(t)] for name, t in tensors if id(t) in other}
+            stack.enter_context(_reparametrize_module(module, named, tie_weights=True))
+        yield
+
+
+def _needs_grad(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+def _clone(leaves: Sequence[Any], *, tracked: bool) -> list[Any]:
+    """Clone the tensors, one clone for each: the program must not write to its caller's while it is captured.
+
+    Unless clones are ``tracked``, autograd knows nothing of them: where they are functionalized, their wrappers are.
+    """
     clones: dict[int, torch.Tensor] = {}
     out: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             if id(leaf) not in clones:
-                clones[id(leaf)] = _clone_tensor(leaf).requires_grad_(leaf.requires_grad)
+                clones[id(leaf)] = _clone_tensor(leaf).requires_grad_(tracked and leaf.requires_grad)
             leaf = clones[id(leaf)]
         out.append(leaf)
     return out

@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends import control_flow
+from torchstone.compiler.frontends.gradients import KeepGradients
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import float_value
 from torchstone.compiler.frontends.symbolic import to_dim
@@ -102,6 +104,8 @@ class Recorder(TorchDispatchMode):
     ``specialized`` holds the ops that say what the program was specialized to.
     """
 
+    supports_higher_order_operators = True
+
     def __init__(self, name: str, *, functional: bool = False, policy: Policy = Policy.REFUSE) -> None:
         super().__init__()
         if functional:
@@ -113,6 +117,7 @@ class Recorder(TorchDispatchMode):
         self.location: Location | None = None
         self.floats: dict[str, Value] = {}
         self.specialized: list[Operation] = []
+        self.gradients = KeepGradients()
         self._policy = policy
         self._functional = functional
         self._values: dict[int, Value] = {}
@@ -121,12 +126,14 @@ class Recorder(TorchDispatchMode):
 
     def input(self, tensor: torch.Tensor, name: str) -> Value:
         """Announce an argument of the graph."""
-        value = self._bind(tensor, name)
+        value = self.bind(tensor, name)
+        self.gradients.meet(tensor)
         self._inputs[id(tensor)] = len(self.graph.args)
         self.graph.args.append(value)
         return value
 
-    def _bind(self, tensor: torch.Tensor, name: str = "") -> Value:
+    def bind(self, tensor: torch.Tensor, name: str = "") -> Value:
+        """Return a new value for a tensor that the program has come by."""
         self._alive.append(tensor)
         value = self._values[id(tensor)] = Value(tensor_type(tensor), name)
         return value
@@ -148,15 +155,27 @@ class Recorder(TorchDispatchMode):
         self.captures.append((value, original))
         return value
 
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Say whether a tensor is a value of the graph."""
+        return id(tensor) in self._values
+
     def alias(self, tensor: torch.Tensor, value: Value) -> None:
         """Let a tensor stand for a value that is known already."""
         self._alive.append(tensor)
         self._values[id(tensor)] = value
 
+    def nested(self, name: str, location: Location) -> Recorder:
+        """Return a recorder for a function that an op of the program calls; sizes in it must not depend on values."""
+        inner = Recorder(name, functional=self._functional)
+        inner.location = location
+        return inner
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return control_flow.record(self, func, args, self.location or user_location())
         if (
-            func.namespace == "prim"
+            func.namespace in ("prim", "profiler")
             or func._schema.name.startswith("aten::sym_")
             or func is torch.ops.aten.is_pinned.default
         ):
@@ -219,7 +238,7 @@ class Recorder(TorchDispatchMode):
         results: list[Value] = []
         for item in out if isinstance(out, list | tuple) else (out,):
             if isinstance(item, torch.Tensor):
-                results.append(self._bind(item))
+                results.append(self.bind(item))
             elif item is None:
                 results.append(Value(PrimType("none")))
             else:
