@@ -20,24 +20,8 @@ def flash_attention(
     """softmax(scale * query @ key.T + mask) @ value, and the logsumexp of the logits."""
     if dropout:
         raise b.unsupported("dropout")
-    width = query.shape[-1]
-    if scale is None and not isinstance(width, int):
-        raise b.unsupported("a scale that depends on a run-time size")
-    factor = scale if scale is not None else 1 / math.sqrt(width)  # type: ignore[arg-type]
     wide = opmath(query.dtype)
-    q, k, v = (b.cast(t, wide) for t in (query, key, value))
-    batch = (0, 1)
-    logits = b.contract(q, k, a_batch=batch, b_batch=batch, a_sum=(3,), b_sum=(3,))
-    logits = b.mul(logits, const(b, logits, factor))
-    if attn_mask is not None:
-        if attn_mask.dtype.is_bool:
-            mask = b.broadcast(attn_mask, logits.shape)
-            logits = b.select(mask, logits, const(b, logits, -math.inf))
-        else:
-            logits = b.add(logits, b.broadcast(b.cast(attn_mask, wide), logits.shape))
-    if is_causal:
-        row, column = positions(b, logits.shape)
-        logits = b.select(b.le(column, row), logits, const(b, logits, -math.inf))
+    logits, _ = _logits(b, query, key, is_causal, attn_mask, scale)
     total = log_sum_exp(b, logits, (3,))
     peak = expand_dims(b, b.reduce(logits, "max", (3,)), logits.shape, (3,))
     # A row of nothing but -inf attends to nothing.
@@ -45,6 +29,56 @@ def flash_attention(
     power = b.exp(b.sub(logits, b.select(empty, const(b, peak, 0), peak)))
     weight = expand_dims(b, b.reduce(power, "sum", (3,)), logits.shape, (3,))
     share = b.div(power, b.select(empty, const(b, weight, 1), weight))
-    out = b.contract(share, v, a_batch=batch, b_batch=batch, a_sum=(3,), b_sum=(2,))
+    out = _contract(b, share, b.cast(value, wide), 3, 2)
     kept = b.op.results[1].tensor
     return b.cast(out, b.type.dtype), b.cast(b.reshape(total, kept.dims), kept.dtype)
+
+
+@expands("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+def flash_attention_backward(
+    b: Expander, grad: Value, query: Value, key: Value, value: Value, out: Value, total: Value, dropout: float,
+    is_causal: bool, attn_mask: Value | None = None, scale: float | None = None,
+) -> tuple[Value, Value, Value]:  # fmt: skip
+    """With P the softmax: grad V = P.T @ grad; grad logits = P * (grad @ V.T - sum(grad * out))."""
+    if dropout:
+        raise b.unsupported("dropout")
+    wide = opmath(query.dtype)
+    logits, factor = _logits(b, query, key, is_causal, attn_mask, scale)
+    g, k, q, v, o = (b.cast(t, wide) for t in (grad, key, query, value, out))
+    # A row of nothing but -inf attends to nothing.
+    empty = b.eq(logits, const(b, logits, -math.inf))
+    above = expand_dims(b, b.cast(total, wide), logits.shape, (3,))
+    share = b.select(empty, const(b, logits, 0), b.exp(b.sub(logits, above)))
+    part = expand_dims(b, b.reduce(b.mul(g, o), "sum", (3,)), logits.shape, (3,))
+    grad_logits = b.mul(share, b.sub(_contract(b, g, v, 3, 3), part))
+    grad_logits = b.mul(grad_logits, const(b, grad_logits, factor))
+    results = _contract(b, grad_logits, k, 3, 2), _contract(b, grad_logits, q, 2, 2), _contract(b, share, g, 2, 2)
+    grad_query, grad_key, grad_value = (b.cast(r, query.dtype) for r in results)
+    return grad_query, grad_key, grad_value
+
+
+def _logits(
+    b: Expander, query: Value, key: Value, is_causal: bool, mask: Value | None, scale: float | None
+) -> tuple[Value, float]:
+    """Return scale * query @ key.T + mask, -inf where a query may not look, and the scale."""
+    width = query.shape[-1]
+    if scale is None and not isinstance(width, int):
+        raise b.unsupported("a scale that depends on a run-time size")
+    factor = scale if scale is not None else 1 / math.sqrt(width)  # type: ignore[arg-type]
+    wide = opmath(query.dtype)
+    logits = _contract(b, b.cast(query, wide), b.cast(key, wide), 3, 3)
+    logits = b.mul(logits, const(b, logits, factor))
+    if mask is not None:
+        if mask.dtype.is_bool:
+            logits = b.select(b.broadcast(mask, logits.shape), logits, const(b, logits, -math.inf))
+        else:
+            logits = b.add(logits, b.broadcast(b.cast(mask, wide), logits.shape))
+    if is_causal:
+        row, column = positions(b, logits.shape)
+        logits = b.select(b.le(column, row), logits, const(b, logits, -math.inf))
+    return logits, factor
+
+
+def _contract(b: Expander, x: Value, y: Value, x_dim: int, y_dim: int) -> Value:
+    """Sum over one dim of each, for every batch and head."""
+    return b.contract(x, y, a_batch=(0, 1), b_batch=(0, 1), a_sum=(x_dim,), b_sum=(y_dim,))
