@@ -5,24 +5,17 @@ Sampling is seeded by (op, dtype), so a case id means the same bytes whether it 
 
 from __future__ import annotations
 
-import contextlib
-import fnmatch
 import functools
 import itertools
-import random
 import warnings
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
-from unittest import mock
-
-import numpy
-import torch
 
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.literals import DTYPES, ProgramError
 from torchstone.conformance.sources.record import NotExpressible, record, single_call
+from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
 from torchstone.conformance.targets import lookup, name_of
 
 SOURCE = "opinfo"
@@ -67,19 +60,7 @@ def _info(op: str) -> Any:
 
 def select(ops: Iterable[str] | None = None) -> list[str]:
     """The ops meant by names or shell patterns, sorted. Raises ``UnknownName``, ``InputError`` for a vain pattern."""
-    if ops is None:
-        return op_names()
-    chosen: set[str] = set()
-    for pattern in ops:
-        if any(mark in pattern for mark in "*?["):
-            matched = fnmatch.filter(_database(), pattern)
-            if not matched:
-                raise InputError(f'no op matches "{pattern}"')
-            chosen.update(matched)
-        else:
-            _info(pattern)
-            chosen.add(pattern)
-    return sorted(chosen)
+    return match(ops, _database())
 
 
 def iterate(
@@ -90,10 +71,7 @@ def iterate(
     ``ops`` are names or shell patterns, ``dtypes`` names like ``float32``; ``limit_per_op`` keeps the first samples of
     each op and dtype. Raises ``UnknownName`` at once for a name that does not exist.
     """
-    wanted = None if dtypes is None else list(dtypes)
-    for dtype in wanted or ():
-        if dtype not in DTYPES:
-            raise UnknownName("dtype", dtype, DTYPES)
+    wanted = check_dtypes(dtypes)
     chosen = select(ops)
     return itertools.chain.from_iterable(_of_op(op, wanted, limit_per_op) for op in chosen)
 
@@ -118,42 +96,16 @@ def _of_op(op: str, dtypes: list[str] | None, limit: int | None) -> Iterator[Cas
             yield from _of_dtype(op, dtype, limit)
 
 
-@contextlib.contextmanager
-def _seeded(key: str) -> Iterator[None]:
-    """Seed every generator the database draws from, and give the caller its own state back.
-
-    One thread meanwhile: the tensors are tiny, and threads waiting for each other cost more than the work.
-    """
-    seed = zlib.crc32(key.encode())
-    threads = torch.get_num_threads()
-    python, array = random.getstate(), numpy.random.get_state()
-    cheap_seed = mock.patch.object(
-        torch, "manual_seed", torch.default_generator.manual_seed
-    )  # no stack for CUDA's sake
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), cheap_seed:
-        warnings.simplefilter("ignore")
-        try:
-            torch.set_num_threads(1)
-            random.seed(seed)
-            numpy.random.seed(seed)
-            torch.manual_seed(seed)
-            yield
-        finally:
-            torch.set_num_threads(threads)
-            random.setstate(python)
-            numpy.random.set_state(array)
-
-
 def _of_dtype(op: str, dtype: str, limit: int | None) -> Iterator[Case | Untested]:
     info = _info(op)
     samples: list[Any] = []
     problem = ""
-    with _seeded(f"{op}:{dtype}"):
+    with seeded(f"{op}:{dtype}"):
         try:  # one by one: what was drawn before an exception is kept
             for sample in itertools.islice(info.sample_inputs("cpu", DTYPES[dtype], requires_grad=False), limit):
                 samples.append(sample)
         except Exception as error:
-            problem = f"sampling raises {type(error).__name__}: {_first_line(error)}"
+            problem = f"sampling raises {type(error).__name__}: {first_line(error)}"
     if info.name == "meshgrid":  # the database walks a set of strings here, in an order that differs between processes
         for index, sample in enumerate(samples):
             sample.kwargs["indexing"] = ("ij", "xy")[index % 2]
@@ -172,12 +124,12 @@ def _entry(info: Any, op: str, dtype: str, index: int, sample: Any) -> Case | Un
         if target is not None:
             program, inputs = single_call(target, args, kwargs)
         else:
-            with _seeded(f"{op}:{dtype}:{index}"):
+            with seeded(f"{op}:{dtype}:{index}"):
                 program, inputs = record(info.op, args, kwargs)
     except (NotExpressible, ProgramError) as error:
         return Untested(SOURCE, op, dtype, str(error), index)
     except Exception as error:
-        return Untested(SOURCE, op, dtype, f"eager raises {type(error).__name__}: {_first_line(error)}", index)
+        return Untested(SOURCE, op, dtype, f"eager raises {type(error).__name__}: {first_line(error)}", index)
     return Case(program, inputs, SOURCE, op, dtype, index=index)
 
 
@@ -190,7 +142,3 @@ def _target(op: str) -> str | None:
         if lookup(candidate) is info.op:
             return candidate
     return name_of(info.op)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0][:200]

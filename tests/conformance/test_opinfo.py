@@ -14,7 +14,7 @@ import torch
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.literals import Ref
-from torchstone.conformance.sources import opinfo
+from torchstone.conformance.sources import opinfo, sampling
 from torchstone.conformance.sources.record import NotExpressible, record
 
 
@@ -58,7 +58,7 @@ def test_an_op_becomes_a_call_of_its_public_name() -> None:
 
 def test_what_the_database_computes_the_program_computes() -> None:
     info = opinfo._info("addcmul")
-    with opinfo._seeded("addcmul:float32"):
+    with sampling.seeded("addcmul:float32"):
         samples = list(info.sample_inputs("cpu", torch.float32, requires_grad=False))
     for case, sample in zip(cases("addcmul"), samples, strict=True):
         wanted = info.op(sample.input, *sample.args, **sample.kwargs)
@@ -68,7 +68,7 @@ def test_what_the_database_computes_the_program_computes() -> None:
 def test_functions_of_the_database_are_recorded() -> None:
     for op in ("expand", "sum_to_size", "T", "where", "polygamma.polygamma_n_1", "einsum", "nn.functional.embedding"):
         info = opinfo._info(op)
-        with opinfo._seeded(f"{op}:float32"):
+        with sampling.seeded(f"{op}:float32"):
             sample = next(iter(info.sample_inputs("cpu", torch.float32, requires_grad=False)))
         case = cases(op, limit=1)[0]
         wanted = info.op(sample.input, *sample.args, **sample.kwargs)
@@ -134,7 +134,7 @@ def test_what_happens_between_two_cases_does_not_change_the_next() -> None:
 
 DIGEST = """
 import hashlib, sys
-from torchstone.conformance.sources import opinfo
+from torchstone.conformance.sources import opinfo, sampling
 digest = hashlib.sha256()
 for case in opinfo.iterate(["meshgrid*", "uniform", "sort", "nn.functional.conv2d", "svd_lowrank"], ["float32"], 6):
     digest.update(case.to_bytes())

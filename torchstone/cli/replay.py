@@ -53,7 +53,7 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
     if not rest and not Path(name).is_file():
         raise InputError(f'"{name}" is neither a file nor a case id like opinfo:softmax:float32:0')
     from torchstone.conformance.case import Case, CaseError
-    from torchstone.conformance.sources import opinfo
+    from torchstone.conformance.sources import SOURCES, load
     from torchstone.conformance.store import Store, default_path
 
     try:
@@ -69,13 +69,13 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
                 known = list(db.case_ids(run))
     except CaseError as error:
         raise InputError(str(error)) from error
-    if source != "opinfo":
+    if source not in SOURCES:
         raise UnknownName("case", name, known)
     op, _, tail = rest.partition(":")
     dtype, _, index = tail.partition(":")
     if not index.isdigit():
         raise InputError(f'"{name}" is not a case id; they look like opinfo:softmax:float32:0')
-    return opinfo.case(op, dtype, int(index))
+    return load(source).case(op, dtype, int(index))
 
 
 def show_verdict(case: Case, verdict: Verdict) -> None:

@@ -18,15 +18,14 @@ from torchstone.cli.options import StoreOption, check_dtypes, check_names
 if TYPE_CHECKING:
     from torchstone.conformance.store import Run, Store
 
-SOURCES = ("opinfo",)
-
 
 def run(
     backend: Annotated[
         list[str] | None, typer.Option("--backend", "-b", help="Backend to try; repeatable. Names or module:attribute.")
     ] = None,
     source: Annotated[
-        list[str] | None, typer.Option("--source", help="Where cases come from [default: opinfo].")
+        list[str] | None,
+        typer.Option("--source", help="Where cases come from: opinfo, modules; repeatable [default: opinfo]."),
     ] = None,
     op: Annotated[
         list[str] | None, typer.Option("--op", help="Op or shell pattern; repeatable [default: all].")
@@ -67,7 +66,7 @@ def run(
         backend = [name if "+no-library-calls" in name else f"{name}+no-library-calls" for name in backend]
     options: dict[str, Any] = {
         "backends": list(dict.fromkeys(backend)),
-        "sources": list(dict.fromkeys(source or SOURCES)),
+        "sources": list(dict.fromkeys(source or ["opinfo"])),
         "ops": op,
         "dtypes": check_dtypes(dtype or ["float32"]),
         "limit": limit,
@@ -85,6 +84,7 @@ def _check(options: dict[str, Any]) -> dict[str, str]:
     """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
     from torchstone.conformance.backends import check, load
     from torchstone.conformance.errors import InputError
+    from torchstone.conformance.sources import SOURCES
 
     check_names("source", options["sources"], SOURCES)
     for name in options["backends"]:
@@ -100,10 +100,10 @@ def _check(options: dict[str, Any]) -> dict[str, str]:
     return _versions() | versions
 
 
-def _ops(options: dict[str, Any]) -> list[str]:
-    from torchstone.conformance.sources import opinfo
+def _ops(options: dict[str, Any]) -> dict[str, list[str]]:
+    from torchstone.conformance.sources import select
 
-    return opinfo.select(options["ops"])
+    return select(options["sources"], options["ops"])
 
 
 def _versions() -> dict[str, str]:
@@ -118,16 +118,16 @@ def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int
     from torchstone.cli.progress import Progress
     from torchstone.cli.summary import show_summary
     from torchstone.conformance.runner import run as run_cases
-    from torchstone.conformance.sources import opinfo
+    from torchstone.conformance.sources import iterate
 
     options = record.options
     state = "interrupted"
     try:
         with _sigterm_interrupts():
             ops = _ops(options)
-            with Progress(options["backends"], ops) as progress:
+            with Progress(options["backends"], [op for names in ops.values() for op in names]) as progress:
                 summary = run_cases(
-                    lambda: opinfo.iterate(ops, options["dtypes"], options["limit"]),
+                    lambda: iterate(ops, options["dtypes"], options["limit"]),
                     options["backends"],
                     db,
                     record.run,

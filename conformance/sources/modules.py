@@ -1,0 +1,109 @@
+"""PyTorch's own module database as cases: every module of torch.nn, in evaluation and in training mode.
+
+A case is what the module's forward calls, with its parameters and buffers as inputs: a program like any other. The
+even samples are the module in evaluation mode, the odd ones in training mode.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.literals import DTYPES, ProgramError
+from torchstone.conformance.sources.record import NotExpressible, record
+from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
+
+SOURCE = "modules"
+
+
+@functools.cache
+def _database() -> dict[str, Any]:
+    """Module name to its ``ModuleInfo``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_modules import module_db
+    return {info.name: info for info in module_db}
+
+
+def op_names() -> list[str]:
+    """Every module of the database, sorted."""
+    return sorted(_database())
+
+
+def dtypes_of(op: str) -> list[str]:
+    """The dtypes a module is tested with. Raises ``UnknownName`` for a module that is not in the database."""
+    return [name for name, dtype in DTYPES.items() if dtype in _info(op).dtypes]
+
+
+def _info(op: str) -> Any:
+    if op not in _database():
+        raise UnknownName("module", op, _database())
+    return _database()[op]
+
+
+def select(ops: Iterable[str] | None = None) -> list[str]:
+    """The modules meant by names or shell patterns, sorted. Raises as ``opinfo.select``."""
+    return match(ops, _database(), "module")
+
+
+def iterate(
+    ops: Iterable[str] | None = None, dtypes: Iterable[str] | None = None, limit_per_op: int | None = None
+) -> Iterator[Case | Untested]:
+    """Cases in a fixed order, as ``opinfo.iterate`` gives them."""
+    wanted = check_dtypes(dtypes)
+    for op in select(ops):
+        for dtype in dtypes_of(op):
+            if wanted is None or dtype in wanted:
+                yield from itertools.islice(_of_dtype(op, dtype), limit_per_op)
+
+
+def case(op: str, dtype: str, index: int) -> Case:
+    """One case by its coordinates. Raises ``UnknownName`` or ``InputError`` when there is none."""
+    if dtype not in dtypes_of(op):
+        raise InputError(f"{op} has no samples for {dtype} (it has {', '.join(dtypes_of(op)) or 'none'})")
+    for entry in itertools.islice(_of_dtype(op, dtype), index, index + 1):
+        if isinstance(entry, Case):
+            return entry
+        raise InputError(f"{entry.id} cannot be expressed as a program: {entry.reason}")
+    raise InputError(f"{op} has no sample {index} for {dtype}")
+
+
+def _of_dtype(op: str, dtype: str) -> Iterator[Case | Untested]:
+    info = _info(op)
+    samples: list[tuple[bool, Any]] = []
+    with seeded(f"{SOURCE}:{op}:{dtype}"):
+        modes = [
+            info.module_inputs_func(info, device="cpu", dtype=DTYPES[dtype], requires_grad=False, training=training)
+            for training in (False, True)
+        ]
+        for pair in itertools.zip_longest(*modes):
+            samples.extend((training, item) for training, item in enumerate(pair) if item is not None)
+    for index, (training, sample) in enumerate(samples):
+        if sample.forward_input is None:
+            yield Untested(SOURCE, op, dtype, "the sample only constructs the module", index)
+        else:
+            with seeded(f"{SOURCE}:{op}:{dtype}:{index}"):
+                yield _entry(info, op, dtype, index, sample, training=bool(training))
+
+
+def _entry(info: Any, op: str, dtype: str, index: int, sample: Any, *, training: bool) -> Case | Untested:
+    args, kwargs = sample.forward_input.args, sample.forward_input.kwargs
+    try:
+        module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
+        module = module.to(DTYPES[dtype]).train(training)
+        if isinstance(module, torch.nn.modules.lazy.LazyModuleMixin):
+            module(*args, **kwargs)  # what the sizes of its parameters are
+        state = [*module.parameters(), *module.buffers()]
+        program, inputs = record(lambda args, kwargs, _: module(*args, **kwargs), (args, kwargs, state), {})
+    except (NotExpressible, ProgramError) as error:
+        return Untested(SOURCE, op, dtype, str(error), index)
+    except Exception as error:
+        return Untested(SOURCE, op, dtype, f"eager raises {type(error).__name__}: {first_line(error)}", index)
+    return Case(program, inputs, SOURCE, op, dtype, index=index, tags=("train",) if training else ())

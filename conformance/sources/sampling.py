@@ -1,0 +1,77 @@
+"""What PyTorch's databases have in common as sources: seeding, and names that may be patterns."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import random
+import warnings
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from unittest import mock
+
+import numpy
+import torch
+
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.literals import DTYPES
+
+
+@contextlib.contextmanager
+def seeded(key: str) -> Iterator[None]:
+    """Seed every generator a database draws from, and give the caller its own state back.
+
+    One thread meanwhile: the tensors are tiny, and threads waiting for each other cost more than the work.
+    """
+    seed = zlib.crc32(key.encode())
+    threads = torch.get_num_threads()
+    python, array = random.getstate(), numpy.random.get_state()
+    cheap_seed = mock.patch.object(
+        torch, "manual_seed", torch.default_generator.manual_seed
+    )  # no stack for CUDA's sake
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), cheap_seed:
+        warnings.simplefilter("ignore")
+        try:
+            torch.set_num_threads(1)
+            random.seed(seed)
+            numpy.random.seed(seed)
+            torch.manual_seed(seed)
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            random.setstate(python)
+            numpy.random.set_state(array)
+
+
+def match(wanted: Iterable[str] | None, known: Collection[str], kind: str = "op") -> list[str]:
+    """The known names meant by names and shell patterns, sorted; all of them for None.
+
+    Raises ``UnknownName``, or ``InputError`` for a pattern that matches nothing.
+    """
+    if wanted is None:
+        return sorted(known)
+    chosen: set[str] = set()
+    for name in wanted:
+        if any(mark in name for mark in "*?["):
+            matched = fnmatch.filter(known, name)
+            if not matched:
+                raise InputError(f'no {kind} matches "{name}"')
+            chosen.update(matched)
+        elif name in known:
+            chosen.add(name)
+        else:
+            raise UnknownName(kind, name, known)
+    return sorted(chosen)
+
+
+def check_dtypes(dtypes: Iterable[str] | None) -> list[str] | None:
+    """Return the dtypes as a list, None for all. Raises ``UnknownName``."""
+    wanted = None if dtypes is None else list(dtypes)
+    for dtype in wanted or ():
+        if dtype not in DTYPES:
+            raise UnknownName("dtype", dtype, DTYPES)
+    return wanted
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:200]
