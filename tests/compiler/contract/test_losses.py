@@ -1,0 +1,78 @@
+"""Losses that choose a class by index, against eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from torchstone.compiler.driver import compile
+
+Agrees = Callable[..., None]
+aten: Any = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
+NONE, MEAN, SUM = 0, 1, 2
+
+ONE_TARGET = (
+    (torch.tensor([[0.5, -1.0, 2.0, 1.0], [1.0, 0.0, 0.25, -3.0], [0.0, 0.0, 0.0, 0.0]]), torch.tensor([0, 3, 2])),
+    (torch.tensor([0.5, -1.0, 2.0, 1.0]), torch.tensor(2)),
+    (torch.tensor([[NAN, 1.0, 2.0, INF], [1.0, NAN, -INF, 3.0]]), torch.tensor([1, 1])),
+)
+MANY_TARGETS = (
+    (torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, 0.25]]), torch.tensor([[2, 0, -1], [1, -1, 2]])),
+    (torch.tensor([0.5, -1.0, 2.0]), torch.tensor([1, 1, -1])),
+    (torch.tensor([[0.5, 1.0, -1.0], [0.0, 2.0, 0.5]]), torch.tensor([[-1, 0, 0], [0, 1, 2]])),
+    (torch.tensor([[NAN, 1.0, INF], [1.0, NAN, -INF]]), torch.tensor([[1, 2, -1], [0, -1, -1]])),
+)
+
+
+def _gradient(x: torch.Tensor, reduction: int) -> torch.Tensor:
+    return torch.linspace(1, 2, len(x)) if reduction == NONE and x.dim() == 2 else torch.tensor(3.0)
+
+
+@pytest.mark.parametrize(("x", "target"), ONE_TARGET)
+@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
+@pytest.mark.parametrize("p", [1, 2])
+def test_multi_margin(agrees: Agrees, x: torch.Tensor, target: torch.Tensor, reduction: int, p: int) -> None:
+    weights = torch.tensor([0.5, 1.0, 2.0, 0.0])
+    for given in ((), (weights,)):
+        agrees(lambda x, t, w=None: aten.multi_margin_loss(x, t, p, 1.5, w, reduction), x, target, *given)
+        agrees(
+            lambda g, x, t, w=None: aten.multi_margin_loss_backward(g, x, t, p, 1.5, w, reduction),
+            *(_gradient(x, reduction), x, target, *given),
+        )
+
+
+@pytest.mark.parametrize(("x", "target"), MANY_TARGETS)
+@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
+def test_multilabel_margin(agrees: Agrees, x: torch.Tensor, target: torch.Tensor, reduction: int) -> None:
+    agrees(lambda x, t: aten.multilabel_margin_loss_forward(x, t, reduction), x, target)
+    _, is_target = aten.multilabel_margin_loss_forward(x, target, reduction)
+    agrees(
+        lambda g, x, t, i: aten.multilabel_margin_loss_backward(g, x, t, reduction, i),
+        *(_gradient(x, reduction), x, target, is_target),
+    )
+
+
+@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
+def test_nll(agrees: Agrees, reduction: int) -> None:
+    weights = torch.tensor([0.5, 1.0, 2.0, 0.0])
+    target = torch.tensor([0, 3, -100, 2])
+    for x, t in ((torch.randn(4, 4), target), (torch.randn(4), target[3]), (torch.randn(0, 4), target[:0])):
+        for given in ((), (weights,)):
+            agrees(lambda x, t, w=None: aten.nll_loss_forward(x, t, w, reduction, -100), x, t, *given)
+    x, t = torch.randn(2, 4, 2, 1), target.reshape(2, 2, 1)
+    agrees(lambda x, t, w: aten.nll_loss2d_forward(x, t, w, reduction, 2), x, t.clamp(min=0), weights)
+
+
+def test_a_target_that_is_no_class_is_refused() -> None:
+    x = torch.randn(2, 3)
+    one, many = torch.tensor([0, 2]), torch.tensor([[0, -1, 1], [2, 0, -1]])
+    nll = compile(lambda x, t: aten.nll_loss_forward(x, t, None, MEAN, -100)[0], (x, one), "evaluator")
+    margin = compile(lambda x, t: aten.multi_margin_loss(x, t), (x, one), "evaluator")
+    labels = compile(lambda x, t: aten.multilabel_margin_loss_forward(x, t, MEAN)[0], (x, many), "evaluator")
+    for exe, bad in ((nll, one + 1), (nll, one - 1), (margin, one + 1), (margin, one - 1), (labels, many + 1)):
+        with pytest.raises(RuntimeError, match="out of"):
+            exe(x, bad)

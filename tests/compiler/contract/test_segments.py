@@ -1,0 +1,62 @@
+"""segment_reduce and max_unpool against eager: empty segments, initial values, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from torchstone.compiler.driver import compile
+
+Agrees = Callable[..., None]
+aten: Any = torch.ops.aten
+NAN = float("nan")
+
+
+@pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("initial", [None, 0.0, 2])
+def test_segments(agrees: Agrees, dtype: torch.dtype, reduce: str, initial: float | None) -> None:
+    def by(axis: int = 0, unsafe: bool = False, **which: int) -> Callable[..., Any]:
+        (name,) = which
+        return lambda x, s: torch.segment_reduce(x, reduce, **{name: s}, axis=axis, unsafe=unsafe, initial=initial)
+
+    x = torch.tensor([1.0, 2.0, NAN, 4.0, 5.0], dtype=dtype)
+    agrees(by(lengths=1), x, torch.tensor([2, 0, 3]))
+    agrees(by(lengths=1, unsafe=True), x, torch.tensor([2, 0]))
+    agrees(by(lengths=1), x[:0], torch.tensor([0, 0]))
+    for offsets in ([0, 2, 2, 5], [1, 2, 2, 4], [5, 5]):
+        agrees(by(offsets=1), x, torch.tensor(offsets))
+    batch = torch.linspace(-3, 3, 36).reshape(2, 6, 3).to(dtype)
+    agrees(by(lengths=1, axis=1), batch, torch.tensor([[2, 0, 4], [3, 3, 0]]), slack=2.0)
+    agrees(by(offsets=1, axis=1), batch, torch.tensor([[0, 2, 4], [3, 3, 6]]), slack=2.0)
+
+
+def test_segments_that_do_not_fit_are_refused() -> None:
+    x, lengths, offsets = torch.ones(5), torch.tensor([2, 3]), torch.tensor([0, 2, 5])
+    by_lengths = compile(lambda x, s: torch.segment_reduce(x, "sum", lengths=s), (x, lengths), "evaluator")
+    by_offsets = compile(lambda x, s: torch.segment_reduce(x, "sum", offsets=s), (x, offsets), "evaluator")
+    for exe, bad in ((by_lengths, [2, 2]), (by_lengths, [6, -1]), (by_offsets, [0, 2, 6]), (by_offsets, [0, 3, 2])):
+        with pytest.raises(RuntimeError, match=r"lengths|offsets"):
+            exe(x, torch.tensor(bad))
+
+
+@pytest.mark.parametrize("space", [2, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_unpooling(agrees: Agrees, space: int, dtype: torch.dtype) -> None:
+    def program(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return aten.max_unpool2d(x, i, [4, 4]) if space == 2 else aten.max_unpool3d(x, i, [4] * 3, [2] * 3, [0] * 3)
+
+    x = torch.randn(2, 3, *[2] * space).to(dtype)
+    places = torch.stack([torch.randperm(4**space)[: 2**space] for _ in range(6)])
+    places[0, 0] = places[0, 1]  # the last one stays
+    indices = places.reshape(x.shape)
+    agrees(program, x, indices)
+    agrees(program, x[0], indices[0])
+    exe = compile(program, (x, indices), "evaluator")
+    for bad in (-1, 4**space):
+        with pytest.raises(RuntimeError, match="outside"):
+            exe(x, indices.clone().index_fill_(0, torch.tensor([1]), bad))
