@@ -17,6 +17,7 @@ from torchstone.compiler.explain import explain
 from torchstone.compiler.frontends import dispatch, export
 from torchstone.compiler.frontends.captured import Captured, Guard
 from torchstone.compiler.ir import Graph, Operation
+from torchstone.compiler.ir.graph import walk
 from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import schedule
@@ -50,7 +51,7 @@ class Executable:
     def __init__(self, captured: Captured, kernel: Kernel, ir: Stages, target: str, flat: Graph) -> None:
         self.ir = ir
         self.target = target
-        self.library_calls = tuple(op.name for op in flat.ops if find_family(op) is not None)
+        self.library_calls = tuple(op.name for op in walk(flat) if find_family(op) is not None)
         self.specialized = tuple(captured.specialized)
         self._captured = captured
         self._kernel = kernel

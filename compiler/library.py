@@ -66,5 +66,12 @@ def find_family(op: Operation) -> Family | None:
 
 def has_effect(op: Operation) -> bool:
     """Say whether an op does something beside giving results: a check of a size that nobody uses is one."""
+    nested = any(has_effect(inner) for graph in op.graphs.values() for inner in graph.ops)
+    return nested or op.name in _GUARDS or sized_by_values(op) or is_ordered(op)
+
+
+def is_ordered(op: Operation) -> bool:
+    """Say whether an op makes a library call that has to keep its place among others."""
     family = find_family(op)
-    return op.name in _GUARDS or sized_by_values(op) or (family is not None and family.effect)
+    nested = any(is_ordered(inner) for graph in op.graphs.values() for inner in graph.ops)
+    return nested or (family is not None and family.effect)

@@ -33,14 +33,20 @@ def decompose(graph: Graph, keep: Callable[[Operation], bool], hints: Mapping[st
 
     ``keep(op)`` says that an op needs no decomposition. ``hints`` gives an example size for each symbol.
     """
-    if all(keep(op) for op in graph.ops):
+    if all(keep(op) and not op.graphs for op in graph.ops):
         return graph, []
     sizes = FakeSizes(hints)
+    guards: list[Guard] = []
     out = Graph(graph.name, graph.args)
     values: dict[int, Any] = {id(a): a for a in graph.args}
 
     def mapped(leaf: Any) -> Any:
         return values.get(id(leaf), leaf) if isinstance(leaf, Value) else leaf
+
+    def nested(inner: Graph) -> Graph:
+        inner, more = decompose(inner, keep, hints)
+        guards.extend(more)
+        return inner
 
     def place(op: Operation, ancestors: frozenset[str]) -> None:
         operands = tuple(map_operand(o, mapped) for o in op.operands)
@@ -48,7 +54,7 @@ def decompose(graph: Graph, keep: Callable[[Operation], bool], hints: Mapping[st
         traced = None if keep(op) else _trace(moved, sizes)
         # A decomposition that leads back to an op it came from makes no progress.
         if traced is None or any(inner.name in {*ancestors, op.name} for inner in traced[0]):
-            out.ops.append(moved)
+            out.ops.append(moved.with_graphs(nested))
             return
         ops, results = traced
         for inner in ops:
@@ -58,7 +64,7 @@ def decompose(graph: Graph, keep: Callable[[Operation], bool], hints: Mapping[st
     for op in graph.ops:
         place(op, frozenset())
     out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)
-    return out, guards_of(sizes.env, sizes.torch_names)
+    return out, [*guards, *guards_of(sizes.env, sizes.torch_names)]
 
 
 def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]] | None:

@@ -33,7 +33,8 @@ def expand(graph: Graph, takes: Takes, calls: Calls = lambda op: False) -> Graph
 
     def keep(op: Operation) -> None:
         operands = tuple(map_operand(o, mapped) for o in op.operands)
-        out.ops.append(Operation(op.name, operands, op.results, op.attributes, op.location))
+        kept = Operation(op.name, operands, op.results, op.attributes, op.location)
+        out.ops.append(kept.with_graphs(lambda nested: expand(nested, takes, calls)))
         values.update({id(r): r for r in op.results})
 
     def place(op: Operation, origin: Operation, depth: int) -> None:
@@ -94,6 +95,6 @@ def eliminate_dead_code(graph: Graph) -> Graph:
     kept: list[Operation] = []
     for op in reversed(graph.ops):
         if has_effect(op) or any(id(r) in live for r in op.results):
-            kept.append(op)
+            kept.append(op.with_graphs(eliminate_dead_code))
             live.update(id(v) for v in op.values)
     return Graph(graph.name, graph.args, kept[::-1], graph.outputs)

@@ -19,7 +19,8 @@ def share(graph: Graph) -> Graph:
 
     for op in graph.ops:
         moved = Operation(op.name, map_operand(op.operands, mapped), op.results, op.attributes, op.location)
-        if op.name.startswith("flat.") and op.name != BIND:
+        moved = moved.with_graphs(share)
+        if op.name.startswith("flat.") and op.name != BIND and not op.graphs:
             first = made.setdefault(_key(moved), moved)
             if first is not moved:
                 values.update({id(mine): theirs for mine, theirs in zip(op.results, first.results, strict=True)})

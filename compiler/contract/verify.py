@@ -26,6 +26,8 @@ def verify(graph: Graph, takes: Callable[[Operation], str | None]) -> None:
         for result in op.results:
             if not (isinstance(result.type, PrimType) and result.type.name == "none"):
                 _known(result, f"a result of {op.name}", op)
+        for nested in op.graphs.values():
+            verify(nested, takes)
         refusal = takes(op)
         if refusal is not None:
             raise VerifyError(f"{op.name} is not in the target's legal set: {refusal}", op=op.name, where=describe(op))

@@ -46,6 +46,8 @@ def _result(value: Value, index: int, roots: dict[int, int], makers: dict[int, S
 
 def is_view(op: Operation) -> bool:
     """Say whether an ATen op's results share the memory of its first operand."""
+    if op.name.startswith("flat."):
+        return False
     schema = _overload(op)._schema
     aliased = [a for a in schema.arguments if a.alias_info is not None]
     returned = [r.alias_info for r in schema.returns]

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Aliased, Captured, Computed, Plain, View, flatten_arguments
+from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Policy, Recorder, SizedByValues
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
@@ -77,7 +78,7 @@ def _record(
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
         args, kwargs = pytree.tree_unflatten(clones, in_spec)
-        with NoEscape(), watch, _replaced(modules, state, lifted):
+        with NoEscape(), called_directly(), watch, _replaced(modules, state, lifted):
             out = fn(*args, **kwargs)
         # PyTorch's pytree would take a Size apart and put a tuple together.
         flat, out_spec = pytree.tree_flatten(out, is_leaf=lambda node: isinstance(node, torch.Size))

@@ -56,6 +56,8 @@ class _KeepFrames(TorchFunctionMode):
     """Notes the user's frames on every node that torch.export makes; it keeps only those named ``forward``."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # it traces the functions of torch.cond, and this mode with them
+            return func(*args, **(kwargs or {}))
         frames = tuple((f.file, f.line, f.function) for f in user_location().frames)
         with fx_traceback.annotate({FRAMES: frames}):
             return func(*args, **(kwargs or {}))

@@ -12,8 +12,7 @@ from torchstone.compiler.frontends.captured import Integer, Plain, Size
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Graph, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols
-from torchstone.compiler.ir.graph import map_operand
-from torchstone.compiler.ir.sizes import BIND
+from torchstone.compiler.ir.sizes import BIND, substitute_symbols
 
 
 def bind_integers(graph: Graph, leaves: Sequence[Any], dynamic: Mapping[int, Any]) -> tuple[list[Any], list[int]]:
@@ -50,16 +49,7 @@ def rename_symbols(graph: Graph) -> dict[str, str]:
         for name in sorted(symbols(dim) if dim is not None else ()):
             renamed.setdefault(name, f"s{len(renamed)}")
 
-    def leaf(item: Any) -> Any:
-        return under(item, renamed) if isinstance(item, Expr) else item
-
-    for value in [*graph.args, *(r for op in graph.ops for r in op.results)]:
-        if isinstance(value.type, TensorType):
-            value.type = TensorType(tuple(leaf(d) for d in value.type.shape), value.type.dtype)
-    for op in graph.ops:
-        op.operands = tuple(map_operand(o, leaf) for o in op.operands)
-        op.attributes = {name: map_operand(value, leaf) for name, value in op.attributes.items()}
-    graph.outputs = tuple(map_operand(o, leaf) for o in graph.outputs)
+    substitute_symbols(graph, {old: symbol(new) for old, new in renamed.items()})
     return renamed
 
 

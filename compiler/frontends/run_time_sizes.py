@@ -17,9 +17,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.symbolic import from_sympy
-from torchstone.compiler.ir import Graph, Operation, TensorType, map_operand
-from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbols
-from torchstone.compiler.ir.sizes import BIND, sized_by_values, symbols_bound, symbols_used
+from torchstone.compiler.ir import Graph, Operation, TensorType
+from torchstone.compiler.ir.dims import Dim, substitute, symbols
+from torchstone.compiler.ir.sizes import BIND, sized_by_values, substitute_symbols, symbols_bound
 
 _RELATIONS = {
     sympy.Eq: ("eq", False), sympy.Ne: ("ne", False), sympy.StrictLessThan: ("lt", False),
@@ -66,7 +66,8 @@ def settle(graph: Graph, env: ShapeEnv) -> None:
         if relation == "eq" and ours:
             one, other = max(ours, key=lambda s: bound.index(str(s[0])))
             equal = {name: substitute(dim, {str(one): other}) for name, dim in equal.items()} | {str(one): other}
-    _substitute(graph, equal)
+    if equal:
+        substitute_symbols(graph, equal)
     for left, right, relation in comparisons:
         left, right = substitute(left, equal), substitute(right, equal)
         if not _trivial(left, right, relation):
@@ -114,20 +115,3 @@ def _comparisons(condition: sympy.Basic) -> Iterator[tuple[Dim, Dim, str]]:
 
 def _dim(expr: Any) -> Dim:
     return from_sympy(sympy.sympify(expr))
-
-
-def _substitute(graph: Graph, values: dict[str, Dim]) -> None:
-    if not values:
-        return
-
-    def leaf(item: Any) -> Any:
-        return substitute(item, values) if isinstance(item, Expr) else item
-
-    for op in graph.ops:
-        if not symbols_used(op) & set(values):
-            continue
-        op.operands = tuple(map_operand(o, leaf) for o in op.operands)
-        for result in op.results:
-            if isinstance(result.type, TensorType):
-                result.type = TensorType(tuple(leaf(d) for d in result.type.shape), result.type.dtype)
-    graph.outputs = tuple(map_operand(o, leaf) for o in graph.outputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -85,6 +85,18 @@ class Operation:
         return only
 
     @property
+    def graphs(self) -> dict[str, Graph]:
+        """The graphs among the attributes: branches of a ``flat.cond``, condition and body of a ``flat.while``."""
+        return {name: value for name, value in self.attributes.items() if isinstance(value, Graph)}
+
+    def with_graphs(self, fn: Callable[[Graph], Graph]) -> Operation:
+        """Return the operation with ``fn`` applied to the graphs among its attributes; itself when it has none."""
+        graphs = self.graphs
+        return (
+            replace(self, attributes={**self.attributes, **{k: fn(g) for k, g in graphs.items()}}) if graphs else self
+        )
+
+    @property
     def values(self) -> Iterator[Value]:
         """The values among the operands, those inside lists included, in order."""
         return values_in(self.operands)
@@ -108,6 +120,14 @@ class Graph:
         from torchstone.compiler.ir.printer import print_graph
 
         return print_graph(self)
+
+
+def walk(graph: Graph) -> Iterator[Operation]:
+    """Yield the operations of a graph and of the graphs in them, in order."""
+    for op in graph.ops:
+        for nested in op.graphs.values():
+            yield from walk(nested)
+        yield op
 
 
 def values_in(operand: Operand) -> Iterator[Value]:

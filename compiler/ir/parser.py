@@ -181,10 +181,17 @@ class _Parser:
             self.values[result.name] = result
         return Operation(name, operands, tuple(results), attributes, self.location())
 
-    def attribute(self) -> tuple[str, Operand]:
+    def attribute(self) -> tuple[str, Operand | Graph]:
         key = self.take(kind="word")
         self.take("=")
-        return key, self.operand()
+        return key, self.nested() if self.here == "graph" else self.operand()
+
+    def nested(self) -> Graph:
+        """Parse a graph that is an attribute: it has values and names of its own."""
+        outside, self.values = self.values, {}
+        graph = self.graph()
+        self.values = outside
+        return graph
 
     def argument(self) -> Value:
         value = self.typed()
@@ -207,6 +214,10 @@ class _Parser:
                 self.take(",")
             outputs.append(self.operand())
         graph.outputs = tuple(outputs)
+        return graph
+
+    def whole(self) -> Graph:
+        graph = self.graph()
         if self.kind != "end":
             raise self.error(f"text after the graph: {self.here!r}")
         return graph
@@ -214,4 +225,4 @@ class _Parser:
 
 def parse_graph(text: str) -> Graph:
     """Parse one graph. ParseError gives line and column of what is wrong; types are read, not checked (see verify)."""
-    return _Parser(text).graph()
+    return _Parser(text).whole()

@@ -45,8 +45,14 @@ def print_operation(op: Operation, names: Mapping[int, str] | None = None, *, lo
     text += " = " if op.results else ""
     text += f"{op.name}({', '.join(print_literal(o, names) for o in op.operands)})"
     if op.attributes:
-        text += f" {{{', '.join(f'{k}={print_literal(v, names)}' for k, v in op.attributes.items())}}}"
+        text += f" {{{', '.join(f'{k}={_attribute(v, names, locations)}' for k, v in op.attributes.items())}}}"
     return text + _location(op.location) if locations else text
+
+
+def _attribute(value: Operand | Graph, names: Mapping[int, str] | None, locations: bool) -> str:
+    if isinstance(value, Graph):
+        return print_graph(value, locations=locations).rstrip().replace("\n", "\n  ")
+    return print_literal(value, names)
 
 
 def _location(location: Location) -> str:

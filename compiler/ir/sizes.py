@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torchstone.compiler.ir.dims import Expr, symbols
-from torchstone.compiler.ir.graph import Graph, Operation, values_in
+from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbols
+from torchstone.compiler.ir.graph import Graph, Operation, map_operand, values_in
 from torchstone.compiler.ir.types import TensorType
 
 BIND = "flat.bind"
@@ -42,6 +42,23 @@ def _literals(item: Any) -> Iterator[Expr]:
     elif isinstance(item, tuple):
         for inner in item:
             yield from _literals(inner)
+
+
+def substitute_symbols(graph: Graph, values: Mapping[str, Dim]) -> None:
+    """Put sizes in the place of symbols, in place, in a graph and in the graphs in it."""
+
+    def leaf(item: Any) -> Any:
+        return substitute(item, values) if isinstance(item, Expr) else item
+
+    for value in [*graph.args, *(r for op in graph.ops for r in op.results)]:
+        if isinstance(value.type, TensorType):
+            value.type = TensorType(tuple(leaf(d) for d in value.type.shape), value.type.dtype)
+    for op in graph.ops:
+        op.operands = tuple(map_operand(o, leaf) for o in op.operands)
+        op.attributes = {name: map_operand(value, leaf) for name, value in op.attributes.items()}
+        for nested in op.graphs.values():
+            substitute_symbols(nested, values)
+    graph.outputs = tuple(map_operand(o, leaf) for o in graph.outputs)
 
 
 def symbols_bound(graph: Graph) -> dict[str, Operation]:

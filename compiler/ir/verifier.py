@@ -54,6 +54,8 @@ def verify_graph(graph: Graph) -> None:
                     f"{op.name} gives {', '.join(map(str, expected))}, the graph says {', '.join(map(str, got))}",
                     op=op.name, where=describe(op),
                 )  # fmt: skip
+        for nested in op.graphs.values():
+            verify_graph(nested)
         for result in op.results:
             define(result, op)
     for value in values_in(graph.outputs):

@@ -17,7 +17,7 @@ from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.graph import values_in
 from torchstone.compiler.ir.printer import print_operation, unique_names
 from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
-from torchstone.compiler.library import find_family, has_effect
+from torchstone.compiler.library import has_effect, is_ordered
 from torchstone.compiler.lowering.target import Kernel, Lowered
 from torchstone.compiler.ops import control
 
@@ -53,22 +53,29 @@ def lower(graph: Graph, lower_kernel: Callable[[Graph], Lowered]) -> Lowered:
     if not any(is_host(op) for op in graph.ops):
         return lower_kernel(graph)
     steps = split(graph)
-    kernels = [lower_kernel(step.graph) for step in steps if isinstance(step, Segment)]
+    # One for each graph that a step runs: a segment's own, or those of a branch or loop by name.
+    lowered = [{name: lower(g, lower_kernel) for name, g in _graphs(step).items()} for step in steps]
+    kernels = [kernel for mine in lowered for kernel in mine.values()]
     texts: dict[str, Callable[[], str]] = {"schedule": lambda: print_schedule(graph, steps), **_joined(kernels)}
 
     def load() -> Kernel:
         from torchstone.compiler.runtime.schedule import Schedule
 
-        loaded = [kernel.load() for kernel in kernels]
+        loaded = [{name: kernel.load() for name, kernel in mine.items()} for mine in lowered]
         texts.update(_joined(kernels))
-        return Schedule(graph, steps, loaded)
+        return Schedule(graph, list(zip(steps, loaded, strict=True)))
 
     return Lowered(load, texts)
 
 
+def _graphs(step: Step) -> dict[str, Graph]:
+    return {"kernel": step.graph} if isinstance(step, Segment) else step.graphs
+
+
 def _joined(kernels: list[Lowered]) -> dict[str, Callable[[], str]]:
     def join(stage: str) -> Callable[[], str]:
-        return lambda: "".join(f"// ---- kernel {i} ----\n{k.texts[stage]()}" for i, k in enumerate(kernels))
+        own = [kernel for kernel in kernels if stage in kernel.texts]
+        return lambda: "".join(f"// ---- kernel {i} ----\n{k.texts[stage]()}" for i, k in enumerate(own))
 
     return {stage: join(stage) for stage in dict.fromkeys(s for k in kernels for s in k.texts)}
 
@@ -123,7 +130,7 @@ class _Plan:
             time = max(
                 [0 if is_host(op) else 1, *(self.times[id(d)] + (is_host(d) != is_host(op)) for d in (*made, *sizes))]
             )
-            if (family := find_family(op)) is not None and family.effect:
+            if is_ordered(op):
                 time = effect = max(time, effect)
             if op.name in _FREE and len(made) == len([*op.values]) and all(id(d) in self.free for d in made):
                 self.free.add(id(op))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, Expr
+from torchstone.compiler.ir.graph import Graph, Value
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.ops.primitive import Primitive, check
 
@@ -48,7 +50,52 @@ def _specialize(x: Any, *, value: Any) -> tuple[()]:
     return ()
 
 
-ROWS = (
+def _check_graph(op: str, name: str, graph: Graph, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+    """Check that a graph takes these types and gives tensors; return theirs."""
+    takes = tuple(a.type for a in graph.args)
+    check(takes == types, op, f"{name} takes ({', '.join(map(str, takes))}), is given ({', '.join(map(str, types))})")
+    known = {str(d) for t in types for d in t.shape}
+    check(known >= {s for t in types for s in t.symbols}, op, f"a size of ({', '.join(map(str, types))}) is not known")
+    outputs = tuple(o.type for o in graph.outputs if isinstance(o, Value) and isinstance(o.type, TensorType))
+    check(len(outputs) == len(graph.outputs), op, f"{name} must return tensors")
+    check(all(t.symbols <= known for t in outputs), op, f"{name} returns a size that it was not given")
+    return outputs
+
+
+def _cond_infer(pred: TensorType, *operands: TensorType, then: Graph, otherwise: Graph) -> tuple[TensorType, ...]:
+    check(pred == TensorType((), dt.boolean), "cond", f"takes bool[] first, got {pred}")
+    left = _check_graph("cond", "then", then, operands)
+    right = _check_graph("cond", "otherwise", otherwise, operands)
+    check(left == right, "cond", f"branches give ({', '.join(map(str, left))}) and ({', '.join(map(str, right))})")
+    return left
+
+
+def _cond(pred: Any, *operands: Any, then: Graph, otherwise: Graph) -> tuple[Any, ...]:
+    from torchstone.compiler.ops.evaluate import evaluate_graph
+
+    return evaluate_graph(then if bool(pred) else otherwise, operands)
+
+
+def _while_infer(*operands: TensorType, condition: Graph, body: Graph, carried: int) -> tuple[TensorType, ...]:
+    holds = _check_graph("while", "condition", condition, operands)
+    check(holds == (TensorType((), dt.boolean),), "while", f"condition must give bool[], gives {holds}")
+    given = _check_graph("while", "body", body, operands)
+    check(
+        given == operands[:carried], "while", f"body must give what it is given, gives ({', '.join(map(str, given))})"
+    )
+    return given
+
+
+def _while(*operands: Any, condition: Graph, body: Graph, carried: int) -> tuple[Any, ...]:
+    from torchstone.compiler.ops.evaluate import evaluate_graph
+
+    state, rest = operands[:carried], operands[carried:]
+    while bool(evaluate_graph(condition, (*state, *rest))[0]):
+        state = evaluate_graph(body, (*state, *rest))
+    return tuple(state)
+
+
+GUARDS = (
     Primitive(
         "bind",
         "Let a symbol that no size is called yet be this 0-d integer; of any other size, GuardError unless it is it.",
@@ -63,5 +110,20 @@ ROWS = (
         "specialize",
         "GuardError unless a 0-d tensor has the value that the program was specialized to.",
         1, _specialize_infer, _specialize, ("value",),
+    ),
+)  # fmt: skip
+
+ROWS = (
+    *GUARDS,
+    Primitive(
+        "cond",
+        "One graph or the other, as a bool[] says, on the rest of the operands. Both take and give the same types.",
+        None, _cond_infer, _cond, ("then", "otherwise"),
+    ),
+    Primitive(
+        "while",
+        "While the graph condition holds, the graph body in place of the first operands, of which there are carried; "
+        "both are given the rest of the operands too.",
+        None, _while_infer, _while, ("condition", "body", "carried"),
     ),
 )  # fmt: skip

@@ -43,7 +43,7 @@ def evaluate_graph(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
         return evaluate_dim(leaf, bound) if isinstance(leaf, Expr) else leaf
 
     for op in graph.ops:
-        if PRIMITIVES[op.name] in control.ROWS:
+        if PRIMITIVES[op.name] in control.GUARDS:
             run_control(op, [env[id(v)] for v in op.values], bound)
             continue
         attributes: Mapping[str, Any] = {k: map_operand(v, concrete) for k, v in op.attributes.items()}

@@ -54,10 +54,9 @@ Run: TypeAlias = Callable[[State], None]
 class Schedule:
     """The kernel of a graph that the host has a part in."""
 
-    def __init__(self, graph: Graph, steps: Sequence[Step], kernels: Sequence[Kernel]) -> None:
-        loaded = iter(kernels)
+    def __init__(self, graph: Graph, steps: Sequence[tuple[Step, dict[str, Kernel]]]) -> None:
         self._graph = graph
-        self._steps = [_kernel(s, next(loaded)) if isinstance(s, Segment) else _host(s) for s in steps]
+        self._steps = [_kernel(s, k["kernel"]) if isinstance(s, Segment) else _host(s, k) for s, k in steps]
         # Outputs are fresh tensors: what somebody else holds is copied.
         self._held = {id(a) for a in graph.args}
 
@@ -93,8 +92,34 @@ def _kernel(segment: Segment, kernel: Kernel) -> Run:
     return run
 
 
-def _host(op: Operation) -> Run:
+def _host(op: Operation, kernels: dict[str, Kernel]) -> Run:
+    if op.name == "flat.cond":
+        return _cond(op, kernels["then"], kernels["otherwise"])
+    if op.name == "flat.while":
+        return _while(op, kernels["condition"], kernels["body"])
     return _guard(op) if op.name.startswith("flat.") else _call(op)
+
+
+def _cond(op: Operation, then: Kernel, otherwise: Kernel) -> Run:
+    def run(state: State) -> None:
+        pred, *operands = (state.values[id(v)] for v in op.values)
+        results = (then if bool(pred) else otherwise)(operands)
+        state.values.update({id(r): t for r, t in zip(op.results, results, strict=True)})
+
+    return run
+
+
+def _while(op: Operation, condition: Kernel, body: Kernel) -> Run:
+    carried = op.attributes["carried"]
+
+    def run(state: State) -> None:
+        given = [state.values[id(v)] for v in op.values]
+        operands = [tensor.clone() for tensor in given[:carried]] + given[carried:]
+        while bool(condition(operands)[0]):
+            operands[:carried] = body(operands)
+        state.values.update({id(r): t for r, t in zip(op.results, operands, strict=False)})
+
+    return run
 
 
 def _guard(op: Operation) -> Run:

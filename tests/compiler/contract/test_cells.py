@@ -19,6 +19,11 @@ from torchstone.compiler.targets import TARGETS, find_target
 SHAPE = (2, 3, 4)
 
 
+def _identity(kind: TensorType) -> Graph:
+    value = Value(kind)
+    return Graph("g", [value], [], (value,))
+
+
 def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, Any]]]:
     """Return operand types and attributes of calls of a primitive on one dtype."""
     x, number = TensorType(SHAPE, dtype), TensorType((), dtype)
@@ -49,6 +54,8 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
         "check": [([number], {"message": "no"})],
         "bind": [([number], {"size": 5})],
         "require": [([], {"left": 5, "right": symbol("u0"), "relation": "eq"})],
+        "cond": [([TensorType((), dt.boolean), x], {"then": _identity(x), "otherwise": _identity(x)})],
+        "while": [([number], {"condition": _identity(number), "body": _identity(number), "carried": 1})],
         "specialize": [([number], {"value": 1})],
     }
     if name in structured:

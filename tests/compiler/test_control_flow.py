@@ -1,0 +1,148 @@
+"""torch.cond and torch.while_loop: graphs in the IR, branches and loops on the host, against eager both ways."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import torchstone
+from torchstone.compiler.diagnostics import Unsupported, VerifyError
+from torchstone.compiler.ir import parse_graph
+from torchstone.compiler.ir.verifier import verify_graph
+
+TARGETS = ("evaluator", "linalg")
+SCALE = torch.tensor([1.0, 2.0, 3.0])
+
+
+def branch(x: torch.Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda x: (x.sin() + 1, x.sum()), lambda x: (x.cos() * 2, x.max()), (x,))
+
+
+def closure(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    return torch.cond(x[0] > 0, lambda x: x + y, lambda x: x * SCALE - y, (x,)) + 1
+
+
+def unchanged(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x.clone(), lambda x: -x, (x,))
+
+
+def nested(x: torch.Tensor) -> torch.Tensor:
+    def positive(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.max() > 1, lambda x: x / 2, lambda x: x + 1, (x,))
+
+    return torch.cond(x.sum() > 0, positive, lambda x: x.abs(), (x,))
+
+
+def library(x: torch.Tensor) -> torch.Tensor:
+    m = torch.outer(x, x) + torch.eye(x.shape[0])
+    return torch.cond(x.sum() > 0, lambda m: torch.linalg.inv(m).contiguous(), lambda m: m @ m, (m,))
+
+
+def loop(x: torch.Tensor) -> Any:
+    def body(i: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return i + 1, x * 1.5 + i
+
+    return torch.while_loop(lambda i, x: (i < 20) & (x.sum() < 50), body, (torch.tensor(0), x))
+
+
+def branch_in_a_loop(x: torch.Tensor) -> Any:
+    def body(x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (torch.cond(x.sum() > 10, lambda x: x / 2, lambda x: x + 3, (x,)) + 0.125,)
+
+    return torch.while_loop(lambda x: x.sum() < 14, body, (x,))
+
+
+def loop_with_closure(x: torch.Tensor) -> Any:
+    step = x.abs() + 1
+    return torch.while_loop(lambda x: x.sum() < 30, lambda x: (x + step * SCALE,), (x,))[0] * 2
+
+
+PROGRAMS: tuple[Callable[..., Any], ...] = (
+    branch, closure, unchanged, nested, library, loop, branch_in_a_loop, loop_with_closure,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "target"), [*itertools.product(PROGRAMS, TARGETS)])
+def test_agrees_with_eager_both_ways(program: Callable[..., Any], target: str) -> None:
+    exe = torchstone.compile(program, (torch.tensor([0.5, -0.25, 1.0]),), target)
+    for x in (torch.tensor([0.5, 0.25, 1.5]), torch.tensor([-1.0, 0.25, -1.5]), torch.full((3,), 40.0)):
+        torch.testing.assert_close(exe(x), program(x))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_compile_serves_many_sizes(target: str) -> None:
+    n = torch.export.Dim("n", min=2)
+    exe = torchstone.compile(branch, (torch.randn(5),), target, ({0: n},))
+    for size in (2, 7):
+        for sign in (1, -1):
+            x = torch.rand(size) * sign
+            torch.testing.assert_close(exe(x), branch(x))
+
+
+@pytest.mark.parametrize("program", [branch, loop, library])
+def test_every_stage_parses_back(program: Callable[..., Any]) -> None:
+    exe = torchstone.compile(program, (torch.ones(3),), "linalg")
+    for stage in ("aten", "contract", "flat"):
+        graph = parse_graph(exe.ir[stage])
+        verify_graph(graph)
+        assert str(graph) == exe.ir[stage]
+    assert "aten." not in exe.ir["flat"] or exe.library_calls
+    assert exe.library_calls == (
+        ("aten.linalg_inv_ex.default", "aten._linalg_check_errors.default") if program is library else ()
+    )
+
+
+def test_only_the_branch_taken_runs() -> None:
+    exe = torchstone.compile(library, (torch.ones(3),), "linalg")
+    singular = torch.tensor([-1.0, float("nan"), -1.0])
+    torch.testing.assert_close(exe(singular), library(singular), equal_nan=True)
+
+
+def test_random_numbers_in_a_branch_are_eagers() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        noise = torch.rand(3)
+        return torch.cond(x.sum() > 0, lambda x: x + torch.rand_like(x), lambda x: -x, (x,)) + noise + torch.rand(3)
+
+    exe = torchstone.compile(program, (torch.ones(3),), "linalg")
+    for x in (torch.ones(3), -torch.ones(3)):
+        torch.manual_seed(3)
+        want = program(x)
+        torch.manual_seed(3)
+        torch.testing.assert_close(exe(x), want)
+
+
+def test_a_result_is_no_argument() -> None:
+    exe = torchstone.compile(loop_with_closure, (torch.ones(3),), "linalg")
+    never = torchstone.compile(
+        lambda x: torch.while_loop(lambda x: x.sum() > 99, lambda x: (x + 1,), (x,)), (torch.ones(3),)
+    )
+    x = torch.ones(3)
+    never(x)[0].zero_()
+    exe(x).zero_()
+    assert torch.equal(x, torch.ones(3))
+
+
+def test_eager_still_works_after_a_capture() -> None:
+    x = torch.ones(3)
+    torchstone.compile(branch, (x,), "evaluator")
+    torch.testing.assert_close(branch(x), (x.sin() + 1, x.sum()))
+
+
+def test_branches_must_agree() -> None:
+    text = """graph @f(%p: bool[], %x: f32[3]) {
+      %0: f32[3] = flat.cond(%p, %x) {then=graph @then(%x: f32[3]) { return %x },
+        otherwise=graph @otherwise(%x: f32[3]) { %0: f64[3] = flat.cast(%x) {dtype=f64} return %0 }}
+      return %0
+    }"""
+    with pytest.raises(VerifyError, match=r"cond: branches give \(f32\[3\]\) and \(f64\[3\]\)"):
+        verify_graph(parse_graph(text))
+
+
+def test_a_target_without_a_host_refuses() -> None:
+    with pytest.raises(Unsupported, match=r"flat\.cond"):
+        torchstone.compile(branch, (torch.ones(3),), "tosa")
