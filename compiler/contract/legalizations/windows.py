@@ -33,7 +33,9 @@ def narrowed(ops: Sequence[Operation], takes: Takes) -> Sequence[Operation]:
             continue
         windows = made[id(sliding[0])]
         b = Builder(out, op.location)
-        _Combined(b, takes, op, sliding[0]).build(next(windows.values), windows.attributes, op.operands, op.attributes)
+        _Combined(b, takes, op, sliding[0]).build(
+            next(windows.values), windows.attributes, list(op.values), op.attributes
+        )
         out[-1].results = op.results
     used = {id(v) for op in out for v in op.values}
     return [op for op in out if op.name != "flat.windows" or id(op.result) not in made or id(op.result) in used]
