@@ -203,6 +203,19 @@ def _cast(x: Any, *, dtype: DType) -> Any:
     return x.to(getattr(torch, dtype.name))
 
 
+def _bitcast_infer(x: TensorType, *, dtype: DType) -> tuple[TensorType, ...]:
+    for d in (x.dtype, dtype):
+        check(d.is_int or d.is_float, "bitcast", f"takes int or float, got {d}")
+    check(x.dtype.bits == dtype.bits, "bitcast", f"{x.dtype} and {dtype} differ in size")
+    return (TensorType(x.shape, dtype),)
+
+
+def _bitcast(x: Any, *, dtype: DType) -> Any:
+    import torch
+
+    return x.view(getattr(torch, dtype.name))
+
+
 OTHER = (
     Primitive("select", "a where the predicate holds, else b.", 3, _select_infer, _torch("where"), elementwise=True),
     Primitive(
@@ -210,6 +223,10 @@ OTHER = (
         "Convert: to bool is x != 0 (NaN is true); float to int truncates and is unspecified out of range; integers "
         "wrap; floats round to nearest even, once; complex to real keeps the real part.",
         1, _cast_infer, _cast, ("dtype",), elementwise=True,
+    ),
+    Primitive(
+        "bitcast", "The same bits as a number of another dtype of the same size; of ints and floats.",
+        1, _bitcast_infer, _bitcast, ("dtype",), elementwise=True,
     ),
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from torchstone.compiler.contract.expansions import (
     activation,
     attention,
+    bits,
     comparison,
     convolution,
     creation,
@@ -38,7 +39,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
     convolution, pooling, upsampling, fourier, distance, special_functions, special_gamma,
-    special_incomplete, special_polynomials, scan, ordering, searching,
+    special_incomplete, special_polynomials, scan, ordering, searching, bits,
     indexing, scatter, embedding, grid_sampler, masks, loss, segment, unpooling,
 )  # fmt: skip
 

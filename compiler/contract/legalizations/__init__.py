@@ -21,7 +21,7 @@ FAMILIES = (
 )  # fmt: skip
 
 for _name, _row in PRIMITIVES.items():
-    if _row.elementwise and _row.arity and _name not in (*LEGALIZATIONS, "flat.select"):
+    if _row.elementwise and _row.arity and _name not in (*LEGALIZATIONS, "flat.select", "flat.bitcast"):
         legalization(_row.name)(only_wider)
 
 __all__ = ["FAMILIES", "LEGALIZATIONS"]

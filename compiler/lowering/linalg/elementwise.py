@@ -159,7 +159,7 @@ BOOL: Mapping[str, Rule] = {
 }  # fmt: skip
 
 # Ops that look at their operands as they are, without arithmetic.
-PLAIN = frozenset({"select", "cast", "complex", "real", "imag"})
+PLAIN = frozenset({"select", "cast", "bitcast", "complex", "real", "imag"})
 
 
 def takes(name: str, dtype: DType) -> str | None:
@@ -184,6 +184,8 @@ def apply(name: str, operands: tuple[Scalar, ...], types: tuple[DType, ...], res
         return _select(*operands)
     if name == "cast":
         return s.cast(types[0], result, operands[0])
+    if name == "bitcast":
+        return mlir.arith.bitcast(s.element(result), operands[0])
     if name in ("real", "imag"):
         return operands[0][name == "imag"]
     if name == "complex":

@@ -32,6 +32,7 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
     structured: dict[str, list[tuple[list[TensorType], dict[str, Any]]]] = {
         "select": [([TensorType(SHAPE, dt.boolean), x, x], {})],
         "cast": [([x], {"dtype": d}) for d in DTYPES],
+        "bitcast": [([x], {"dtype": d}) for d in DTYPES],
         "broadcast": [([x], {"shape": (5, *SHAPE), "dims": (1, 2, 3)}), ([number], {"shape": SHAPE, "dims": ()})],
         "reshape": [([x], {"shape": (24,)}), ([x], {"shape": (1, 6, 4)})],
         "transpose": [([x], {"permutation": (2, 0, 1)})],
@@ -53,9 +54,9 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
         "sort": [([x], {"dim": 1, "descending": True})],
         "check": [([number], {"message": "no"})],
         "bind": [([number], {"size": 5})],
-        "require": [([], {"left": 5, "right": symbol("u0"), "relation": "eq"})],
         "cond": [([TensorType((), dt.boolean), x], {"then": _identity(x), "otherwise": _identity(x)})],
         "while": [([number], {"condition": _identity(number), "body": _identity(number), "carried": 1})],
+        "require": [([], {"left": 5, "right": symbol("u0"), "relation": "eq"})],
         "specialize": [([number], {"value": 1})],
     }
     if name in structured:

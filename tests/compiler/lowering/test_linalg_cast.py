@@ -52,3 +52,16 @@ def test_bfloat16_rounds_subnormals_and_ties_as_eager() -> None:
     x = torch.cat([bits, bits | (1 << 31) - (1 << 32)]).view(torch.float32)
     graph = primitive("cast", of(x), dtype=dt.bfloat16)
     assert torch.equal(run(graph, [x])[0].view(torch.int16), x.to(torch.bfloat16).view(torch.int16))
+
+
+NUMBERS = [d for d in dt.DTYPES if d.is_int or d.is_float]
+SAME_SIZE = [(a, b) for a in NUMBERS for b in NUMBERS if a.bits == b.bits]
+
+
+@pytest.mark.parametrize(("source", "target"), SAME_SIZE, ids=str)
+def test_bitcast_keeps_every_bit(source: DType, target: DType) -> None:
+    bits = torch.randint(0, 256, (source.bits // 8 * 500,), dtype=torch.uint8)
+    x = bits.view(torch_dtype(source))
+    (got,) = run(primitive("bitcast", of(x), dtype=target), [x])
+    assert got.dtype == torch_dtype(target)
+    assert got.view(torch.uint8).equal(bits)

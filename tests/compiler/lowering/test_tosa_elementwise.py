@@ -30,7 +30,8 @@ UNSUPPORTED = {"lgamma"}
 # Either zero is right: IEEE 754 leaves the sign open, and eager's vector code differs from its scalar code.
 ANY_ZERO = {"max", "min"}
 
-ELEMENTWISE = [p.name for p in PRIMITIVES.values() if p.elementwise and p.name not in ("cast", "select", "complex")]
+APART = ("cast", "bitcast", "select", "complex")
+ELEMENTWISE = [p.name for p in PRIMITIVES.values() if p.elementwise and p.name not in APART]
 
 
 def operands(name: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
