@@ -52,11 +52,11 @@ def expand(graph: Graph, takes: Takes, calls: Calls = lambda op: False) -> Graph
             raise _unsupported(op, origin, refusal) from None
         for value in values_in(operands):
             values.setdefault(id(value), value)
-        for new in narrowed(built, takes):
+        for new in narrowed(built, results, takes):
             place(new, origin, depth + 1)
         values.update({id(old): mapped(new) for old, new in zip(op.results, results, strict=True)})
 
-    for op in narrowed(graph.ops, takes):
+    for op in narrowed(graph.ops, graph.outputs, takes):
         before = len(out.ops)
         try:
             place(op, op, 0)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchstone.compiler.contract.builder import Builder
-from torchstone.compiler.ir import Operation, TensorType, Value
+from torchstone.compiler.ir import Operation, TensorType, Value, values_in
 from torchstone.compiler.ir.dims import floordiv
 
 Takes = Callable[[Operation], "str | None"]
@@ -20,8 +20,8 @@ _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and
 _SLIDING = ("dims", "kernel", "stride", "dilation")
 
 
-def narrowed(ops: Sequence[Operation], takes: Takes) -> Sequence[Operation]:
-    """Return equal ops in which no windows have more dims than the target holds, if they are only combined."""
+def narrowed(ops: Sequence[Operation], outputs: Any, takes: Takes) -> Sequence[Operation]:
+    """Return ops with equal outputs in which no windows have more dims than the target holds, if they are combined."""
     made = {id(op.result): op for op in ops if op.name == "flat.windows" and not _holds(takes, op.result.tensor)}
     if not made:
         return ops
@@ -37,7 +37,7 @@ def narrowed(ops: Sequence[Operation], takes: Takes) -> Sequence[Operation]:
             next(windows.values), windows.attributes, list(op.values), op.attributes
         )
         out[-1].results = op.results
-    used = {id(v) for op in out for v in op.values}
+    used = {id(v) for v in values_in(outputs)} | {id(v) for op in out for v in op.values}
     return [op for op in out if op.name != "flat.windows" or id(op.result) not in made or id(op.result) in used]
 
 

@@ -96,9 +96,14 @@ def test_windows_of_more_dims_than_a_target_holds(program: Any, dtype: torch.dty
 
 
 def test_windows_that_are_not_combined_are_refused_for_their_dims() -> None:
-    made = graph(lambda b, x: b.neg(b.windows(x, **VOLUME)), torch.zeros(2, 3, 5, 6, 7))
-    with pytest.raises(Unsupported, match="at most 6 dims"):
-        expand(made, find_target("tosa").takes)
+    def both(b: Builder, x: Value) -> tuple[Value, ...]:
+        windows = b.windows(x, **VOLUME)
+        return windows, b.reduce(windows, "sum", (5, 6, 7))
+
+    for program in (lambda b, x: b.neg(b.windows(x, **VOLUME)), lambda b, x: b.windows(x, **VOLUME), both):
+        made = graph(program, torch.zeros(2, 3, 5, 6, 7))
+        with pytest.raises(Unsupported, match="at most 6 dims"):
+            expand(made, find_target("tosa").takes)
 
 
 GATHERS: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
