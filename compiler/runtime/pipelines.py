@@ -32,8 +32,9 @@ _RETURNED_BUFFERS = (
 # complex: never through libm, whose C ABI for complex<f32> differs from the one LLVM gives a struct of two floats.
 _MATH = "func.func(convert-math-to-llvm{{approximate-log1p=false}}),convert-math-to-libm,"
 _COMPLEX = f"convert-complex-to-standard,{_MATH}"
+_VECTORS = ("func.func(convert-vector-to-scf),", "convert-vector-to-llvm,")
 _LLVM = (
-    "func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
+    "{early}func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
     "func.func(arith-emulate-unsupported-floats{{source-types=bf16 target-type=f32}},"
     "arith-expand{{include-bf16=true}}),"
     "{dialects}expand-strided-metadata,lower-affine,finalize-memref-to-llvm{alloc},{functions}convert-to-llvm,"
@@ -43,8 +44,9 @@ _LLVM = (
 _BARE = "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"
 
 
-def _llvm(*, dialects: str, alloc: str = "", functions: str = "") -> str:
-    return _LLVM.format(dialects=dialects.format(), alloc=alloc, functions=functions)
+def _llvm(*, dialects: str, alloc: str = "", functions: str = "", vectors: tuple[str, str] = ("", "")) -> str:
+    early, late = vectors
+    return _LLVM.format(early=early, dialects=dialects.format() + late, alloc=alloc, functions=functions)
 
 
 PIPELINES: dict[str, str] = {
@@ -52,9 +54,10 @@ PIPELINES: dict[str, str] = {
     "returned-buffers": _RETURNED_BUFFERS,
     "deallocate": "buffer-deallocation-pipeline",
     **{
-        f"llvm{convention}{suffix}": _llvm(dialects=dialects, functions=functions)
+        f"llvm{convention}{suffix}{width}": _llvm(dialects=dialects, functions=functions, vectors=vectors)
         for convention, functions in (("", ""), ("-bare", _BARE))
         for suffix, dialects in (("", ""), ("-math", _MATH), ("-complex", _MATH + _COMPLEX))
+        for width, vectors in (("", ("", "")), ("-vectors", _VECTORS))
     },
     "llvm-returned": _llvm(dialects=_MATH + _COMPLEX, alloc="{use-generic-functions=1}"),
     "inline": "inline,symbol-dce",
@@ -86,7 +89,8 @@ def run_llvm(module: Any, *, bare: bool, used: Set[str], provider: Bindings | No
     """Take a module on buffers to the LLVM dialect in place: the passes that the names of its ops call for."""
     dialects = {name.partition(".")[0] for name in used}
     suffix = "-complex" if "complex" in dialects else "-math" if "math" in dialects else ""
-    run(f"llvm{'-bare' if bare else ''}{suffix}", module, provider=provider)
+    width = "-vectors" if "vector" in dialects else ""
+    run(f"llvm{'-bare' if bare else ''}{suffix}{width}", module, provider=provider)
 
 
 def run_text(pipeline: str, module: Any, *, label: str = "", provider: Bindings | None = None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.ir.dtypes import DType
+from torchstone.compiler.lowering.linalg import contraction
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest
@@ -243,6 +244,8 @@ def contract(e: Emitter, op: Operation) -> list[Any]:
     summed = range(first_sum, len(order_a))
     index_a = tuple(loop(loop_of_a[d]) for d in range(a.rank))
     index_b = tuple(loop(loop_of_b[d]) for d in range(b.rank))
+    if (result := contraction.tiled(e, op, index_a, index_b, sizes, summed)) is not None:
+        return [result]
     nest = LoopNest(e, sizes, summed)
     nest.read(a, index_a)
     nest.read(b, index_b)
