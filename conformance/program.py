@@ -6,10 +6,13 @@ allowlist of ``torchstone.conformance.targets`` and evaluates nothing.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from torchstone.conformance.literals import ProgramError, Ref, decode, encode, leaves
 from torchstone.conformance.targets import resolve
@@ -87,9 +90,14 @@ class Program:
         if len(tensors) != len(self.inputs):
             raise TypeError(f"the program takes {len(self.inputs)} tensors, got {len(tensors)}")
         env = dict(zip(self.inputs, tensors, strict=True))
-        for function, call in self._steps:
-            env[call.result] = function(*_fill(call.args, env), **_fill(call.kwargs, env))
+        with torch.enable_grad() if self._differentiates else contextlib.nullcontext():
+            for function, call in self._steps:
+                env[call.result] = function(*_fill(call.args, env), **_fill(call.kwargs, env))
         return _fill(self.outputs, env)
+
+    @property
+    def _differentiates(self) -> bool:
+        return any(call.target == "torch.autograd.grad" for call in self.calls)
 
     def fill(self, value: Any, tensors: tuple[Any, ...]) -> Any:
         """``value`` with each reference to an input replaced by the tensor given for it."""

@@ -32,6 +32,7 @@ NAMESPACES: dict[str, Any] = {
     "torch.masked": torch.masked,
     "torch.sparse": torch.sparse,
     "torch.signal.windows": torch.signal.windows,
+    "torch.autograd": torch.autograd,  # `grad` alone
     "torch.ops.aten": torch.ops.aten,
 }
 
@@ -114,6 +115,8 @@ def _lookup(target: str) -> Callable[..., Any] | None:
     if name.startswith("__"):
         return None
     value = getattr(namespace, name, None)
+    if prefix == "torch.autograd":
+        return value if name == "grad" else None
     if prefix == "torch":
         return value if name in _TORCH_EXTRA or name in _torch_functions() else None
     return value if _is_operator_function(value) else None

@@ -61,9 +61,28 @@ def select(sources: Sequence[str], ops: Sequence[str] | None) -> dict[str, list[
 
 
 def iterate(
-    chosen: Mapping[str, Sequence[str]], dtypes: Sequence[str] | None, limit_per_op: int | None
+    chosen: Mapping[str, Sequence[str]],
+    dtypes: Sequence[str] | None,
+    limit_per_op: int | None,
+    variants: Sequence[str] = ("default",),
 ) -> Iterator[Case | Untested]:
-    """The cases of ``select``ed ops, source by source."""
+    """The cases of ``select``ed ops, source by source, each in every one of the variants."""
+    from torchstone.conformance.variants import expand
+
     for name, ops in chosen.items():
         if ops:
-            yield from load(name).iterate(ops, dtypes, limit_per_op)
+            yield from expand(load(name).iterate(ops, dtypes, limit_per_op), variants)
+
+
+def find_case(name: str) -> Case:
+    """The case of an id, ``source:op:dtype:index`` and perhaps ``:variant``. Raises ``UnknownName``, ``InputError``."""
+    from torchstone.conformance.case import Untested
+    from torchstone.conformance.variants import DEFAULT, apply
+
+    source, op, dtype, index, variant, *rest = [*name.split(":"), DEFAULT]
+    if rest not in ([], [DEFAULT]) or not index.isdigit():
+        raise InputError(f'"{name}" is not a case id; they look like opinfo:softmax:float32:0')
+    found = apply(load(source).case(op, dtype, int(index)), variant)
+    if isinstance(found, Untested):
+        raise InputError(f"{found.id} is no case: {found.reason}")
+    return found

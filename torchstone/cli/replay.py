@@ -53,7 +53,8 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
     if not rest and not Path(name).is_file():
         raise InputError(f'"{name}" is neither a file nor a case id like opinfo:softmax:float32:0')
     from torchstone.conformance.case import Case, CaseError
-    from torchstone.conformance.sources import SOURCES, load
+    from torchstone.conformance.sources import SOURCES
+    from torchstone.conformance.sources import find_case as from_source
     from torchstone.conformance.store import Store, default_path
 
     try:
@@ -71,11 +72,7 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
         raise InputError(str(error)) from error
     if source not in SOURCES:
         raise UnknownName("case", name, known)
-    op, _, tail = rest.partition(":")
-    dtype, _, index = tail.partition(":")
-    if not index.isdigit():
-        raise InputError(f'"{name}" is not a case id; they look like opinfo:softmax:float32:0')
-    return load(source).case(op, dtype, int(index))
+    return from_source(name)
 
 
 def show_verdict(case: Case, verdict: Verdict) -> None:

@@ -33,6 +33,14 @@ def run(
     dtype: Annotated[
         list[str] | None, typer.Option("--dtype", help="Dtype, or all; repeatable [default: float32].")
     ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--variant",
+            help="How a case is asked: default, strided, transposed, offset, channels_last, special, scalar, empty, "
+            "single, backward, or all; repeatable [default: default].",
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
@@ -51,7 +59,7 @@ def run(
 
     workers = _jobs(jobs)
     if resume is not None:
-        _refuse_with_resume(backend=backend, source=source, op=op, dtype=dtype, limit=limit)
+        _refuse_with_resume(backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit)
         with Store(store, create=False) as db:
             record = db.run(resume)
             _check(record.options)
@@ -69,9 +77,11 @@ def run(
         "sources": list(dict.fromkeys(source or ["opinfo"])),
         "ops": op,
         "dtypes": check_dtypes(dtype or ["float32"]),
+        "variants": list(dict.fromkeys(variant or ["default"])),
         "limit": limit,
     }
     versions = _check(options)
+    _variants(options)
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
         Store(store).close()  # only once the database is loaded; neither leaves a trace
     _ops(options)
@@ -106,6 +116,16 @@ def _ops(options: dict[str, Any]) -> dict[str, list[str]]:
     return select(options["sources"], options["ops"])
 
 
+def _variants(options: dict[str, Any]) -> list[str]:
+    """The variants asked for; runs of before there were any have the default one."""
+    from torchstone.conformance.variants import DEFAULT, VARIANTS
+
+    wanted = options.get("variants", [DEFAULT])
+    every = [DEFAULT, *VARIANTS]
+    check_names("variant", wanted, [*every, "all"])
+    return every if "all" in wanted else wanted
+
+
 def _versions() -> dict[str, str]:
     import platform
     from importlib.metadata import version
@@ -127,7 +147,7 @@ def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int
             ops = _ops(options)
             with Progress(options["backends"], [op for names in ops.values() for op in names]) as progress:
                 summary = run_cases(
-                    lambda: iterate(ops, options["dtypes"], options["limit"]),
+                    lambda: iterate(ops, options["dtypes"], options["limit"], _variants(options)),
                     options["backends"],
                     db,
                     record.run,

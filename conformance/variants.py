@@ -1,0 +1,242 @@
+"""Variants: a case asked again in another way, one row each. What a case cannot be asked is ``Untested``, with why."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.literals import Ref, map_leaves
+from torchstone.conformance.program import Call, Program
+from torchstone.conformance.sources.sampling import first_line, seeded
+
+DEFAULT = "default"
+
+
+class NotApplicable(Exception):
+    """A case has nothing that the variant is about; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """``apply(case)`` returns the case asked in this way, or raises ``NotApplicable``."""
+
+    name: str
+    doc: str
+    apply: Callable[[Case], Case]
+
+
+def _inputs(case: Case, change: Callable[[Tensor], Tensor], reason: str) -> Case:
+    """The case with every input changed; NotApplicable when ``change`` returns all of them as they are."""
+    storages = [t.untyped_storage().data_ptr() for t in case.args if t.numel()]
+    if len(set(storages)) < len(storages):
+        raise NotApplicable("inputs share memory, and the variant would part them")
+    changed = {name: change(tensor) for name, tensor in case.inputs.items()}
+    if all(changed[name] is tensor for name, tensor in case.inputs.items()):
+        raise NotApplicable(reason)
+    return case.replace(inputs=changed)
+
+
+def _strided(tensor: Tensor) -> Tensor:
+    """The same values with one unused element after each."""
+    if tensor.dim() == 0 or tensor.numel() < 2:
+        return tensor
+    room = tensor.new_zeros((*tensor.shape, 2))
+    room[..., 0] = tensor
+    return room[..., 0]
+
+
+def _transposed(tensor: Tensor) -> Tensor:
+    """The same values with the dims in the opposite order in memory."""
+    if tensor.dim() < 2 or tensor.numel() < 2:
+        return tensor
+    order = tuple(reversed(range(tensor.dim())))
+    return tensor.permute(order).clone(memory_format=torch.contiguous_format).permute(order)
+
+
+def _offset(tensor: Tensor) -> Tensor:
+    """The same values behind three unused elements."""
+    if not tensor.numel():
+        return tensor
+    room = tensor.new_zeros(tensor.numel() + 3)
+    room[3:] = tensor.reshape(-1)
+    return room[3:].view(tensor.shape)
+
+
+def _channels_last(tensor: Tensor) -> Tensor:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    form = formats.get(tensor.dim())
+    return tensor if form is None else tensor.clone(memory_format=form)
+
+
+def _special(tensor: Tensor) -> Tensor:
+    """Every third element replaced by NaN, an infinity, a zero of either sign, a subnormal or an extreme, in turn."""
+    if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor
+    real = torch.view_as_real(tensor.resolve_conj()).clone() if tensor.is_complex() else tensor.clone()
+    info = torch.finfo(real.dtype)
+    values = [math.nan, math.inf, -math.inf, -0.0, info.tiny / 2, info.max, info.min, 0.0]
+    flat = real.reshape(-1)
+    places = torch.arange(0, flat.numel(), 3)
+    chosen = torch.tensor(values, dtype=torch.float64).to(real.dtype)
+    flat[places] = chosen[torch.arange(len(places)) % len(values)]
+    out = flat.view(real.shape)
+    return torch.view_as_complex(out) if tensor.is_complex() else out
+
+
+def _scalar(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dim() == 0 or not tensor.numel() else tensor.reshape(-1)[0].clone()
+
+
+def _leading(size: int) -> Callable[[Case], Case]:
+    """Cut the leading dim of the first input, and of every input with as many rows, to ``size``."""
+
+    def apply(case: Case) -> Case:
+        rows = next((t.shape[0] for t in case.args if t.dim()), 0)
+        if rows <= size:
+            raise NotApplicable(f"no input has more than {size} rows")
+
+        def cut(tensor: Tensor) -> Tensor:
+            return tensor[:size].clone() if tensor.dim() and tensor.shape[0] == rows else tensor
+
+        return _inputs(case, cut, "nothing to cut")
+
+    return apply
+
+
+def _backward(case: Case) -> Case:
+    """The program, and the gradients of its differentiable results for given gradients of them."""
+    program = case.program
+    if any(call.target == "torch.autograd.grad" for call in program.calls):
+        raise NotApplicable("the program takes gradients already")
+    floats = [name for name, t in case.inputs.items() if t.is_floating_point() or t.is_complex()]
+    if not floats:
+        raise NotApplicable("no input is differentiable")
+    try:
+        forward, results = _forward(case, floats)
+    except RuntimeError:  # an input that is no parameter, a running mean: leave those out that cannot be alone
+        floats = [name for name in floats if _runs(case, name)]
+        forward, results = _forward(case, floats)
+    paths = [path for path, value in _results(results) if value.requires_grad]
+    if not paths:
+        raise NotApplicable("no result is differentiable")
+    given = {f"cotangent{i}": torch.randn_like(_at(results, path)) for i, path in enumerate(paths)}
+    refs = [_ref(forward.outputs, path) for path in paths]
+    gradients = Call(
+        "torch.autograd.grad",
+        (refs, [Ref(f"{name}_leaf") for name in floats], [Ref(name) for name in given]),
+        {"allow_unused": True},
+        "gradients",
+    )
+    detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
+    outputs = (*(Ref(call.result) for call in detached), Ref("gradients"))
+    whole = Program((*program.inputs, *given), (*forward.calls, gradients, *detached), outputs)
+    return case.replace(program=whole, inputs={**case.inputs, **given})
+
+
+def _forward(case: Case, wanted: Sequence[str]) -> tuple[Program, Any]:
+    """The program on leaves that ask for gradients in place of the inputs ``wanted``, and what it gives."""
+    program = case.program
+
+    def leaf(value: Any) -> Any:
+        return Ref(f"{value.name}_leaf", value.path) if isinstance(value, Ref) and value.name in wanted else value
+
+    leaves = [Call("torch.Tensor.detach", (Ref(name),), {}, f"{name}_data") for name in wanted]
+    leaves += [Call("torch.Tensor.requires_grad_", (Ref(f"{name}_data"),), {}, f"{name}_leaf") for name in wanted]
+    calls = [
+        Call(c.target, map_leaves(c.args, leaf), {k: map_leaves(v, leaf) for k, v in c.kwargs.items()}, c.result)
+        for c in program.calls
+    ]
+    forward = Program(program.inputs, (*leaves, *calls), map_leaves(program.outputs, leaf))
+    with torch.enable_grad():
+        return forward, forward(*case.fresh_args())
+
+
+def _runs(case: Case, name: str) -> bool:
+    try:
+        _forward(case, [name])
+    except RuntimeError:
+        return False
+    return True
+
+
+def _results(results: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
+    """The tensors among the results, by where they are."""
+    if isinstance(results, Tensor):
+        yield path, results
+    elif isinstance(results, tuple | list):
+        for index, item in enumerate(results):
+            yield from _results(item, (*path, index))
+    elif isinstance(results, Mapping):
+        for key, item in results.items():
+            yield from _results(item, (*path, key))
+
+
+def _at(results: Any, path: Sequence[Any]) -> Tensor:
+    for step in path:
+        results = results[step]
+    return results
+
+
+def _ref(outputs: Any, path: Sequence[Any]) -> Ref:
+    """The reference to a result: into the tree of outputs as far as it goes, then into what the call gave."""
+    steps = list(path)
+    while not isinstance(outputs, Ref):
+        outputs = outputs[steps.pop(0)]
+    return Ref(outputs.name, (*outputs.path, *steps))
+
+
+def _row(name: str, doc: str, change: Callable[[Tensor], Tensor], reason: str) -> Variant:
+    return Variant(name, doc, lambda case: _inputs(case, change, reason))
+
+
+_ROWS = (
+    _row("strided", "Inputs with a gap after each element.", _strided, "no input has two elements along a dim"),
+    _row("transposed", "Inputs with their dims in the opposite order in memory.", _transposed, "no input has two dims"),
+    _row("offset", "Inputs that begin inside their storage.", _offset, "no input has an element"),
+    _row("channels_last", "Inputs of four and five dims in channels-last order.", _channels_last, "no such input"),
+    _row("special", "NaN, infinities, zeros of both signs, subnormals, extremes.", _special, "no input of floats"),
+    _row("scalar", "Every input 0-d.", _scalar, "every input is 0-d already"),
+    Variant("empty", "No rows: leading dims of size 0.", _leading(0)),
+    Variant("single", "One row: leading dims of size 1.", _leading(1)),
+    Variant("backward", "The results and the gradients of the inputs.", _backward),
+)
+VARIANTS: dict[str, Variant] = {row.name: row for row in _ROWS}
+
+
+def apply(case: Case, name: str) -> Case | Untested:
+    """The case in a variant, or why there is none: nothing to change, or eager does not take what comes of it."""
+    if name == DEFAULT:
+        return case
+    if name not in VARIANTS:
+        raise UnknownName("variant", name, [DEFAULT, *VARIANTS])
+    try:
+        with seeded(f"{case.id}:{name}"):
+            changed = VARIANTS[name].apply(case).replace(variant=name)
+            with torch.no_grad():
+                changed.program(*changed.fresh_args())
+            return changed
+    except NotApplicable as error:
+        reason = str(error)
+    except Exception as error:
+        reason = f"eager raises {type(error).__name__}: {first_line(error)}"
+    return Untested(case.source, case.op, case.dtype, reason, case.index, name)
+
+
+def expand(entries: Iterable[Case | Untested], names: Sequence[str]) -> Iterator[Case | Untested]:
+    """Each entry in each of the variants; what is no case is passed on once."""
+    for entry in entries:
+        if isinstance(entry, Untested):
+            yield entry
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name in names:
+                yield apply(entry, name)

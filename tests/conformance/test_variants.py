@@ -1,0 +1,105 @@
+"""Variants: the same question asked in another way, and an honest no where it cannot be."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.sources import find_case, iterate
+from torchstone.conformance.variants import VARIANTS, apply
+
+LAYOUTS = ("strided", "transposed", "offset", "channels_last")
+
+
+def case(target: str, *inputs: torch.Tensor, args: tuple = ()) -> Case:
+    names = tuple(f"x{i}" for i in range(len(inputs)))
+    call = Call(target, (*(Ref(name) for name in names), *args), {}, "r0")
+    return Case(Program(names, (call,), Ref("r0")), dict(zip(names, inputs, strict=True)), "test", "op", "float32")
+
+
+def asked(given: Case, name: str) -> Case:
+    found = apply(given, name)
+    assert isinstance(found, Case), found
+    return found
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int8, torch.bool])
+def test_a_layout_keeps_the_values(name: str, dtype: torch.dtype) -> None:
+    x = torch.arange(48).remainder(5).to(dtype).reshape(2, 3, 2, 4)
+    changed = asked(case("torch.Tensor.flatten", x), name)
+    (y,) = changed.args
+    assert torch.equal(x, y) and (y.stride() != x.stride() or y.storage_offset())
+    assert changed.id == f"test:op:float32:0:{name}"
+    assert Case.from_bytes(changed.to_bytes()).args[0].stride() == y.stride()
+
+
+def test_special_values_are_among_the_elements() -> None:
+    (y,) = asked(case("torch.neg", torch.ones(30)), "special").args
+    assert y.isnan().any() and y.isposinf().any() and y.isneginf().any()
+    assert ((y == 0) & torch.signbit(y)).any() and (y == 1).sum() == 20
+
+
+def test_rows() -> None:
+    pair = case("torch.add", torch.ones(4, 3), torch.ones(4, 1))
+    assert [t.shape[0] for t in asked(pair, "empty").args] == [0, 0]
+    assert [t.shape[0] for t in asked(pair, "single").args] == [1, 1]
+    assert [t.dim() for t in asked(pair, "scalar").args] == [0, 0]
+
+
+def test_gradients_are_those_of_autograd() -> None:
+    x, w = torch.randn(3, 4), torch.randn(4, 2)
+    changed = asked(case("torch.mm", x, w), "backward")
+    result, (dx, dw) = changed.program(*changed.fresh_args())
+    cotangent = changed.inputs["cotangent0"]
+    torch.testing.assert_close((result, dx, dw), (x @ w, cotangent @ w.T, x.T @ cotangent))
+    assert not result.requires_grad
+
+
+def test_several_results_and_inputs_without_gradients() -> None:
+    changed = asked(case("torch.sort", torch.randn(5)), "backward")
+    assert [name for name in changed.inputs if name.startswith("cotangent")] == ["cotangent0"]
+    mean, x = torch.zeros(3), torch.randn(2, 3)
+    norm = asked(case("torch.nn.functional.batch_norm", x, mean, torch.ones(3), args=(None, None, True)), "backward")
+    _, gradients = norm.program(*norm.fresh_args())
+    assert len(gradients) == 1 and gradients[0].shape == x.shape
+
+
+@pytest.mark.parametrize(
+    "name, given, reason",
+    [
+        ("transposed", case("torch.neg", torch.ones(3)), "two dims"),
+        ("special", case("torch.neg", torch.ones(3, dtype=torch.int32)), "no input of floats"),
+        ("backward", case("torch.neg", torch.ones(3, dtype=torch.int32)), "differentiable"),
+        ("backward", case("torch.floor_divide", torch.ones(3), torch.ones(3)), "derivative"),
+        ("scalar", case("torch.sum", torch.ones(3, 2), args=(1,)), "eager raises IndexError"),
+        ("empty", case("torch.amax", torch.ones(3)), "eager raises RuntimeError: amax()"),
+    ],
+)
+def test_what_cannot_be_asked_says_why(name: str, given: Case, reason: str) -> None:
+    found = apply(given, name)
+    assert isinstance(found, Untested) and reason in found.reason and found.variant == name
+
+
+def test_inputs_that_share_memory_stay_together() -> None:
+    x = torch.ones(4, 4)
+    found = apply(case("torch.add", x, x[1:2]), "strided")
+    assert isinstance(found, Untested) and "share memory" in found.reason
+
+
+def test_ids_name_the_variant() -> None:
+    found = find_case("opinfo:softmax:float32:1:transposed")
+    (same,) = [
+        entry
+        for entry in iterate({"opinfo": ["softmax"]}, ["float32"], 2, ["transposed"])
+        if isinstance(entry, Case) and entry.id == found.id
+    ]
+    assert same.to_bytes() == found.to_bytes()
+    with pytest.raises(UnknownName, match='did you mean "transposed"'):
+        find_case("opinfo:softmax:float32:1:transpose")
+    with pytest.raises(InputError, match="no such input"):
+        find_case("opinfo:softmax:float32:0:channels_last")
+    assert all(row.doc.endswith(".") for row in VARIANTS.values())
