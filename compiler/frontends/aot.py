@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Captured, Computed, Result, flatten_arguments
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
-from torchstone.compiler.frontends.recorder import Recorder
+from torchstone.compiler.frontends.recorder import Mutation, Recorder
 from torchstone.compiler.frontends.replay import replay
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Expr, Value
@@ -27,7 +28,10 @@ def capture(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Captured:
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             recorder.input(leaf, f"x{len(recorder.graph.args)}")
-    flat = replay(module, leaves, recorder)
+    try:
+        flat = replay(module, leaves, recorder)
+    except Mutation as error:
+        raise Unsupported(f"an in-place {error} that AOTAutograd did not functionalize", stage="capture") from None
     graph = recorder.graph
     values = [v for v in flat if isinstance(v, Value)]
     graph.outputs = tuple(values)

@@ -23,7 +23,7 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Captured, Guard, flatten_arguments
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
-from torchstone.compiler.frontends.recorder import Policy, Recorder, user_location
+from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, user_location
 from torchstone.compiler.frontends.replay import FRAMES, replay
 from torchstone.compiler.frontends.run_time_sizes import settle
 from torchstone.compiler.frontends.symbolic import holds
@@ -77,28 +77,33 @@ def capture(
     try:
         with _KeepFrames(), fx_traceback.preserve_node_meta():
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
-        program = _functionalize(program) if _has_mutation(program) else program
     except Unsupported:
         raise
     except Exception as error:
         raise Unsupported(f"torch.export: {type(error).__name__}: {error}", stage="capture") from error
-    return _replay(program, fn, args, keywords)
-
-
-def _has_mutation(program: torch.export.ExportedProgram) -> bool:
-    """Whether the graph writes in place; then export's own functionalization is worth its 100 ms and more."""
-    return any(
-        isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable
-        for n in program.graph.nodes
-        if n.op == "call_function"
-    )
+    try:
+        return _replay(program, fn, args, keywords)
+    except Mutation:  # in the graph, or in an op of it that PyTorch makes of others
+        program = _functionalize(program)
+    try:
+        return _replay(program, fn, args, keywords)
+    except Mutation as error:
+        raise Unsupported(f"an in-place {error} that torch.export did not functionalize", stage="capture") from None
 
 
 def _functionalize(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Let torch.export functionalize, which takes it 100 ms and more; composite ops are taken apart for that."""
+    ops = {n.target for n in program.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
+    table = torch.export.default_decompositions()
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    apart = {op: table[op] for op in ops if op.has_kernel_for_dispatch_key(composite) and op in table}
     with warnings.catch_warnings():
         # PyTorch 2.13 copies its own deprecated LeafSpec here; a user can do nothing about it.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
-        return program.run_decompositions({})
+        try:
+            return program.run_decompositions(apart)
+        except Exception as error:
+            raise Unsupported(f"torch.export: {type(error).__name__}: {error}", stage="capture") from error
 
 
 def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Captured:

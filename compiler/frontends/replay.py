@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch._guards import detect_fake_mode
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.recorder import Mutation, Recorder, is_user_file
 from torchstone.compiler.ir import Frame, Location
 
@@ -53,7 +52,7 @@ class _Replay(torch.fx.Interpreter):
 def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) -> list[Any]:
     """Run the graph on fake ``inputs`` under the recorder; return its outputs: values for tensors, others as they are.
 
-    Unsupported for a write in place: what traced the graph should have functionalized it.
+    Mutation names the op that writes in place, when PyTorch has not functionalized the graph.
     """
     mode = detect_fake_mode(inputs)
     try:
@@ -61,8 +60,7 @@ def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Record
             outputs = _Replay(module, recorder, mode).run(*inputs, enable_io_processing=False)
             return [recorder.operand(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
     except Mutation as error:
-        name = str(error).split("\n")[0]  # the interpreter adds to the message
-        raise Unsupported(f"an in-place {name} that PyTorch did not functionalize", stage="capture") from None
+        raise Mutation(str(error).split("\n")[0]) from None  # the interpreter adds to the message
 
 
 def location_of(node: torch.fx.Node) -> Location:
