@@ -2,6 +2,7 @@
 
 from torchstone.compiler.contract.expansions import (
     activation,
+    adaptive,
     attention,
     bits,
     comparison,
@@ -10,6 +11,7 @@ from torchstone.compiler.contract.expansions import (
     distance,
     elementwise,
     embedding,
+    folding,
     fourier,
     grid_sampler,
     indexing,
@@ -38,7 +40,7 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
-    convolution, pooling, upsampling, fourier, distance, special_functions, special_gamma,
+    convolution, folding, pooling, adaptive, upsampling, fourier, distance, special_functions, special_gamma,
     special_incomplete, special_polynomials, scan, ordering, searching, bits,
     indexing, scatter, embedding, grid_sampler, masks, loss, segment, unpooling,
 )  # fmt: skip

@@ -1,27 +1,18 @@
-"""Convolution and its neighbours as slices and one contraction, for targets that do not take it as it is."""
+"""Convolution and its gradients: contractions over windows, and windows summed where they overlap.
+
+Tensors stay within six dims, the most that TOSA has.
+"""
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torchstone.compiler.contract.expansions.common import convert_number
-from torchstone.compiler.contract.expansions.join import concat
-from torchstone.compiler.contract.expansions.windows import (
-    MOST_POSITIONS,
-    Axis,
-    axes,
-    padded,
-    positions,
-    spread,
-    stretched,
-)
+from torchstone.compiler.contract.expansions.windows import Window, fitted, overlapped, padded, slide
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value, product
-from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ir.dims import Dim, Shape
 
 
 @expands("aten.convolution.default")
@@ -33,137 +24,102 @@ def convolution(
 
     Transposed, it is that sum's transpose: every input element, times the kernel, is added into the output.
     """
-    space = x.rank - 2
-    stride, padding, dilation = (spread(v, space) for v in (stride, padding, dilation))
-    if x.dtype.is_bool:
-        raise b.unsupported("bool")
-    if transposed and space > 2:
-        # Each position of the window is padded and added on its own: the CPU target compiles for over a minute.
-        raise b.unsupported("a transposed convolution over three dims wants a primitive of its own")
-    wide = opmath(x.dtype)
-    shape = b.type.dims
-    if 0 in x.shape or 0 in shape or 0 in weight.shape:
-        out = b.full(convert_number(0, wide), shape, wide)
-    else:
-        x, weight = b.cast(x, wide), b.cast(weight, wide)
-        window = _Window(_kernel(b, weight), stride, padding, dilation)
-        rule = _transposed if transposed else _plain
-        out = rule(b, x, weight, window, groups)
+    window = _window(b, x, weight, stride, padding, dilation)
+    wide, shape = opmath(x.dtype), b.type.dims
+    rule = _transposed if transposed else _plain
+    out = rule(b, b.cast(x, wide), b.cast(weight, wide), window, groups, shape)
     if bias is not None:
         out = b.add(out, b.broadcast(b.cast(bias, wide), shape, (1,)))
     return b.cast(out, b.type.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    kernel: Sequence[int]
-    stride: Sequence[int]
-    padding: Sequence[int]
-    dilation: Sequence[int]
+@expands("aten.convolution_backward.default")
+def convolution_backward(
+    b: Expander, grad: Value, x: Value, weight: Value, bias_sizes: Sequence[int] | None, stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+    mask: Sequence[bool],
+) -> tuple[Value | None, ...]:  # fmt: skip
+    """The gradients of input, weight and bias. The input's is the other convolution, with the same weight."""
+    window = _window(b, x, weight, stride, padding, dilation)
+    dtype, wide = x.dtype, opmath(x.dtype)
+    grad, x, weight = (b.cast(v, wide) for v in (grad, x, weight))
+    rule = _plain if transposed else _transposed
+    of_x = rule(b, grad, weight, window, groups, x.shape) if mask[0] else None
+    image, output = (grad, x) if transposed else (x, grad)
+    of_weight = _of_weight(b, image, output, window, groups, weight.shape) if mask[1] else None
+    of_bias = b.reduce(grad, "sum", (0, *range(2, grad.rank))) if mask[2] else None
+    return tuple(v if v is None else b.cast(v, dtype) for v in (of_x, of_weight, of_bias))
 
 
-def _kernel(b: Expander, weight: Value) -> list[int]:
-    sizes = [s for s in weight.shape[2:] if isinstance(s, int)]
-    if len(sizes) != weight.rank - 2:
+def _window(
+    b: Expander, x: Value, weight: Value, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> Window:
+    if x.dtype.is_bool or x.rank < 3 or x.rank != weight.rank:
+        raise b.unsupported(f"{x.type} with a weight {weight.type}")
+    kernel = [s for s in weight.shape[2:] if isinstance(s, int)]
+    if len(kernel) != weight.rank - 2:
         raise b.unsupported("a kernel of run-time size")
-    return sizes
+    return Window.over(len(kernel), kernel, stride, padding, dilation)
 
 
-def _plain(b: Expander, x: Value, weight: Value, window: _Window, groups: int) -> Value:
-    batch, channels = x.shape[:2]
-    outputs, inputs = weight.shape[:2]
-    counts = b.type.dims[2:]
-    along = axes(x, counts, window.kernel, window.stride, window.padding, window.dilation)
-    columns = _columns(b, padded(b, x, along, 0), along)  # [n, c, positions, windows]
-    rows, windows = columns.shape[2:]
-    columns = b.reshape(columns, (batch, groups, channels // groups * rows, windows))
-    kernel = b.reshape(weight, (groups, outputs // groups, inputs * rows))
-    out = b.contract(kernel, columns, a_batch=(0,), b_batch=(1,), a_sum=(2,), b_sum=(2,))  # [g, o / g, n, windows]
-    return b.reshape(b.transpose(out, (2, 0, 1, 3)), (batch, outputs, *counts))
+def _plain(b: Expander, x: Value, weight: Value, window: Window, groups: int, shape: Shape) -> Value:
+    """[n, c, *space], [o, c / g, *kernel] -> [n, o, *windows]."""
+    if 0 in (*x.shape, *weight.shape, *shape):
+        return b.full(convert_number(0, x.dtype), shape, x.dtype)
+    image = b.reshape(x, (shape[0] * groups, x.shape[1] // groups, *x.shape[2:]))
+    columns = _columns(b, image, window, shape[2:])
+    kernel = _repeated(b, weight, shape[0], groups, (shape[1] // groups, columns.shape[1]))
+    out = b.contract(kernel, columns, a_batch=(0,), b_batch=(0,), a_sum=(2,), b_sum=(1,))
+    return b.reshape(out, shape)  # from [n * g, o / g, windows]
 
 
-def _columns(b: Expander, x: Value, along: Sequence[Axis]) -> Value:
-    """[n, c, *space] -> [n, c, positions in the window, windows]."""
-    windows = product([axis.count for axis in along])
-    parts = [b.reshape(part, (*x.shape[:2], 1, windows)) for _, part in positions(b, x, along)]
-    return concat(b, parts, 2)
+def _columns(b: Expander, x: Value, window: Window, counts: Shape, *, elements_last: bool = False) -> Value:
+    """[n, c, *space] -> [n, c * elements, windows] or [n, windows, c * elements]; two dims at once, of three each."""
+    x = padded(b, x, window)
+    step = len(counts) if len(counts) <= 2 else 1
+    for axis in range(0, len(counts), step):
+        end = axis + step
+        rows = fitted(b, slide(b, x, 2 + axis, window.along(axis, end)), 2 + axis, counts[axis:end])
+        batch, channels, *space = rows.shape[: x.rank]
+        inner, size = (1, *range(x.rank, rows.rank)), channels * product(window.kernel[axis:end])
+        if elements_last and end == len(counts):
+            return b.reshape(b.transpose(rows, (0, *range(2, x.rank), *inner)), (batch, product(space), size))
+        x = b.reshape(b.transpose(rows, (0, *inner, *range(2, x.rank))), (batch, size, *space))
+    return b.reshape(x, (*x.shape[:2], product(counts)))
 
 
-def _transposed(b: Expander, x: Value, weight: Value, window: _Window, groups: int) -> Value:
-    batch, channels, *space = x.shape
-    outputs = weight.shape[1]
-    rows = math.prod(window.kernel)
-    image = b.reshape(x, (batch, groups, channels // groups, product(space)))
-    kernel = b.reshape(weight, (groups, channels // groups, outputs * rows))
-    out = b.contract(kernel, image, a_batch=(0,), b_batch=(1,), a_sum=(1,), b_sum=(2,))  # [g, o * rows, n, space]
-    columns = b.reshape(b.transpose(out, (2, 0, 1, 3)), (batch, groups * outputs, *window.kernel, *space))
-    return _laid_back(b, columns, b.type.dims[2:], window)
+def _repeated(b: Expander, weight: Value, batch: Dim, groups: int, shape: Shape) -> Value:
+    """[o, …] -> [n * g, *shape]: as a batch dim, the images come first in the contraction's result."""
+    if groups == 1:
+        return b.broadcast(b.reshape(weight, shape), (batch, *shape))
+    if batch == 1:
+        return b.reshape(weight, (groups, *shape))
+    copies = b.broadcast(b.reshape(weight, (groups, product(shape))), (batch, groups, product(shape)))
+    return b.reshape(copies, (batch * groups, *shape))
 
 
-def _laid_back(b: Expander, columns: Value, sizes: Sequence[Dim], window: _Window) -> Value:
-    """[n, c, *kernel, *windows] -> [n, c, *sizes]: each column added where its window lies."""
-    space = len(sizes)
-    if math.prod(window.kernel) > MOST_POSITIONS:
-        raise b.unsupported(f"windows of more than {MOST_POSITIONS} elements")
-    batch, channels = columns.shape[:2]
-    zero = b.scalar(convert_number(0, columns.dtype), columns.dtype)
-    for axis, stride in enumerate(window.stride, 2 + space):
-        columns = stretched(b, columns, axis, stride)
-    extent = columns.shape[2 + space :]
-    total: Value | None = None
-    for position in itertools.product(*map(range, window.kernel)):
-        start = (0, 0, *position, *(0,) * space)
-        limit = (batch, channels, *(at + 1 for at in position), *extent)
-        part = b.emit("slice", columns, start=start, limit=limit, stride=(1,) * columns.rank)[0]
-        part = b.reshape(part, (batch, channels, *extent))
-        low: list[Dim] = [0, 0]
-        high: list[Dim] = [0, 0]
-        for axis, (at, size) in enumerate(zip(position, sizes, strict=True)):
-            low.append(at * window.dilation[axis])
-            reach = extent[axis] + (window.kernel[axis] - 1) * window.dilation[axis]
-            whole = _larger(reach, size + 2 * window.padding[axis])
-            high.append(whole - low[-1] - extent[axis])
-        part = b.emit("pad", part, zero, low=tuple(low), high=tuple(high))[0]
-        total = part if total is None else b.add(total, part)
-    if total is None:
-        raise b.unsupported("windows without elements")
-    for axis, (size, padding) in enumerate(zip(sizes, window.padding, strict=True), 2):
-        total = b.slice(total, axis, padding, padding + size)
-    return total
+def _transposed(b: Expander, x: Value, weight: Value, window: Window, groups: int, shape: Shape) -> Value:
+    """[n, c, *windows], [c, o / g, *kernel] -> [n, o, *space]."""
+    if 0 in (*x.shape, *weight.shape, *shape):
+        return b.full(convert_number(0, x.dtype), shape, x.dtype)
+    batch, inputs, windows = x.shape[0], x.shape[1] // groups, x.shape[2:]
+    image = b.reshape(x, (batch * groups, inputs, product(windows)))
+    kernel = _repeated(b, weight, batch, groups, (inputs, product(weight.shape[1:])))
+    columns = b.contract(kernel, image, a_batch=(0,), b_batch=(0,), a_sum=(1,), b_sum=(1,))
+    # [n * g, o / g * elements, windows]
+    return b.reshape(overlapped(b, columns, shape[0] * shape[1], windows, shape[2:], window), shape)
 
 
-def _larger(a: Dim, b: Dim) -> Dim:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else b
-
-
-@expands("aten.im2col.default")
-def im2col(
-    b: Expander, x: Value, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
-) -> Value:
-    """The windows of an image as columns: torch.nn.functional.unfold."""
-    image = b.reshape(x, (*(1,) * (4 - x.rank), *x.shape))
-    kernel, dilation, padding, stride = (spread(v, 2) for v in (kernel, dilation, padding, stride))
-    counts = [
-        (size + 2 * p - d * (k - 1) - 1) // s + 1
-        for size, k, d, p, s in zip(image.shape[2:], kernel, dilation, padding, stride, strict=True)
-    ]
-    along = axes(image, counts, kernel, stride, padding, dilation)
-    return b.reshape(_columns(b, padded(b, image, along, 0), along), b.type.dims)
-
-
-@expands("aten.col2im.default")
-def col2im(
-    b: Expander, x: Value, size: Sequence[int], kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
-    stride: Sequence[int],
-) -> Value:  # fmt: skip
-    """The sum of the columns laid back over the image they come from: torch.nn.functional.fold."""
-    kernel, dilation, padding, stride = (spread(v, 2) for v in (kernel, dilation, padding, stride))
-    counts = [
-        (size + 2 * p - d * (k - 1) - 1) // s + 1
-        for size, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
-    ]
-    batch = 1 if x.rank == 2 else x.shape[0]
-    channels = x.shape[-2] // math.prod(kernel)
-    columns = b.reshape(b.cast(x, opmath(x.dtype)), (batch, channels, *kernel, *counts))
-    image = _laid_back(b, columns, size, _Window(kernel, stride, padding, dilation))
-    return b.reshape(b.cast(image, b.type.dtype), b.type.dims)
+def _of_weight(b: Expander, image: Value, output: Value, window: Window, groups: int, shape: Shape) -> Value:
+    """[n, i, *space], [n, o, *windows] -> [o, i / g, *kernel]: what each kernel element is multiplied with, summed."""
+    if 0 in (*image.shape, *output.shape, *shape):
+        return b.full(convert_number(0, image.dtype), shape, image.dtype)
+    batch, inner, outer = image.shape[0], image.shape[1] // groups, output.shape[1] // groups
+    # The groups come first: [g, n, …].
+    image = b.reshape(image, (batch, groups, inner, *image.shape[2:]))
+    image = b.reshape(b.transpose(image, (1, 0, *range(2, image.rank))), (groups * batch, inner, *image.shape[3:]))
+    columns = _columns(b, image, window, output.shape[2:], elements_last=True)
+    columns = b.reshape(columns, (groups, batch, *columns.shape[1:]))
+    output = b.reshape(output, (batch, groups, outer, columns.shape[2]))
+    out = b.contract(output, columns, a_batch=(1,), b_batch=(0,), a_sum=(0, 3), b_sum=(1, 2))
+    return b.reshape(out, shape)  # from [g, o / g, i / g * elements]

@@ -1,49 +1,27 @@
-"""Upsampling to a static size: source elements chosen by index, then blended. aten/src/ATen/native/UpSample.h."""
+"""Upsampling to a static size: each element a blend of source elements. aten/src/ATen/native/UpSample.h."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+import struct
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
 
-from torchstone.compiler.contract.expansions.join import concat
-from torchstone.compiler.contract.expansions.windows import static_size
+from torchstone.compiler.contract.expansions.blending import Row, blend, transposed
+from torchstone.compiler.contract.expansions.common import convert_number
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim
 
-# More slices than this for one dim: a gather is what is wanted.
-MOST_PARTS = 512
-
-
-def take(b: Expander, x: Value, dim: int, indices: Sequence[int]) -> Value:
-    """The elements at static indices along ``dim``: runs of evenly spaced or equal indices are one slice each."""
-    parts: list[Value] = []
-    at = 0
-    while at < len(indices):
-        start = indices[at]
-        step = indices[at + 1] - start if at + 1 < len(indices) else 1
-        end = at + 1
-        while step >= 0 and end < len(indices) and indices[end] - indices[end - 1] == step:
-            end += 1
-        run = end - at
-        if step == 0:
-            one = b.slice(x, dim, start, start + 1)
-            parts.append(b.broadcast(one, (*x.shape[:dim], run, *x.shape[dim + 1 :])))
-        else:
-            parts.append(b.slice(x, dim, start, start + (run - 1) * step + 1, max(step, 1)))
-        at = end
-    if len(parts) > MOST_PARTS:
-        raise b.unsupported(f"{len(parts)} separate slices")
-    return concat(b, parts, dim)
+# (size, count, align_corners, scale factor, dtype) -> the rows of ``count`` elements made of ``size``.
+Mode: TypeAlias = Callable[[int, int, bool, "float | None", DType], list[Row]]
 
 
-def _sizes(b: Expander, x: Value) -> tuple[list[int], list[int]]:
-    """The sizes of the image before and after, which must be static."""
-    if not all(isinstance(s, int) for s in (*x.shape[2:], *b.type.dims[2:])):
-        raise b.unsupported("a run-time size")
-    return [static_size(s) for s in x.shape[2:]], [static_size(s) for s in b.type.dims[2:]]
+def _float32(number: float) -> float:
+    return struct.unpack("f", struct.pack("f", number))[0]
 
 
 def _round(number: float, dtype: DType) -> float:
@@ -51,98 +29,157 @@ def _round(number: float, dtype: DType) -> float:
     return number if dtype == dt.float64 else _float32(number)
 
 
-def _float32(number: float) -> float:
-    import struct
-
-    return struct.unpack("f", struct.pack("f", number))[0]
-
-
-@expands(
-    "aten.upsample_nearest1d.default", "aten.upsample_nearest2d.default", "aten.upsample_nearest3d.default",
-    "aten._upsample_nearest_exact1d.default", "aten._upsample_nearest_exact2d.default",
-    "aten._upsample_nearest_exact3d.default",
-)  # fmt: skip
-def nearest(b: Expander, x: Value, output_size: Any, *scales: float | None) -> Value:
-    """Element floor(i * scale); of the exact ones, floor((i + 0.5) * scale)."""
-    shift = 0.5 if "_exact" in b.op.name else 0.0
-    given = scales or (None,) * (x.rank - 2)
-    for dim, (size, count, factor) in enumerate(zip(*_sizes(b, x), given, strict=True), 2):
-        scale = _float32(1.0 / factor if factor is not None and factor > 0 else size / count)
-        indices = [min(math.floor(_float32(_float32(i + shift) * scale)), size - 1) for i in range(count)]
-        x = take(b, x, dim, indices)
-    return x
-
-
-def _source(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType, cubic: bool) -> list[float]:
-    """The fractional coordinate in the source of each element (area_pixel_compute_source_index)."""
+def _scale(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> float:
+    """How far apart the elements lie in the source (area_pixel_compute_scale)."""
     if align_corners:
-        scale = _round((size - 1) / (count - 1), dtype) if count > 1 else 0.0
-        return [_round(scale * i, dtype) for i in range(count)]
-    scale = _round(1.0 / factor if factor is not None and factor > 0 else size / count, dtype)
-    out = [_round(_round(scale * (i + 0.5), dtype) - 0.5, dtype) for i in range(count)]
-    return out if cubic else [max(v, 0.0) for v in out]
+        return _round((size - 1) / (count - 1), dtype) if count > 1 else 0.0
+    return _round(1.0 / factor if factor is not None and factor > 0 else size / count, dtype)
 
 
-def _weights(b: Expander, numbers: Sequence[float], like: Value, dim: int) -> Value:
-    vector = b.emit("constant", value=tuple(numbers), shape=(len(numbers),), dtype=like.dtype)[0]
-    return b.broadcast(vector, like.shape, (dim,))
+def _source(scale: float, index: int, align_corners: bool, dtype: DType) -> float:
+    """The coordinate of an element in the source (area_pixel_compute_source_index)."""
+    if align_corners:
+        return _round(scale * index, dtype)
+    # Multiplied and added in one: rounded once.
+    return _round(float(Fraction(scale) * Fraction(index + 0.5) - Fraction(1, 2)), dtype)
 
 
-@expands(
-    "aten.upsample_linear1d.default", "aten.upsample_bilinear2d.default", "aten.upsample_trilinear3d.default",
-)  # fmt: skip
-def linear(b: Expander, x: Value, output_size: Any, align_corners: bool, *scales: float | None) -> Value:
-    """The two nearest elements blended, along the last dim first."""
-    if not x.dtype.is_float:
-        raise b.unsupported(f"{x.dtype}")
-    sizes, counts = _sizes(b, x)
-    given = scales or (None,) * len(sizes)
-    out = b.cast(x, opmath(x.dtype))
-    for axis in reversed(range(len(sizes))):
-        size, count, dim = sizes[axis], counts[axis], axis + 2
-        at = _source(size, count, align_corners, given[axis], out.dtype, cubic=False)
-        low = [min(math.floor(v), size - 1) for v in at]
-        high = [min(v + 1, size - 1) for v in low]
-        upper = [_round(min(v - i, 1.0), out.dtype) for v, i in zip(at, low, strict=True)]
-        left, right = take(b, out, dim, low), take(b, out, dim, high)
-        out = b.add(
-            b.mul(left, _weights(b, [_round(1.0 - w, out.dtype) for w in upper], left, dim)),
-            b.mul(right, _weights(b, upper, right, dim)),
-        )
-    return b.cast(out, b.type.dtype)
+def _nearest(shift: float) -> Mode:
+    """Element floor((i + shift) * scale)."""
+
+    def rows(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+        scale = _scale(size, count, False, factor, dt.float32)
+        places = (math.floor(_float32(_float32(i + shift) * scale)) for i in range(count))
+        return [[(min(place, size - 1), 1.0)] for place in places]
+
+    return rows
 
 
-def _cubic_taps(t: float) -> list[float]:
-    """Weights of the four elements around a point (Keys' kernel, a = -0.75)."""
-    a = -0.75
+def _nearest_of_gradient(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+    """Eager's gradient heeds no factor where the image stays as it is or doubles."""
+    whole = factor if count not in (size, 2 * size) else None
+    return _nearest(0.0)(size, count, align_corners, whole, dtype)
 
-    def near(x: float) -> float:
+
+# Eager's floor is that of the coordinate in float32, whatever it computes in.
+
+
+def _linear(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+    """The two nearest elements."""
+    if size == count:
+        return [[(i, 1.0), (i, 0.0)] for i in range(size)]
+    scale = _scale(size, count, align_corners, factor, dtype)
+    rows: list[Row] = []
+    for i in range(count):
+        at = max(_source(scale, i, align_corners, dtype), 0.0)
+        low = min(math.floor(_float32(at)), size - 1)
+        upper = min(max(_round(at - low, dtype), 0.0), 1.0)
+        rows.append([(low, _round(1.0 - upper, dtype)), (min(low + 1, size - 1), upper)])
+    return rows
+
+
+def _keys(x: float, a: float) -> float:
+    """Keys' cubic convolution kernel."""
+    x = abs(x)
+    if x < 1:
         return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x: float) -> float:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a if x < 2 else 0.0
 
 
-@expands("aten.upsample_bicubic2d.default")
-def bicubic(b: Expander, x: Value, output_size: Any, align_corners: bool, *scales: float | None) -> Value:
-    """Four elements blended in each dim, those past a border being the border's."""
-    if not x.dtype.is_float:
+def _cubic(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+    """Four elements, those past a border being the border's."""
+    scale = _scale(size, count, align_corners, factor, dtype)
+    rows: list[Row] = []
+    for i in range(count):
+        at = _source(scale, i, align_corners, dtype)
+        low = min(math.floor(_float32(at)), size - 1)
+        t = min(max(_round(at - low, dtype), 0.0), 1.0)
+        rows.append([(min(max(low + k, 0), size - 1), _keys(t - k, -0.75)) for k in (-1, 0, 1, 2)])
+    return rows
+
+
+def _triangle(x: float) -> float:
+    return max(1.0 - abs(x), 0.0)
+
+
+def _antialiased(kernel: Callable[[float], float], reach: float) -> Mode:
+    """Every element within the kernel's reach, which is as many times wider as the image becomes smaller."""
+
+    def rows(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+        if size == count:
+            return [[(i, 1.0)] for i in range(size)]
+        scale = _scale(size, count, align_corners, factor, dtype)
+        wider = max(scale, 1.0)
+        support = _round(reach * wider, dtype)
+        out: list[Row] = []
+        for i in range(count):
+            center = _round(scale * (i + 0.5), dtype)
+            first = max(math.trunc(_round(center - support, dtype) + 0.5), 0)
+            last = min(math.trunc(_round(center + support, dtype) + 0.5), size)
+            weights = [kernel((k - center + 0.5) / wider) for k in range(first, last)]
+            total = math.fsum(weights)
+            out.append([(first + k, w / total if total else w) for k, w in enumerate(weights)])
+        return out
+
+    return rows
+
+
+def _rows(
+    b: Expander, mode: Mode, sizes: Sequence[Dim], counts: Sequence[Dim], arguments: Sequence[Any], dtype: DType
+) -> list[list[Row]]:
+    """The rows for each dim of the image; ``arguments`` are align_corners, where the op has it, and the factors."""
+    corners = [a for a in arguments if isinstance(a, bool)]
+    factors = [a for a in arguments if not isinstance(a, bool)] or [None] * len(sizes)
+    out: list[list[Row]] = []
+    for size, count, factor in zip(sizes, counts, factors, strict=True):
+        if not isinstance(size, int) or not isinstance(count, int):
+            raise b.unsupported("a run-time size")
+        out.append(mode(size, count, any(corners), factor, dtype))
+        if not all(out[-1]):
+            raise b.unsupported(f"a factor of {factor} from size {size} to {count} leads outside the image")
+    return out
+
+
+def _forward(b: Expander, mode: Mode, x: Value, *arguments: Any) -> Value:
+    shape = b.type.dims
+    if 0 in shape:
+        return b.full(convert_number(0, x.dtype), shape, x.dtype)
+    if "_aa." in b.op.name and shape[3] == 1 and shape[2] != x.shape[2]:
+        raise b.unsupported("a width of 1, where eager gives every row the first one's value")
+    rows = _rows(b, mode, x.shape[2:], shape[2:], arguments, opmath(x.dtype))
+    if not x.dtype.is_float and any(len(row) > 1 for along in rows for row in along):
         raise b.unsupported(f"{x.dtype}")
-    sizes, counts = _sizes(b, x)
-    given = scales or (None, None)
     out = b.cast(x, opmath(x.dtype))
-    for axis in (1, 0):
-        size, count, dim = sizes[axis], counts[axis], axis + 2
-        at = _source(size, count, align_corners, given[axis], out.dtype, cubic=True)
-        base = [math.floor(v) for v in at]
-        taps = [_cubic_taps(_round(v - i, out.dtype)) for v, i in zip(at, base, strict=True)]
-        total: Value | None = None
-        for k in range(4):
-            part = take(b, out, dim, [min(max(i + k - 1, 0), size - 1) for i in base])
-            part = b.mul(part, _weights(b, [w[k] for w in taps], part, dim))
-            total = part if total is None else b.add(total, part)
-        assert total is not None
-        out = total
-    return b.cast(out, b.type.dtype)
+    for dim, along in reversed([*enumerate(rows, 2)]):
+        out = blend(b, out, dim, along)
+    return b.cast(out, x.dtype)
+
+
+def _backward(b: Expander, mode: Mode, grad: Value, shape: Sequence[Dim], *arguments: Any) -> Value:
+    """Each gradient goes, by the same weights, to the elements that its element was made of."""
+    if 0 in shape:
+        return b.full(convert_number(0, grad.dtype), tuple(shape), grad.dtype)
+    out = b.cast(grad, opmath(grad.dtype))
+    rows = _rows(b, mode, shape[2:], grad.shape[2:], arguments, out.dtype)
+    for dim, along in reversed([*enumerate(rows, 2)]):
+        size = shape[dim]
+        assert isinstance(size, int)
+        out = blend(b, out, dim, transposed(along, size))
+    return b.cast(out, grad.dtype)
+
+
+def _register(mode: Mode, *names: str, gradient: Mode | None = None) -> None:
+    for name in names:
+        expands.row(f"aten.{name}.default", lambda b, x, output_size, *arguments: _forward(b, mode, x, *arguments))
+        expands.row(
+            f"aten.{name}_backward.default",
+            lambda b, grad, output_size, shape, *arguments: _backward(b, gradient or mode, grad, shape, *arguments),
+        )
+
+
+_register(_nearest(0.0), *(f"upsample_nearest{n}d" for n in (1, 2, 3)), gradient=_nearest_of_gradient)
+_register(_nearest(0.5), *(f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)))
+_register(_linear, "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+_register(_cubic, "upsample_bicubic2d")
+_register(_antialiased(_triangle, 1.0), "_upsample_bilinear2d_aa")
+_register(_antialiased(lambda x: _keys(x, -0.5), 2.0), "_upsample_bicubic2d_aa")

@@ -1,18 +1,14 @@
-"""Windows sliding over the last dims, as one strided slice for each position in the window."""
+"""Windows sliding over the last dims of a tensor, and their transpose: windows summed where they overlap."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchstone.compiler.contract.expansions.common import convert_number
 from torchstone.compiler.contract.rules import Expander
-from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir.dims import Dim
-
-# Above this many positions in a window, a windowed primitive is what is wanted.
-MOST_POSITIONS = 256
 
 
 def spread(values: Sequence[int], rank: int, default: Sequence[int] = ()) -> tuple[int, ...]:
@@ -21,86 +17,96 @@ def spread(values: Sequence[int], rank: int, default: Sequence[int] = ()) -> tup
     return values * rank if len(values) == 1 else values
 
 
-def static_size(size: Dim) -> int:
-    """A size that the caller knows to be static."""
-    assert isinstance(size, int), size
-    return size
-
-
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """How windows lie along one dim: ``count`` windows of ``kernel`` elements ``dilation`` apart, ``stride`` apart."""
+class Window:
+    """``kernel`` elements ``dilation`` apart, every ``stride`` elements, from ``padding`` before the first one on.
 
-    size: Dim
-    count: Dim
-    kernel: int
-    stride: int
-    low: int
-    dilation: int = 1
+    One number for each of the last dims. With ``ceil_mode`` the windows reach past the padding at the end by less than
+    a stride.
+    """
 
-    @property
-    def reach(self) -> Dim:
-        """The elements from the begin of the first window to the end of the last."""
-        return (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+
+    @classmethod
+    def over(
+        cls, space: int, kernel: Sequence[int], stride: Sequence[int] = (1,), padding: Sequence[int] = (0,),
+        dilation: Sequence[int] = (1,), ceil_mode: bool = False,
+    ) -> Window:  # fmt: skip
+        """The window of an op over ``space`` dims; without a stride, windows touch."""
+        kernel = spread(kernel, space)
+        steps = spread(stride, space, kernel)
+        return cls(kernel, steps, spread(padding, space), spread(dilation, space), ceil_mode)
+
+    def along(self, first: int, end: int | None = None) -> Window:
+        """The window of one dim alone, or of the dims from the first to before the end."""
+        part = slice(first, first + 1 if end is None else end)
+        return Window(self.kernel[part], self.stride[part], self.padding[part], self.dilation[part], self.ceil_mode)
 
 
-def axes(
-    x: Value, counts: Sequence[Dim], kernel: Sequence[int], stride: Sequence[int], low: Sequence[int],
-    dilation: Sequence[int],
-) -> list[Axis]:  # fmt: skip
-    """The axes of the last dims of ``x``."""
-    sizes = x.shape[x.rank - len(counts) :]
-    return [Axis(*row) for row in zip(sizes, counts, kernel, stride, low, dilation, strict=True)]
+def padded(b: Expander, x: Value, window: Window, value: float = 0) -> Value:
+    """The last dims with the padding around them, and at the end what windows reach past it.
 
-
-def padded(b: Expander, x: Value, along: Sequence[Axis], value: float) -> Value:
-    """``x`` padded, or cut, so that the windows begin at its first element and end at its last."""
-    first = x.rank - len(along)
-    low: list[Dim] = [0] * x.rank
-    high: list[Dim] = [0] * x.rank
-    for dim, axis in enumerate(along, first):
-        before, after = axis.low, axis.reach - axis.size - axis.low
-        if before < 0:
-            x, before = b.slice(x, dim, -before, x.shape[dim]), 0
-        low[dim] = before
-        if isinstance(after, int) and after < 0:
-            # What no window reaches; cut before padding, unless the cut goes into the padding.
-            x = b.slice(x, dim, 0, x.shape[dim] + after)
-        else:
-            high[dim] = after
-    if not any(v != 0 for v in (*low, *high)):
+    In ceil mode there is then room for one window more than PyTorch has in a dim, when that one would begin in the
+    padding: ``fitted`` drops it.
+    """
+    lead = (0,) * (x.rank - len(window.kernel))
+    over = [step - 1 if window.ceil_mode else 0 for step in window.stride]
+    high = [p + o for p, o in zip(window.padding, over, strict=True)]
+    if not any(high):
         return x
     padding = b.scalar(convert_number(value, x.dtype), x.dtype)
-    return b.emit("pad", x, padding, low=tuple(low), high=tuple(high))[0]
+    return b.emit("pad", x, padding, low=(*lead, *window.padding), high=(*lead, *high))[0]
 
 
-def positions(b: Expander, x: Value, along: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], Value]]:
-    """For each position in the window, in row-major order: the element there of every window of the padded ``x``."""
-    total = 1
-    for axis in along:
-        total *= axis.kernel
-    if total > MOST_POSITIONS:
-        raise b.unsupported(f"windows of {total} elements, more than {MOST_POSITIONS}")
-    first = x.rank - len(along)
-    for position in itertools.product(*(range(axis.kernel) for axis in along)):
-        start: list[Dim] = [0] * first
-        limit = list(x.shape[:first])
-        stride = [1] * first
-        for at, axis in zip(position, along, strict=True):
-            start.append(at * axis.dilation)
-            limit.append(at * axis.dilation + (axis.count - 1) * axis.stride + 1)
-            stride.append(axis.stride)
-        yield position, b.emit("slice", x, start=tuple(start), limit=tuple(limit), stride=tuple(stride))[0]
+def slide(b: Expander, x: Value, dim: int, window: Window) -> Value:
+    """The windows over the dims from ``dim`` on of a padded ``x``; their elements become the last dims."""
+    dims = tuple(range(dim, dim + len(window.kernel)))
+    return b.windows(x, dims=dims, kernel=window.kernel, stride=window.stride, dilation=window.dilation)
 
 
-def stretched(b: Expander, x: Value, dim: int, stride: int) -> Value:
-    """``stride - 1`` zeros between the elements along ``dim``."""
-    if stride == 1:
-        return x
-    shape, size = x.shape, x.shape[dim]
-    x = b.reshape(x, (*shape[:dim], size, 1, *shape[dim + 1 :]))
-    none = (0,) * x.rank
+def fitted(b: Expander, x: Value, first: int, sizes: Sequence[Dim]) -> Value:
+    """The begin of ``x``, of these sizes in the dims from ``first`` on."""
+    for dim, size in enumerate(sizes, first):
+        x = b.slice(x, dim, 0, size)
+    return x
+
+
+def overlapped(b: Expander, x: Value, lead: Dim, counts: Sequence[Dim], sizes: Sequence[Dim], window: Window) -> Value:
+    """[lead, *kernel, *counts], in any shape -> [lead, *sizes]: every element added where ``slide`` would read it."""
+    space, kernel = len(sizes), window.kernel
+    for axis in reversed(range(space)):
+        # [lead and earlier kernel dims, kernel, earlier window dims, windows, done] -> kernel and windows side by side
+        rows, columns = product((lead, *kernel[:axis])), product(counts[:axis])
+        x = b.reshape(x, (rows, kernel[axis], columns, counts[axis], product(sizes[axis + 1 :])))
+        x = overlapped_along(b, b.transpose(x, (0, 2, 1, 3, 4)), 2, sizes[axis], window.along(axis))
+    return b.reshape(x, (lead, *sizes))
+
+
+def overlapped_along(b: Expander, x: Value, dim: int, size: Dim, window: Window) -> Value:
+    """``overlapped`` for one dim: [kernel, windows] at ``dim`` and the next one -> [size] at ``dim``.
+
+    Row k belongs k dilations further on. Rows ``dilation`` longer than the result, one after the other, read as rows
+    of the result's length, are shifted that way; then they are added up.
+    """
+    (kernel,), (stride,), (padding,), (dilation,) = window.kernel, window.stride, window.padding, window.dilation
+    before, count, after = x.shape[:dim], x.shape[dim + 1], x.shape[dim + 2 :]
+    lead, rest = product(before), product(after)
+    apart = -(-kernel * dilation // stride) if kernel > 1 else 0  # zeros after a row, in strides
     zero = b.scalar(convert_number(0, x.dtype), x.dtype)
-    x = b.emit("pad", x, zero, low=none, high=(*none[: dim + 1], stride - 1, *none[dim + 2 :]))[0]
-    x = b.reshape(x, (*shape[:dim], size * stride, *shape[dim + 1 :]))
-    return b.slice(x, dim, 0, (size - 1) * stride + 1)
+    if apart or stride > 1:
+        x = b.reshape(x, (lead, kernel, count, 1, rest))
+        x = b.emit("pad", x, zero, low=(0,) * 5, high=(0, 0, apart, stride - 1, 0))[0]
+    length = (count + apart) * stride
+    if kernel > 1:
+        x = b.reshape(x, (lead, kernel * length, rest))
+        length = length - dilation
+        x = b.slice(x, 1, 0, kernel * length)
+    x = b.reduce(b.reshape(x, (lead, kernel, length, rest)), "sum", (1,))
+    missing = padding + size - length
+    if isinstance(missing, int) and missing > 0:
+        x = b.emit("pad", x, zero, low=(0, 0, 0), high=(0, missing, 0))[0]
+    return b.reshape(b.slice(x, 1, padding, padding + size), (*before, size, *after))
