@@ -154,3 +154,69 @@ def _largest(b: Expander, rows: Value, bag: Value, bags: Dim) -> tuple[Value, Va
     far = bound(b, place, count)
     position = write(b, bound(b, best, count), b.select(hit, place, far), [bag], [0], "min")
     return best, position
+
+
+@expands("aten._embedding_bag_backward.default")
+def embedding_bag_backward(
+    b: Expander, grad: Value, indices: Value, offsets: Value, bag: Value, sizes: Value, largest: Value,
+    num_weights: Dim, scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Value | None,
+    padding_idx: int = -1,
+) -> Value:  # fmt: skip
+    if sparse:
+        raise b.unsupported("a sparse gradient")
+    bag = _known_bags(b, bag, offsets, indices)
+    rest = (num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx)
+    return embedding_bag_dense_backward(b, grad, indices, bag, sizes, largest, *rest)
+
+
+def _known_bags(b: Expander, bag: Value, offsets: Value, indices: Value) -> Value:
+    """The bag of each index. Eager's forward op leaves it out where it has no use for it."""
+    if bag.shape == indices.shape:
+        return b.cast(bag, dt.int64)
+    return _bag_of_each(b, b.cast(offsets, dt.int64), indices.shape[0])
+
+
+@expands("aten._embedding_bag_dense_backward.default")
+def embedding_bag_dense_backward(
+    b: Expander, grad: Value, indices: Value, bag: Value, sizes: Value, largest: Value, num_weights: Dim,
+    scale_grad_by_freq: bool, mode: int, per_sample_weights: Value | None, padding_idx: int = -1,
+) -> Value:  # fmt: skip
+    """The gradient of the table: that of its bag for each index, or of a maximum for the row it came from."""
+    zero = zeros(b, b.type.dims, grad.dtype)
+    if 0 in grad.shape or 0 in indices.shape or 0 in zero.shape:
+        return zero
+    if mode == _MAX:
+        full = b.ne(sizes, const(b, sizes, 0))
+        row = b.select(b.broadcast(full, largest.shape, (0,)), largest, const(b, largest, -1))
+        row = b.cast(row, dt.int64)
+        column = b.broadcast(b.iota(size=grad.shape[1], dtype=dt.int64), row.shape, (1,))
+        return write(b, zero, grad, [row, column], [0, 1], "add")
+    index, compute = b.cast(indices, dt.int64), opmath(grad.dtype)
+    updates = b.cast(read(b, grad, [b.cast(bag, dt.int64)], [0]), compute)
+    if scale_grad_by_freq:
+        raise b.unsupported("scale_grad_by_freq: eager divides by how often another index occurs")
+    if mode == _MEAN:
+        size = read(b, b.cast(sizes, compute), [b.cast(bag, dt.int64)], [0])
+        size = b.select(b.eq(size, const(b, size, 0)), const(b, size, 1), size)
+        updates = b.div(updates, b.broadcast(size, updates.shape, (0,)))
+    if per_sample_weights is not None:
+        updates = b.mul(updates, b.broadcast(b.cast(per_sample_weights, compute), updates.shape, (0,)))
+    if padding_idx >= 0:
+        index = b.select(b.eq(index, const(b, index, padding_idx)), const(b, index, -1), index)
+    return write(b, zero, b.cast(updates, grad.dtype), [index], [0], "add")
+
+
+@expands("aten._embedding_bag_per_sample_weights_backward.default")
+def embedding_bag_per_sample_weights_backward(
+    b: Expander, grad: Value, weight: Value, indices: Value, offsets: Value, bag: Value, mode: int,
+    padding_idx: int = -1,
+) -> Value:  # fmt: skip
+    """The product of each row with the gradient of its bag; 0 for padding."""
+    if 0 in indices.shape or 0 in grad.shape:
+        return zeros(b, b.type.dims, b.type.dtype)
+    index = checked(b, indices, weight.shape[0])
+    compute = opmath(grad.dtype)
+    rows, above = read(b, weight, [index], [0]), read(b, grad, [_known_bags(b, bag, offsets, indices)], [0])
+    out = b.reduce(b.mul(b.cast(rows, compute), b.cast(above, compute)), "sum", (1,))
+    out = b.cast(out, b.type.dtype)
+    return b.select(b.eq(index, const(b, index, padding_idx)), const(b, out, 0), out) if padding_idx >= 0 else out

@@ -147,7 +147,12 @@ def gather(b: Expander, x: Value, dim: int, index: Value, sparse_grad: bool = Fa
 
 @expands("aten.index_select.default")
 def index_select(b: Expander, x: Value, dim: int, index: Value) -> Value:
-    x, index = at_least_1d(b, x), at_least_1d(b, index)
+    if not x.rank:
+        checked(b, index, 1)
+        count = tensor(b, product(index.shape), dt.int64)
+        b.emit("check", b.eq(count, const(b, count, 1)), message="Index to scalar can have only 1 value")
+        return x
+    index = at_least_1d(b, index)
     dim = wrap_dim(dim, x.rank)
     out = read(b, x, [checked(b, index, x.shape[dim])], [dim])
     return b.reshape(b.transpose(out, inverse(to_front(x.rank, [dim]))), b.type.dims)

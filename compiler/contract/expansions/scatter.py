@@ -24,9 +24,10 @@ from torchstone.compiler.contract.expansions.indexing import (
     wrapped,
     zeros,
 )
+from torchstone.compiler.contract.expansions.masks import Hits
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
-from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir import dtypes as dt
 
 # On bools, sums are "or" and products "and".
@@ -111,6 +112,16 @@ def masked_scatter(b: Expander, x: Value, mask: Value, source: Value) -> Value:
     x, mask = b.broadcast(x, shape), b.broadcast(b.cast(mask, dt.boolean), shape)
     values = _one_for_each(b, flattened(b, mask), flattened(b, source), 0, exactly=False)
     return b.select(mask, b.reshape(values, shape), x)
+
+
+@expands("aten.masked_scatter_backward.default")
+def masked_scatter_backward(b: Expander, grad: Value, mask: Value, sizes: Any) -> Value:
+    """The gradient of the source: what the mask selects, in order, then zeros."""
+    hits = Hits(b, b.broadcast(mask, grad.shape))
+    size = product(b.type.dims)
+    check = b.le(hits.count, tensor(b, size, dt.int64))
+    b.emit("check", check, message="the mask has more true elements than the source has elements")
+    return b.reshape(hits.pick(grad, zeros(b, (size,), grad.dtype)), b.type.dims)
 
 
 @expands("aten.put.default")

@@ -76,3 +76,25 @@ def test_backward_drops_padding_and_what_is_out_of_range(agrees: Agrees, dtype: 
         args = rows, padding, by_frequency
         agrees(lambda g, i, a=args: aten.embedding_dense_backward(g, i, *a), grad, INDICES, slack=2.0)
     agrees(lambda g, i: aten.embedding_dense_backward(g, i, 5, -1, False), grad[:0], INDICES[:0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("mode", [SUM, MEAN, MAX])
+@pytest.mark.parametrize("padding", [-1, 1])
+def test_backward_of_bags(agrees: Agrees, dtype: torch.dtype, mode: int, padding: int) -> None:
+    torch.manual_seed(0)
+    table, offsets, weights = torch.randn(5, 3).to(dtype), torch.tensor([0, 2, 2, 5, 7, 7]), torch.randn(7).to(dtype)
+    _, bag, sizes, largest = aten._embedding_bag(table, INDICES, offsets, False, mode, False, None, False, padding)
+    grad = torch.randn(6, 3).to(dtype)
+
+    def of_table(g: Any, i: Any, o: Any, bag: Any, sizes: Any, largest: Any, w: Any = None) -> Any:
+        return aten._embedding_bag_backward(g, i, o, bag, sizes, largest, 5, False, mode, False, w, padding)
+
+    def of_weights(g: Any, t: Any, i: Any, o: Any, bag: Any) -> Any:
+        return aten._embedding_bag_per_sample_weights_backward(g, t, i, o, bag, SUM, padding)
+
+    args = grad, INDICES, offsets, bag, sizes, largest
+    agrees(of_table, *args, slack=2.0)
+    if mode == SUM:
+        agrees(of_table, *args, weights, slack=2.0)
+        agrees(of_weights, grad, table, INDICES, offsets, bag, slack=2.0)

@@ -221,3 +221,12 @@ def test_masked_and_diagonal_scatter(agrees: Agrees, dtype: torch.dtype) -> None
         part = _values(*x.diagonal(offset).shape, dtype=dtype)
         agrees(lambda x, s, o=offset: torch.diagonal_scatter(x, s, o), x, part)
         agrees(lambda x, s, o=offset: torch.diagonal_scatter(x, s, o, 2, 0), x.T[:, None], part[None])
+
+
+def test_masked_scatter_backward(agrees: Agrees) -> None:
+    """What the mask selects, then zeros."""
+    mask = torch.tensor([[True, False, True, True]])
+    agrees(lambda g, m: aten.masked_scatter_backward(g, m, [3, 4]), _values(3, 4), mask)
+    exe = compile(lambda g, m: aten.masked_scatter_backward(g, m, [9]), (_values(3, 4), mask), "evaluator")
+    with pytest.raises(RuntimeError, match="more true elements"):
+        exe(_values(3, 4), torch.ones(1, 4, dtype=torch.bool))
