@@ -7,8 +7,9 @@ from torchstone.compiler.contract.legalizations import (
     error_function,
     exponential,
     hyperbolic,
+    indexing,
     movement,
-    prefixes,
+    ordering,
     reductions,
     trigonometric,
 )
@@ -17,7 +18,8 @@ from torchstone.compiler.contract.rules import legalizes as LEGALIZATIONS
 from torchstone.compiler.ops import PRIMITIVES
 
 FAMILIES = (
-    arithmetic, casts, compare, error_function, exponential, hyperbolic, movement, prefixes, reductions, trigonometric,
+    arithmetic, casts, compare, error_function, exponential, hyperbolic, indexing, movement, ordering, reductions,
+    trigonometric,
 )  # fmt: skip
 
 for _name, _row in PRIMITIVES.items():

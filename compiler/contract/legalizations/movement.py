@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.compiler.contract.rules import Declined, Expander, legalizes
-from torchstone.compiler.ir import DType, Operation, Shape, Value
-from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir import DType, Shape, Value
 from torchstone.compiler.ir.dims import Dim, floordiv, product
 
 # Above this many, a target that has no windows makes too long a program of them.
@@ -104,32 +103,3 @@ def windows(
         columns = [b.reshape(row, (*row.shape, 1)) for row in rows]
         x = b.concat(*columns, dim=x.rank) if size > 1 else columns[0]
     return x
-
-
-def is_row_gather(op: Operation) -> bool:
-    """Say whether a gather picks rows of a matrix of known height, the one form ``gather`` below reduces to."""
-    x, *places = op.values
-    known = x.rank == 2 and isinstance(x.shape[0], int) and x.shape[0] > 0
-    return known and places[0].rank == 1 and op.attributes["dims"] == (0,)
-
-
-@legalizes("flat.gather")
-def gather(b: Expander, x: Value, *places: Value, dims: tuple[int, ...]) -> Value:
-    """As rows of a matrix: the dims that are indexed are one, and so are the others."""
-    if 0 in b.type.shape:
-        return b.full(0, b.type.dims, x.dtype)
-    if is_row_gather(b.op):
-        if not x.dtype.is_bool:
-            raise Declined
-        return b.cast(b.gather(b.cast(x, dt.int8), *places, dims=dims), dt.boolean)
-    sizes = [x.shape[d] for d in dims]
-    rest = tuple(d for d in range(x.rank) if d not in dims)
-    row = b.full_like(places[0], 0)
-    for place, size in zip(places, sizes, strict=True):
-        if not isinstance(size, int):
-            raise Declined
-        inside = b.max(b.min(place, b.full_like(place, size - 1)), b.full_like(place, 0))
-        row = b.add(b.mul(row, b.full_like(row, size)), inside)
-    matrix = b.reshape(b.transpose(x, (*dims, *rest)), (product(sizes), product([x.shape[d] for d in rest])))
-    rows = b.gather(matrix, b.reshape(row, (product(row.shape),)), dims=(0,))
-    return b.reshape(rows, b.type.dims)

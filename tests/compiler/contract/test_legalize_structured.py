@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -128,10 +129,51 @@ def test_gather(shape: tuple[int, ...], index: tuple[int, ...], dims: tuple[int,
         assert torch.equal(run(find_target(name), program, (x, *at))[0], want), name
 
 
+ROWS = [((7,), 0), ((1,), 0), ((3, 8, 2), 1), ((4, 5), 0), ((0, 3), 1), ((3, 0), 1)]
+
+
+@pytest.mark.parametrize("kind", ["set", "add", "mul", "max", "min"])
+@pytest.mark.parametrize(("shape", "index", "dims"), GATHERS)
+def test_scatter(shape: tuple[int, ...], index: tuple[int, ...], dims: tuple[int, ...], kind: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    at = [torch.randint(-2, shape[d] + 2, index, generator=generator) for d in dims]
+    rest = (*index, *(s for d, s in enumerate(shape) if d not in dims))
+    for dtype in (torch.float32, torch.int32, torch.int64, torch.bool):
+        if dtype is torch.bool and kind != "set":
+            continue
+        x, updates = (torch.randint(-3, 4, s, generator=generator).to(dtype) for s in (shape, rest))
+        if dtype is torch.float32 and updates.numel() > 1:
+            # What is not added must not be multiplied by zero.
+            updates.view(-1)[:2] = torch.tensor([math.inf, math.nan])
+        check(primitive("scatter", x, updates, *at, dims=dims, kind=kind), x, updates, *at, missing="scatter")
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(("shape", "dim"), ROWS)
+def test_sort(shape: tuple[int, ...], dim: int, descending: bool) -> None:
+    generator = torch.Generator().manual_seed(2)
+    for dtype in (torch.float32, torch.int32, torch.int64, torch.bool):
+        x = torch.randint(-3, 4, shape, generator=generator).to(dtype)
+        check(primitive("sort", x, dim=dim, descending=descending), x, missing="sort")
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_sort_of_special_values(descending: bool) -> None:
+    values = special(torch.float32)
+    x = torch.stack([values.roll(7 * shift) for shift in range(4)])
+    check(primitive("sort", x, dim=1, descending=descending), x, missing="sort")
+
+
+def test_what_takes_too_many_comparisons_is_refused() -> None:
+    x, at = torch.zeros(3000), torch.zeros(3000, dtype=torch.int64)
+    scatter = primitive("scatter", x, x, at, dims=(0,), kind="set")
+    for program in (primitive("sort", x, dim=0, descending=False), scatter):
+        with pytest.raises(Unsupported, match="9000000 pairs"):
+            expand(program, find_target("tosa").takes)
+
+
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
-@pytest.mark.parametrize(
-    ("shape", "dim"), [((7,), 0), ((1,), 0), ((3, 8, 2), 1), ((4, 5), 0), ((0, 3), 1), ((3, 0), 1)]
-)
+@pytest.mark.parametrize(("shape", "dim"), ROWS)
 def test_scan(shape: tuple[int, ...], dim: int, kind: str) -> None:
     for dtype in (torch.float32, torch.int32, torch.int64, torch.int8, torch.uint8, torch.float16, torch.complex64):
         if dtype.is_complex and kind in ("max", "min"):
