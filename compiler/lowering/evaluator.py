@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 
@@ -12,11 +15,25 @@ def takes(op: Operation) -> str | None:
 
 def lower(graph: Graph) -> Lowered:
     def load() -> Kernel:
-        from torchstone.compiler.ops.evaluate import evaluate_graph
-
-        return lambda tensors: evaluate_graph(graph, tensors)
+        return lambda tensors: _run(graph, tensors)
 
     return Lowered(load)
+
+
+def _run(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Evaluate; outputs share no memory with an argument or with each other, though evaluators may give views."""
+    import torch
+
+    from torchstone.compiler.ops.evaluate import evaluate_graph
+
+    held = {t.untyped_storage().data_ptr() for t in tensors if isinstance(t, torch.Tensor)}
+    outputs = []
+    with torch.no_grad():
+        for out in evaluate_graph(graph, tensors):
+            storage = out.untyped_storage().data_ptr()
+            outputs.append(out.clone(memory_format=torch.contiguous_format) if storage in held else out.contiguous())
+            held.add(storage)
+    return tuple(outputs)
 
 
 TARGET = Target("evaluator", takes, lower, schedules=True)
