@@ -37,6 +37,7 @@ FAMILIES = (
         ),
     ),
     Family("it raises LAPACK's own errors, which name the matrix and the element", ("_linalg_check_errors",), True),
+    Family("a sum over paths through a lattice, step after step", ("_ctc_loss", "_ctc_loss_backward")),
     Family(
         "sorting into as many places as there are different values",
         ("_unique", "_unique2", "unique_consecutive", "unique_dim"),

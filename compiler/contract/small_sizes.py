@@ -6,7 +6,7 @@ the graph itself binds is tried at 0 and at 1, and where it would give something
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +20,14 @@ from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Type, Val
 from torchstone.compiler.ir.dims import Dim, evaluate, substitute, symbol, symbols
 from torchstone.compiler.ir.sizes import sized_by_values, symbols_bound, symbols_used
 from torchstone.compiler.library import has_effect
+
+# Ops that give elements for none, the ones that eager gives: sums and their kin, and those that go without the operand.
+_OF_NOTHING = frozenset(
+    {
+        "addmm", "all", "any", "bmm", "cat", "count_nonzero", "dot", "index_put", "linalg_vector_norm", "mean", "mm",
+        "mv", "norm", "prod", "scatter", "scatter_add", "std", "sum", "var",
+    }
+)  # fmt: skip
 
 
 def require_large_sizes(graph: Graph, hints: Mapping[str, int]) -> None:
@@ -46,6 +54,9 @@ def _same(op: Operation, values: Mapping[str, Dim], hints: Mapping[str, int]) ->
     try:
         if 0 in values.values() and not has_effect(op):
             _run_on_zeros(moved, hints)
+            taken, given = _emptied(op.values, values), _emptied(op.results, values)
+            if any(taken) and not all(given) and op.name.split(".")[1] not in _OF_NOTHING:
+                return False
         return result_types(moved, FakeSizes(hints)) == tuple(_at(r.type, values) for r in op.results)
     except (TorchstoneError, RuntimeError, IndexError, ValueError):
         return False
@@ -69,7 +80,12 @@ def _run_on_zeros(op: Operation, hints: Mapping[str, int]) -> None:
     func(*args, **kwargs)
 
 
-def _at(kind: Type, values: Mapping[str, Dim]) -> Type:
+def _emptied(of: Iterable[Value], values: Mapping[str, Dim]) -> list[bool]:
+    """Say of each tensor whether it has no elements when sizes have these values."""
+    return [0 in _at(v.type, values).dims for v in of if isinstance(v.type, TensorType)]
+
+
+def _at(kind: Type, values: Mapping[str, Dim]) -> Any:
     if not isinstance(kind, TensorType):
         return kind
     return TensorType(tuple(substitute(d, values) for d in kind.dims), kind.dtype)

@@ -10,13 +10,14 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends import control_flow
 from torchstone.compiler.frontends.gradients import KeepGradients
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import float_value
+from torchstone.compiler.frontends.run_time_sizes import SHAPES
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir.sizes import sized_by_values
@@ -73,6 +74,7 @@ class NoEscape(TorchFunctionMode):
         "tensor_split": (1, "indices_or_sections", "tensor_indices_or_sections"),
         "ctc_loss": (2, 3, "input_lengths", "target_lengths"),
     }
+    PACKED = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"})
     DOORS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -83,6 +85,8 @@ class NoEscape(TorchFunctionMode):
                 stage="capture",
                 op=f"Tensor.{name}",
             )
+        if name in self.PACKED and isinstance(args[1], torch.Tensor) and args[1].dtype is torch.int64:
+            raise Unsupported("a packed sequence: PyTorch reads its batch sizes unseen", stage="capture", op=name)
         if name in self.READ:
             kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
             args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
@@ -117,6 +121,7 @@ class Recorder(TorchDispatchMode):
         self.location: Location | None = None
         self.floats: dict[str, Value] = {}
         self.specialized: list[Operation] = []
+        self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self._policy = policy
         self._functional = functional
@@ -142,7 +147,9 @@ class Recorder(TorchDispatchMode):
         """Return the IR operand for an argument of a call."""
         if isinstance(leaf, torch.Tensor):
             value = self._values.get(id(leaf))
-            return self.capture(leaf, leaf) if value is None else value
+            if value is None:
+                return self.capture(leaf, leaf)
+            return self._written(leaf) or value if self._blank.pop(id(leaf), None) is not None else value
         if isinstance(leaf, list | tuple):
             return tuple(self.operand(item) for item in leaf)
         if isinstance(leaf, torch.SymFloat):
@@ -205,10 +212,22 @@ class Recorder(TorchDispatchMode):
         op = Operation(str(func), operands, (), location=location)
         if sized_by_values(op):
             self._met_size(op)
-        out = func(*args, **kwargs)
+        shapes = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
+        out = shapes(*args, **kwargs)
         op.results = self._results(func, out)
         self.graph.ops.append(op)
+        if func.overloadpacket in _BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
+            self._blank[id(out)] = out.zero_()
         return out
+
+    def _written(self, blank: torch.Tensor) -> Value | None:
+        """Return a captured input for an uninitialized tensor that is none any more; None where nobody wrote to it.
+
+        PyTorch's C++ writes a list of numbers straight into memory. The graph takes uninitialized memory to be zeros.
+        """
+        with _disable_current_modes():
+            memory = torch.empty(0, dtype=torch.uint8).set_(blank.untyped_storage())
+            return self.capture(blank, blank.clone()) if bool(memory.any()) else None
 
     def _met_size(self, op: Operation) -> None:
         if self._policy is Policy.NUMBERS:
@@ -279,6 +298,12 @@ _NUMBERS: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten.allclose.default: lambda *args, **kwargs: torch._refs.isclose(*args, **kwargs).all(),
     torch.ops.aten.is_nonzero.default: lambda x: x.reshape(()) != 0,
 }
+_BLANK = frozenset(
+    {
+        torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_permuted, torch.ops.aten.empty_strided,
+        torch.ops.aten.new_empty, torch.ops.aten.new_empty_strided,
+    }
+)  # fmt: skip
 _RANGES = frozenset(
     {
         torch.ops.aten._assert_scalar.default,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy
+import torch
 from torch._subclasses import fake_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -25,6 +26,19 @@ _RELATIONS = {
     sympy.Eq: ("eq", False), sympy.Ne: ("ne", False), sympy.StrictLessThan: ("lt", False),
     sympy.LessThan: ("le", False), sympy.StrictGreaterThan: ("lt", True), sympy.GreaterThan: ("le", True),
 }  # fmt: skip
+
+
+def _unique_consecutive(
+    x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Fake results; PyTorch's own shape function is wrong about a dim. Along one, eager gives all three asked or not."""
+    if dim is None or (dim == 0 and x.dim() == 1):
+        return torch.ops.aten.unique_consecutive.default(x, return_inverse, return_counts)
+    return torch.ops.aten.unique_dim.default(x, dim, False, True, True)
+
+
+# Ops whose fake results, in this PyTorch, are not what the op gives.
+SHAPES: dict[Any, Callable[..., Any]] = {torch.ops.aten.unique_consecutive.default: _unique_consecutive}
 
 
 @contextlib.contextmanager

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 import torchstone
-from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import parse_graph
 from torchstone.compiler.ir.verifier import verify_graph
 
@@ -49,6 +50,8 @@ ANY_SIZE: dict[str, Program] = {
     "unique": lambda x: torch.unique(x.round(), return_inverse=True, return_counts=True),
     "unique rows": lambda x: torch.unique(x.round(), dim=0),
     "unique_consecutive": lambda x: torch.unique_consecutive(x.round()),
+    "unique_consecutive rows": lambda x: torch.unique_consecutive(x.sign(), return_inverse=True, dim=-2),
+    "unique_consecutive columns": lambda x: torch.unique_consecutive(x.sign(), return_counts=True, dim=1),
     "bincount": lambda x: torch.bincount((x.abs() * 2).long().view(-1), minlength=2),
     "bincount with weights": lambda x: torch.bincount((x.abs() * 2).long().view(-1), x.view(-1)),
     "repeat_interleave": lambda x: torch.repeat_interleave(x, (x[:, 0].abs() * 2).long(), dim=0),
@@ -62,6 +65,33 @@ def test_any_count_will_do(name: str, target: str) -> None:
     exe = torchstone.compile(program, (torch.randn(5, 4),), target)
     for x in inputs():
         torch.testing.assert_close(exe(x), program(x), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "of_nothing",
+    [
+        torch.sum, torch.mean, torch.prod, torch.any, torch.all, torch.std, torch.var, torch.linalg.vector_norm,
+        torch.count_nonzero, lambda x: x @ x, lambda x: x[None] @ x[:, None], lambda x: torch.cat([x, torch.ones(2)]),
+        lambda x: torch.addmm(torch.ones(2, 3), x.expand(2, -1), x[:, None].expand(-1, 3)),
+        lambda x: x[:, None].expand(-1, 3).mT @ x, torch.median,
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_of_no_elements(of_nothing: Program) -> None:
+    """What eager gives for none, or refused."""
+
+    def program(x: torch.Tensor) -> Any:
+        return of_nothing(x[x > 0])
+
+    exe = torchstone.compile(program, (torch.randn(6),), "linalg")
+    for x in (torch.randn(6), torch.tensor([1.0, -1, -1, 0, 0, 0])):
+        torch.testing.assert_close(exe(x), program(x), equal_nan=True)
+    try:
+        got = exe(-torch.ones(6))
+    except GuardError:
+        assert of_nothing is torch.median
+    else:
+        torch.testing.assert_close(got, program(-torch.ones(6)), equal_nan=True)
 
 
 # What is right for most counts only: for the others GuardError, or the error that eager raises.
@@ -124,6 +154,23 @@ def test_a_specialized_program_says_so_and_refuses_other_values(name: str, targe
             continue
         torch.testing.assert_close(got, program(x))
     assert refused
+
+
+def test_numbers_that_pytorch_reads_and_writes_in_memory_are_seen() -> None:
+    """ctc_loss reads the lengths from memory, and writes them to a tensor of its own."""
+    scores, labels = torch.randn(10, 2, 5).log_softmax(2), torch.randint(1, 5, (2, 4))
+    lengths = (torch.tensor([10, 9]), torch.tensor([4, 3]))
+    exe = torchstone.compile(F.ctc_loss, (scores, labels, *lengths), "linalg")
+    torch.testing.assert_close(exe(scores, labels, *lengths), F.ctc_loss(scores, labels, *lengths))
+    with pytest.raises(GuardError, match="compiled for the value 10, and it is 8"):
+        exe(scores, labels, torch.tensor([8, 9]), lengths[1])
+
+
+def test_packed_sequences_are_refused() -> None:
+    rnn = torch.nn.GRU(3, 4)
+    program = lambda x, sizes: rnn(PackedSequence(x, sizes))[0].data  # noqa: E731
+    with pytest.raises(Unsupported, match="packed sequence"):
+        torchstone.compile(program, (torch.randn(5, 3), torch.tensor([3, 2])))
 
 
 def test_an_argument_is_left_alone_when_a_value_is_refused() -> None:
