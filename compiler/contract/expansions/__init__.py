@@ -13,6 +13,7 @@ from torchstone.compiler.contract.expansions import (
     embedding,
     folding,
     fourier,
+    fractional,
     grid_sampler,
     indexing,
     join,
@@ -21,6 +22,7 @@ from torchstone.compiler.contract.expansions import (
     matmul,
     normalization,
     ordering,
+    padding,
     pooling,
     power,
     reduction,
@@ -40,9 +42,9 @@ from torchstone.compiler.contract.rules import expands as EXPANSIONS
 
 FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
-    convolution, folding, pooling, adaptive, upsampling, fourier, distance, special_functions, special_gamma,
-    special_incomplete, special_polynomials, scan, ordering, searching, bits,
-    indexing, scatter, embedding, grid_sampler, masks, loss, segment, unpooling,
+    convolution, folding, pooling, adaptive, padding, fractional, upsampling, fourier, distance, special_functions,
+    special_gamma, special_incomplete, special_polynomials, scan, ordering, searching, bits, indexing, scatter,
+    embedding, grid_sampler, masks, loss, segment, unpooling,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

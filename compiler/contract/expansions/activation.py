@@ -114,6 +114,17 @@ def hardshrink(b: Expander, x: Value, lambd: Any = 0.5) -> Value:
     return stepwise(b, formula, x)
 
 
+@expands("aten.hardshrink_backward.default", "aten.softshrink_backward.default")
+def shrink_backward(b: Expander, grad: Value, x: Value, lambd: Any) -> Value:
+    """0 where x is within [-lambd, lambd]; NaN is not."""
+
+    def formula(grad: Value, x: Value) -> Value:
+        inside = b.and_(b.ge(x, const(b, x, -lambd)), b.le(x, const(b, x, lambd)))
+        return b.select(inside, const(b, grad, 0), grad)
+
+    return stepwise(b, formula, grad, x)
+
+
 @expands("aten.threshold.default")
 def threshold(b: Expander, x: Value, limit: Any, value: Any) -> Value:
     """x above the limit, else value; NaN stays."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchstone.compiler.contract.expansions.blending import blend, gathered, transposed
-from torchstone.compiler.contract.expansions.pooling import largest, places, zeros
+from torchstone.compiler.contract.expansions.pooling import largest, numbered, zeros
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
@@ -82,13 +82,15 @@ def adaptive_max_pool(b: Expander, x: Value, output_size: Sequence[int]) -> tupl
         return zeros(b)
     space = int(b.op.name[len("aten.adaptive_max_pool")])
     first = x.rank - space
-    value, place = x, places(b, x.shape[first:])
+    value, place = x, numbered(b, x.shape[first:])
     for axis in range(space):
         bounds = _bounds(b, x.shape[first + axis], b.type.dims[first + axis])
         longest = max(high - low for low, high in bounds)
         rows = [[min(low + k, high - 1) for k in range(longest)] for low, high in bounds]
         values = _windows(b, value, first + axis, bounds, rows)
-        value, place = largest(b, values, _windows(b, place, place.rank - space + axis, bounds, rows), first + axis + 1)
+        value, place = largest(
+            b, values, _windows(b, place, place.rank - space + axis, bounds, rows), (first + axis + 1,)
+        )
     return value, place
 
 

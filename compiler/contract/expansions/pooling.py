@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 
 from torchstone.compiler.contract.expansions.common import const, convert_number, expand_dims, is_nan
-from torchstone.compiler.contract.expansions.indexing import bound
+from torchstone.compiler.contract.expansions.indexing import bound, checked, places
+from torchstone.compiler.contract.expansions.scatter import write
 from torchstone.compiler.contract.expansions.windows import Window, fitted, overlapped_along, padded, slide
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
@@ -101,11 +102,11 @@ def max_pool(
     first = x.rank - space
     sizes, counts = x.shape[first:], b.type.dims[first:]
     value = padded(b, x, window, least(x.dtype))
-    place = padded(b, places(b, sizes), window, OUTSIDE)
+    place = padded(b, numbered(b, sizes), window, OUTSIDE)
     for axis in range(space):
         one = window.along(axis)
         value, place = largest(
-            b, slide(b, value, first + axis, one), slide(b, place, place.rank - space + axis, one), -1
+            b, slide(b, value, first + axis, one), slide(b, place, place.rank - space + axis, one), (x.rank,)
         )
     value, place = fitted(b, value, first, counts), fitted(b, place, first, counts)
     if any(window.padding) and any(d > 1 for d in window.dilation):
@@ -121,26 +122,25 @@ def least(dtype: DType) -> float:
     return -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
 
 
-def places(b: Expander, sizes: Sequence[Dim]) -> Value:
+def numbered(b: Expander, sizes: Sequence[Dim]) -> Value:
     """The place of each element of a plane."""
     return b.reshape(b.iota(size=product(tuple(sizes)), dtype=dt.int64), tuple(sizes))
 
 
-def largest(b: Expander, windows: Value, place: Value, dim: int) -> tuple[Value, Value]:
-    """The largest element along ``dim`` and the least place that has it; a NaN before all, then its last place.
+def largest(b: Expander, windows: Value, place: Value, dims: tuple[int, ...]) -> tuple[Value, Value]:
+    """The largest element over ``dims`` and the least place that has it; a NaN before all, then its last place.
 
     Places are from 0, ``OUTSIDE`` where an element is not to be found: that is what stays if none is. They may lack
     leading dims.
     """
-    dim = dim % windows.rank
-    value = b.reduce(windows, "max", (dim,))
-    found = b.eq(windows, expand_dims(b, value, windows.shape, (dim,)))
+    value = b.reduce(windows, "max", dims)
+    found = b.eq(windows, expand_dims(b, value, windows.shape, dims))
     place = b.broadcast(place, windows.shape)
     key = b.select(found, place, const(b, place, OUTSIDE))
     if not windows.dtype.is_float:
-        return value, b.reduce(key, "min", (dim,))
+        return value, b.reduce(key, "min", dims)
     # No element equals a NaN, so these keys, -1 and below, meet no others.
-    key = b.reduce(b.select(is_nan(b, windows), b.not_(place), key), "min", (dim,))
+    key = b.reduce(b.select(is_nan(b, windows), b.not_(place), key), "min", dims)
     return value, b.select(b.lt(key, const(b, key, 0)), b.not_(key), key)
 
 
@@ -170,14 +170,9 @@ def max_pool_backward(b: Expander, grad: Value, x: Value, *arguments: object) ->
     if 0 in x.shape or 0 in grad.shape:
         return zeros(b)
     space = int(b.op.name[b.op.name.index("max_pool") + len("max_pool")])
-    return (placed(b, grad, index, space, "add"),)
-
-
-def placed(b: Expander, x: Value, index: Value, space: int, kind: str) -> Value:
-    """Put the elements of planes at places of the result's flattened planes."""
     shape = b.type.dims
-    planes, count = product(shape[: len(shape) - space]), product(x.shape[x.rank - space :])
-    start = b.full(convert_number(0, x.dtype), (planes, product(shape[len(shape) - space :])), x.dtype)
-    x, index = b.reshape(x, (planes, count)), b.reshape(index, (planes, count))
-    plane = b.broadcast(b.iota(size=planes, dtype=dt.int64), index.shape, (0,))
-    return b.reshape(b.emit("scatter", start, x, plane, index, dims=(0, 1), kind=kind)[0], shape)
+    planes, size = product(shape[: len(shape) - space]), product(shape[len(shape) - space :])
+    rows = (planes, product(grad.shape[grad.rank - space :]))
+    index = checked(b, b.reshape(index, rows), size, f"a max index outside the {size} elements of a plane")
+    into = b.full(convert_number(0, grad.dtype), (planes, size), grad.dtype)
+    return (b.reshape(write(b, into, b.reshape(grad, rows), places(b, index, 1), [0, 1], "add"), shape),)

@@ -205,6 +205,33 @@ def test_weights_of_zero_keep_infinities_where_eager_does(agrees: Agrees) -> Non
         agrees(lambda x, s=size: F.adaptive_avg_pool2d(x, s), x, slack=64.0)
 
 
+@pytest.mark.parametrize("space", [2, 3])
+def test_fractional_max_pooling(agrees: Agrees, space: int) -> None:
+    op, back = (getattr(aten, f"fractional_max_pool{space}d{end}") for end in ("", "_backward"))
+    for dtype, count, kernel in ((torch.float32, 3, 2), (torch.float64, 1, 3), (torch.float32, 4, 1)):
+        size, window = [count] * space, [kernel] * space
+        x = _special(2, 3, *(7, 9, 8)[:space], dtype=dtype)
+        samples = torch.rand(2, 3, space, dtype=dtype, generator=torch.Generator().manual_seed(2))
+        agrees(lambda x, s, w=window, c=size: op(x, w, c, s), x, samples)
+        grad, found = _values(2, 3, *size, dtype=dtype), op(x, window, size, samples)[1]
+        agrees(lambda g, x, i, w=window, c=size: back(g, x, w, c, i), grad, _values(*x.shape, dtype=dtype), found)
+
+
+@pytest.mark.parametrize("padding", [[1, 2, 3, 1], [-1, 2, 0, -2], [0, 0, 5, 0]])
+def test_gradients_of_repeated_borders(agrees: Agrees, padding: list[int]) -> None:
+    for dtype in (torch.float32, torch.float64):
+        x = _values(2, 3, 5, 4, dtype=dtype)
+        grad = _values(*aten.replication_pad2d(x, padding).shape, dtype=dtype)
+        agrees(lambda g, x: aten.replication_pad2d_backward(g, x, padding), grad, x)
+
+
+def test_gradients_of_shrinking(agrees: Agrees) -> None:
+    x = torch.tensor([-2.0, -0.5, -0.1, 0.0, 0.5, 0.7, float("nan"), float("inf")])
+    for dtype in (torch.float32, torch.bfloat16):
+        both = lambda g, x: (aten.hardshrink_backward(g, x, 0.5), aten.softshrink_backward(g, x, 0.3))  # noqa: E731
+        agrees(both, _values(8, dtype=dtype), x.to(dtype))
+
+
 DYNAMIC: dict[str, Callable[..., Any]] = {
     "convolution": lambda x, w: F.conv2d(x, w, stride=2, padding=1),
     "transposed convolution": lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1),
