@@ -39,3 +39,19 @@ def test_an_image_of_one_pixel(agrees: Agrees) -> None:
     for padding in ("zeros", "border", "reflection"):
         for align in (True, False):
             agrees(lambda x, g, p=padding, a=align: F.grid_sample(x, g, "bilinear", p, a), torch.ones(1, 1, 1, 1), grid)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(4, 5), (4, 5, 6), (1, 1), (1, 1, 1)])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("align", [True, False])
+def test_backward(agrees: Agrees, dtype: torch.dtype, sizes: tuple[int, ...], padding: int, align: bool) -> None:
+    """Of the image and of the grid, or of the grid alone; at the border and beyond it nothing moves."""
+    torch.manual_seed(0)
+    space = len(sizes)
+    op = torch.ops.aten.grid_sampler_2d_backward if space == 2 else torch.ops.aten.grid_sampler_3d_backward
+    image, grid = torch.randn(2, 3, *sizes), torch.rand(2, *[4] * space, space) * 5 - 2.5
+    args = [v.to(dtype) for v in (torch.randn(2, 3, *[4] * space), image, grid)]
+    for mode in (0, 1, 2)[: 5 - space]:
+        agrees(lambda g, x, p, m=mode: op(g, x, p, m, padding, align, [True, True]), *args, slack=20.0)
+    agrees(lambda g, x, p: op(g, x, p, 0, padding, align, [False, True])[1], *args, slack=20.0)

@@ -1,0 +1,165 @@
+"""Where the points of a grid lie in an image, and the pixels they are made of, one dim at a time.
+
+GridSamplerKernel.cpp (2-d) and GridSampler.cpp (3-d) of ATen/native. Coordinates and weights are computed in the dtype
+of the image, rounded at each step, as eager does. Where a coordinate is no number the two kernels differ, and so do the
+rules here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torchstone.compiler.contract.expansions.common import const, is_nan
+from torchstone.compiler.contract.expansions.join import concat
+from torchstone.compiler.contract.rules import Expander
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
+
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+# What eager's 3-d kernel puts for a coordinate that is no number, far outside every image.
+NOWHERE = -100.0
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How grid coordinates become places along one dim of the image."""
+
+    b: Expander
+    size: int
+    padding: int
+    align_corners: bool
+    space: int
+
+    def place(self, grid: Value) -> Value:
+        """The fractional place: -1 and 1 are the centers of the corner pixels, or their outer edges."""
+        b, size = self.b, self.size
+        shifted = b.add(grid, const(b, grid, 1))
+        if self.space == 2:
+            scaled = b.mul(shifted, const(b, grid, (size - 1 if self.align_corners else size) / 2))
+            return scaled if self.align_corners else b.sub(scaled, const(b, grid, 0.5))
+        if self.align_corners:
+            return b.mul(b.div(shifted, const(b, grid, 2)), const(b, grid, size - 1))
+        scaled = b.sub(b.mul(shifted, const(b, grid, size)), const(b, grid, 1))
+        return b.div(scaled, const(b, grid, 2))
+
+    def padded(self, place: Value) -> Value:
+        """A place beyond the border is moved onto it, or mirrored at it as often as needed."""
+        b = self.b
+        if self.padding == REFLECTION:
+            place = self._clipped(self._reflected(place))
+        elif self.padding == BORDER:
+            place = self._clipped(place)
+        if self.space == 3:
+            finite = b.lt(b.abs(place), const(b, place, math.inf))
+            place = b.select(finite, place, const(b, place, NOWHERE))
+        return place
+
+    def _clipped(self, place: Value) -> Value:
+        b = self.b
+        last = const(b, place, self.size - 1)
+        zero = const(b, place, 0)
+        clipped = b.min(b.max(place, zero), last)
+        return b.select(is_nan(b, place), zero if self.space == 2 else last, clipped)
+
+    def _reflected(self, place: Value) -> Value:
+        b = self.b
+        low, span = (0.0, self.size - 1) if self.align_corners else (-0.5, self.size)
+        if span == 0:
+            return const(b, place, 0)
+        least, whole = const(b, place, low), const(b, place, span)
+        distance = b.abs(b.sub(place, least))
+        if self.space == 2:
+            twice = const(b, place, 2 * span)
+            extra = b.sub(distance, b.mul(b.trunc(b.div(distance, twice)), twice))
+            return b.add(b.min(extra, b.sub(twice, extra)), least)
+        extra = b.rem(distance, whole)
+        flips = b.floor(b.div(distance, whole))
+        odd = b.eq(b.rem(flips, const(b, place, 2)), const(b, place, 1))
+        return b.add(b.select(odd, b.sub(whole, extra), extra), least)
+
+    def index(self, whole: Value) -> Value:
+        """A whole place as int64; all that are outside by more than one, or are no number, are -2."""
+        b = self.b
+        near = b.and_(b.ge(whole, const(b, whole, -1)), b.le(whole, const(b, whole, self.size)))
+        return b.cast(b.select(near, whole, const(b, whole, -2)), dt.int64)
+
+    def inside(self, index: Value) -> Value:
+        b = self.b
+        return b.and_(b.ge(index, const(b, index, 0)), b.lt(index, const(b, index, self.size)))
+
+    def slope(self, place: Value) -> Value:
+        """How fast the padded place moves with the grid coordinate: not at all beyond the border, or on it."""
+        b = self.b
+        scale = const(b, place, (self.size - 1 if self.align_corners else self.size) / 2)
+        if self.padding == ZEROS:
+            return scale
+        if self.padding == REFLECTION:
+            low, span = (0.0, self.size - 1) if self.align_corners else (-0.5, self.size)
+            flips = b.floor(b.div(b.sub(place, const(b, place, low)), const(b, place, max(span, 1))))
+            back = b.ne(b.rem(flips, const(b, place, 2)), const(b, place, 0))
+            scale = b.select(back, b.neg(scale), scale)
+            place = self._reflected(place)
+        moves = b.and_(b.gt(place, const(b, place, 0)), b.lt(place, const(b, place, self.size - 1)))
+        return b.select(moves, scale, const(b, place, 0))
+
+
+@dataclass(frozen=True)
+class Taps:
+    """The pixels along one dim that make up a point, [points…, taps], with their weights and how these move with the
+    grid coordinate. The one nearest pixel has neither."""
+
+    index: Value
+    weight: Value | None = None
+    slope: Value | None = None
+
+
+def nearest(b: Expander, axis: Axis, grid: Value) -> Taps:
+    return Taps(axis.index(b.round(axis.padded(axis.place(grid)))))
+
+
+def linear(b: Expander, axis: Axis, grid: Value) -> Taps:
+    """The pixel below and the one above, each weighted by how near it is."""
+    given = axis.place(grid)
+    place = axis.padded(given)
+    below, slope = b.floor(place), axis.slope(given)
+    index = axis.index(below)
+    upper = b.sub(place, below)
+    lower = b.sub(const(b, upper, 1), upper)
+    last = place.rank - 1
+    return Taps(
+        concat(b, [index, b.add(index, const(b, index, 1))], last),
+        concat(b, [lower, upper], last),
+        concat(b, [b.neg(slope), slope], last),
+    )
+
+
+def cubic(b: Expander, axis: Axis, grid: Value) -> Taps:
+    """Four pixels around a point, each brought into the image by itself."""
+    place = axis.place(grid)
+    below = b.floor(place)
+    last = place.rank - 1
+    wide = concat(b, [b.add(below, const(b, below, k - 1)) for k in range(4)], last)
+    weights, slopes = _cubic_weights(b, b.sub(place, below))
+    scale = const(b, place, (axis.size - 1 if axis.align_corners else axis.size) / 2)
+    slope = concat(b, [b.mul(v, scale) for v in slopes], last)
+    return Taps(axis.index(axis.padded(wide)), concat(b, weights, last), slope)
+
+
+def _cubic_weights(b: Expander, t: Value) -> tuple[list[Value], list[Value]]:
+    """Weights of the four elements around a point (Keys' kernel, a = -0.75), and their derivatives."""
+    a = -0.75
+
+    def polynomial(x: Value, *coefficients: float) -> Value:
+        out = const(b, x, coefficients[0])
+        for c in coefficients[1:]:
+            out = b.mul(out, x)
+            out = b.add(out, const(b, x, c)) if c else out
+        return out
+
+    near, far = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
+    one = const(b, t, 1)
+    at = ((far, b.add(t, one), 1), (near, t, 1), (near, b.sub(one, t), -1), (far, b.sub(const(b, t, 2), t), -1))
+    weights = [polynomial(x, *kernel) for kernel, x, _ in at]
+    slopes = [polynomial(x, *(sign * (3 - n) * c for n, c in enumerate(kernel[:3]))) for kernel, x, sign in at]
+    return weights, slopes
