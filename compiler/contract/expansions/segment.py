@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchstone.compiler.contract.expansions.common import const, tensor, wrap_dim
-from torchstone.compiler.contract.expansions.indexing import bound, check_all, zeros
+from torchstone.compiler.contract.expansions.common import const, is_nan, tensor, wrap_dim
+from torchstone.compiler.contract.expansions.indexing import bound, check_all, read, zeros
 from torchstone.compiler.contract.expansions.scatter import write
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim
 
 _BEGIN: dict[str, float] = {"sum": 0, "mean": 0, "prod": 1, "max": -math.inf, "min": math.inf}
 _KINDS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
@@ -77,3 +78,40 @@ def _places(b: Expander, x: Value, starts: Value, ends: Value, axis: int) -> lis
     *lead, position = along(marks)
     first = b.broadcast(b.slice(starts, axis, 0, 1), shape)
     return [*lead, b.select(b.lt(position, first), const(b, ended, -1), ended)]
+
+
+@expands("aten._segment_reduce_backward.default")
+def segment_reduce_backward(
+    b: Expander, grad: Value, out: Value, x: Value, reduce: str, lengths: Value | None = None,
+    offsets: Value | None = None, axis: int = 0, initial: Any = None,
+) -> Value:  # fmt: skip
+    """What a segment gets goes to all its elements, or to those that are its maximum; 0 for elements in none."""
+    if reduce == "prod":
+        raise b.unsupported("the gradient of a product")
+    axis = wrap_dim(axis, x.rank)
+    starts, ends = _bounds(b, x, lengths, offsets, axis, unsafe=True)
+    zero = zeros(b, x.shape, x.dtype)
+    if 0 in x.shape or 0 in grad.shape:
+        return zero
+    places, dims, compute = _places(b, x, starts, ends, axis), range(axis + 1), opmath(x.dtype)
+
+    def of_segment(v: Value) -> Value:
+        return b.cast(read(b, v, places, dims), compute)
+
+    above = of_segment(grad)
+    given = b.broadcast(_within(b, places[-1], ends.shape[axis]), x.shape, tuple(dims))
+    if reduce == "mean":
+        above = b.div(above, b.broadcast(of_segment(b.sub(ends, starts)), x.shape, tuple(dims)))
+    if reduce in ("max", "min"):
+        best = b.or_(b.eq(x, b.cast(of_segment(out), x.dtype)), is_nan(b, x))
+        equals = write(b, zeros(b, out.shape, dt.int64), b.cast(best, dt.int64), places, dims, "add")
+        count = of_segment(equals)
+        # Equal elements share a positive gradient; a negative one eager gives to each in full.
+        shared = b.and_(b.gt(count, const(b, count, 1)), b.gt(above, const(b, above, 0)))
+        above = b.select(shared, b.div(above, count), above)
+        given = b.and_(given, best)
+    return b.select(given, b.cast(above, x.dtype), zero)
+
+
+def _within(b: Expander, segment: Value, count: Dim) -> Value:
+    return b.and_(b.ge(segment, const(b, segment, 0)), b.lt(segment, bound(b, segment, count)))
