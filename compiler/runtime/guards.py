@@ -101,7 +101,7 @@ def _text(attribute: Any, ir: Any) -> str:
     """Decode the constant of a message: a string, or the dense bytes upstream now makes of one."""
     if isinstance(attribute, ir.StringAttr):
         raw = attribute.value_bytes
-    elif isinstance(attribute, ir.DenseElementsAttr):
+    elif isinstance(attribute, ir.DenseElementsAttr) and str(attribute.type.element_type) == "i8":
         raw = bytes(int(b) & 0xFF for b in ir.DenseIntElementsAttr(attribute))
     else:
         return "a check failed"

@@ -58,6 +58,14 @@ def test_integer_division_by_zero_raises_what_eager_raises(target: str) -> None:
     assert exe(torch.tensor([9, 9]), torch.tensor([4, -4])).tolist() == [2, -3]
 
 
+def test_a_check_stands_beside_a_table_of_floats() -> None:
+    def program(a, b):
+        return (a // b) * torch.linspace(-1, 1, 24)
+
+    args = (torch.arange(24), torch.full((24,), 5))
+    torch.testing.assert_close(torchstone.compile(program, args)(*args), program(*args))
+
+
 def test_every_stage_is_kept_as_text_that_parses() -> None:
     exe = torchstone.compile(lambda x: torch.softmax(x, 0), (torch.randn(4),))
     assert list(exe.ir)[:4] == ["aten", "contract", "flat", "linalg"]
