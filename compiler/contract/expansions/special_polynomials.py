@@ -1,13 +1,14 @@
 """Orthogonal polynomials of a degree that is a tensor. Eager: aten/src/ATen/native/Math.h.
 
-Chebyshev's have closed forms, evaluated in float64. The others take a recurrence, written out up to the degree 32:
-a higher one, at run time, is an error.
+Chebyshev's have closed forms. The others take a recurrence, written out up to the degree 32: a higher one, at run time,
+is an error. All are computed in float64, and NaN where eager's recurrence subtracts one infinity from another: as soon
+as the last but one value has overflowed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchstone.compiler.contract.expansions.common import const, pointwise
@@ -64,10 +65,7 @@ def _within(b: Expander, x: Value, n: Value, kind: str) -> Value:
 
 
 def _beyond(b: Expander, x: Value, n: Value, kind: str, largest: float) -> Value:
-    """Above 1, by e**a = r: T = r**n (1 + r**-2n) / 2, and so on, which overflows only where the value does.
-
-    Eager's recurrence subtracts one infinity from another as soon as the last but one value has overflowed.
-    """
+    """Above 1, by e**a = r: T = r**n (1 + r**-2n) / 2, and so on, which overflows only where the value does."""
     one, minus_two = const(b, x, 1), const(b, x, -2)
     over = b.sub(x, one)
     more = b.add(over, b.sqrt(b.mul(over, b.add(over, const(b, x, 2)))))
@@ -124,73 +122,61 @@ for _kind in "tuvw":
     _register(f"shifted_chebyshev_polynomial_{_kind}", _chebyshev(_kind, shifted=True))
 
 
-# Polynomials by their recurrence, in eager's dtype and order: P of degree k + 1 from those of degrees k and k - 1.
+# Polynomials by their recurrence, in float64: P of degree k + 1 from those of degrees k and k - 1.
 
 _HIGHEST = 32
 # From a degree on, eager's Hermite polynomials are NaN.
 _HERMITE_LIMIT = {"float32": 128, "float64": 512}
+Step = Callable[[Expander, Value, int, Value, Value], Value]
 
 
-def _recurrence(b: Expander, n: Value, first: Value, following: Callable[[int, Value, Value], Value]) -> Value:
-    def degrees() -> Iterator[tuple[int, Value]]:
-        before, last = const(b, n, 1), first
-        for k in range(1, _HIGHEST):
-            before, last = last, following(k, before, last)
-            yield k + 1, last
-
-    out = _low_degrees(b, n, first, first)
-    for degree, value in degrees():
-        out = where(b, n, "eq", degree, value, out)
-    return out
-
-
-def _check_degree(b: Expander, n: Value, limit: int | None = None) -> None:
-    fine = b.le(n, const(b, n, _HIGHEST))
-    fine = fine if limit is None else b.or_(fine, b.gt(n, const(b, n, limit)))
-    check_all(b, fine, f"{b.op.name}: a degree above {_HIGHEST} is not supported")
-
-
-def _hermite(*, physicists: bool) -> Formula:
-    """H: 2 x H - 2 k H; He: x He - k He."""
+def _recurrence(first: Callable[[Expander, Value], Value], following: Step, limits: Mapping[str, int]) -> Formula:
+    """``first`` is the polynomial of degree 1; above a limit, NaN."""
 
     def formula(b: Expander, x: Value, n: Value) -> Value:
-        limit = _HERMITE_LIMIT[x.dtype.name]
-        _check_degree(b, n, limit)
-        scaled, step = (b.add(x, x), 2) if physicists else (x, 1)
-        out = _recurrence(
-            b, n, scaled, lambda k, before, last: b.sub(b.mul(scaled, last), b.mul(const(b, x, step * k), before))
-        )
-        return where(b, n, "gt", limit, const(b, x, math.nan), out)
+        dtype, largest, limit = x.dtype, LARGEST[x.dtype.name], limits.get(x.dtype.name)
+        x, n = b.cast(x, dt.float64), b.cast(n, dt.float64)
+        known = b.le(n, const(b, n, _HIGHEST))
+        known = known if limit is None else b.or_(known, b.gt(n, const(b, n, limit)))
+        check_all(b, known, f"{b.op.name}: a degree above {_HIGHEST} is not supported")
+        one, before, last = const(b, x, 1), const(b, x, 1), first(b, x)
+        out, two_before = last, one
+        for k in range(1, _HIGHEST):
+            here = b.eq(n, const(b, n, k + 1))
+            two_before = b.select(here, before, two_before)
+            before, last = last, following(b, x, k, before, last)
+            out = b.select(here, last, out)
+        out = where(b, b.abs(two_before), "gt", largest, const(b, x, math.nan), out)
+        out = _low_degrees(b, n, first(b, x), out)
+        out = out if limit is None else where(b, n, "gt", limit, const(b, x, math.nan), out)
+        return b.cast(out, dtype)
 
     return formula
 
 
-def _laguerre(b: Expander, x: Value, n: Value) -> Value:
-    """((2 k + 1 - x) L - k L) / (k + 1), which is 1 at 0."""
-    _check_degree(b, n)
-    first = b.sub(const(b, x, 1), x)
-
-    def following(k: int, before: Value, last: Value) -> Value:
-        grown = b.mul(b.add(const(b, x, 2 * k), first), last)
-        return b.div(b.sub(grown, b.mul(const(b, x, k), before)), const(b, x, k + 1))
-
-    out = _recurrence(b, n, first, following)
-    at_zero = b.and_(b.eq(x, const(b, x, 0)), b.ge(n, const(b, n, 0)))
-    return b.select(at_zero, const(b, x, 1), out)
+def _hermite(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+    """2 x H - 2 k H."""
+    return b.sub(b.mul(b.add(x, x), last), b.mul(const(b, x, 2 * k), before))
 
 
-def _legendre(b: Expander, x: Value, n: Value) -> Value:
-    """((2 k + 1) x P - k P) / (k + 1), which is exact at 1 and -1."""
-    _check_degree(b, n)
-
-    def following(k: int, before: Value, last: Value) -> Value:
-        grown = b.mul(b.mul(const(b, x, 2 * k + 1), x), last)
-        return b.div(b.sub(grown, b.mul(const(b, x, k), before)), const(b, x, k + 1))
-
-    return _recurrence(b, n, x, following)
+def _probabilists(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+    """x He - k He."""
+    return b.sub(b.mul(x, last), b.mul(const(b, x, k), before))
 
 
-_register("hermite_polynomial_h", _hermite(physicists=True))
-_register("hermite_polynomial_he", _hermite(physicists=False))
-_register("laguerre_polynomial_l", _laguerre)
-_register("legendre_polynomial_p", _legendre)
+def _laguerre(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+    """((2 k + 1 - x) L - k L) / (k + 1)."""
+    grown = b.mul(b.sub(const(b, x, 2 * k + 1), x), last)
+    return b.div(b.sub(grown, b.mul(const(b, x, k), before)), const(b, x, k + 1))
+
+
+def _legendre(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+    """((2 k + 1) x P - k P) / (k + 1)."""
+    grown = b.mul(b.mul(const(b, x, 2 * k + 1), x), last)
+    return b.div(b.sub(grown, b.mul(const(b, x, k), before)), const(b, x, k + 1))
+
+
+_register("hermite_polynomial_h", _recurrence(lambda b, x: b.add(x, x), _hermite, _HERMITE_LIMIT))
+_register("hermite_polynomial_he", _recurrence(lambda b, x: x, _probabilists, _HERMITE_LIMIT))
+_register("laguerre_polynomial_l", _recurrence(lambda b, x: b.sub(const(b, x, 1), x), _laguerre, {}))
+_register("legendre_polynomial_p", _recurrence(lambda b, x: x, _legendre, {}))
