@@ -1,7 +1,8 @@
 """The ``dispatch`` frontend: run the program once on clones of its arguments and record the ATen calls it makes.
 
 Under a millisecond for a one-op program. What Python decided on the way (branches on shapes, loops, plain numbers) is
-specialized and guarded; a program that looks at the values of its tensors is refused.
+specialized and guarded, and so is a number that it reads from a tensor. Where the size of a tensor depends on values, it
+is recorded again on fake tensors, and such sizes are symbols.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _RELATIONS = {
 def _unique_consecutive(
     x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """Fake results; PyTorch's own shape function is wrong about a dim. Along one, eager gives all three asked or not."""
+    """Fake results: PyTorch's shape function is wrong about a dim. Along one, eager gives all three asked or not."""
     if dim is None or (dim == 0 and x.dim() == 1):
         return torch.ops.aten.unique_consecutive.default(x, return_inverse, return_counts)
     return torch.ops.aten.unique_dim.default(x, dim, False, True, True)

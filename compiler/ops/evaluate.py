@@ -33,21 +33,28 @@ def run_control(op: Operation, tensors: Sequence[Any], bound: dict[str, int]) ->
 
 
 def evaluate_graph(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the graph's outputs for these torch tensors, in order. RuntimeError when a ``flat.check`` fails."""
-    env: dict[int, Any] = {id(a): t for a, t in zip(graph.args, tensors, strict=True)}
-    bound = bind_symbols(graph, tensors)
+    """Return the graph's outputs for these torch tensors, in order; ATen ops are run as library calls.
+
+    RuntimeError when a ``flat.check`` fails, GuardError when a size or a number is not what was compiled for.
+    """
+    from torchstone.compiler.runtime.schedule import State, call
+
+    state = State(graph, tensors)
 
     def concrete(leaf: Operand) -> Any:
         if isinstance(leaf, Value):
-            return env[id(leaf)]
-        return evaluate_dim(leaf, bound) if isinstance(leaf, Expr) else leaf
+            return state.values[id(leaf)]
+        return evaluate_dim(leaf, state.sizes) if isinstance(leaf, Expr) else leaf
 
     for op in graph.ops:
+        if not op.name.startswith("flat."):
+            call(op)(state)
+            continue
         if PRIMITIVES[op.name] in control.GUARDS:
-            run_control(op, [env[id(v)] for v in op.values], bound)
+            run_control(op, [concrete(v) for v in op.values], state.sizes)
             continue
         attributes: Mapping[str, Any] = {k: map_operand(v, concrete) for k, v in op.attributes.items()}
         out = PRIMITIVES[op.name].evaluate(*(concrete(o) for o in op.operands), **attributes)
         results = out if isinstance(out, tuple) else (out,)
-        env.update({id(v): t for v, t in zip(op.results, results, strict=True)})
+        state.values.update({id(v): t for v, t in zip(op.results, results, strict=True)})
     return tuple(map_operand(o, concrete) for o in graph.outputs)

@@ -97,7 +97,7 @@ def _host(op: Operation, kernels: dict[str, Kernel]) -> Run:
         return _cond(op, kernels["then"], kernels["otherwise"])
     if op.name == "flat.while":
         return _while(op, kernels["condition"], kernels["body"])
-    return _guard(op) if op.name.startswith("flat.") else _call(op)
+    return _guard(op) if op.name.startswith("flat.") else call(op)
 
 
 def _cond(op: Operation, then: Kernel, otherwise: Kernel) -> Run:
@@ -135,7 +135,7 @@ def _guard(op: Operation) -> Run:
     return run
 
 
-def _call(op: Operation) -> Run:
+def call(op: Operation) -> Run:
     """Call LibTorch. Its results are contiguous and share no memory with an operand, as a kernel's."""
     overload = find_overload(op.name)
     results = [(i, r) for i, r in enumerate(op.results) if isinstance(r.type, TensorType)]

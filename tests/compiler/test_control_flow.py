@@ -13,6 +13,7 @@ import torchstone
 from torchstone.compiler.diagnostics import Unsupported, VerifyError
 from torchstone.compiler.ir import parse_graph
 from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.ops.evaluate import evaluate_graph
 
 TARGETS = ("evaluator", "linalg")
 SCALE = torch.tensor([1.0, 2.0, 3.0])
@@ -146,3 +147,14 @@ def test_branches_must_agree() -> None:
 def test_a_target_without_a_host_refuses() -> None:
     with pytest.raises(Unsupported, match=r"flat\.cond"):
         torchstone.compile(branch, (torch.ones(3),), "tosa")
+
+
+def test_the_evaluator_runs_every_stage() -> None:
+    def program(x: torch.Tensor) -> Any:
+        branched = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+        return torch.linalg.inv(x) + x[x > 0].sum(), branched, torch.unique(x)
+
+    exe = torchstone.compile(program, (torch.randn(3, 3),), "linalg")
+    for x in (torch.randn(3, 3), torch.eye(3)):
+        for stage in ("aten", "contract", "flat"):
+            torch.testing.assert_close(evaluate_graph(parse_graph(exe.ir[stage]), [x]), program(x))
