@@ -138,14 +138,13 @@ def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: b
     ir, llvm = provider.ir, provider.llvm
     with module.context, ir.Location.unknown():
         internal = ir.Attribute.parse("#llvm.linkage<internal>")
-        # LLVM skips its optimizations of machine code too.
-        unoptimized = ir.Attribute.parse('["optnone", "noinline"]') if quick else None
+        # Quick: LLVM skips its optimizations of machine code too. Else: vectors as wide as there are, not half of it.
+        passed = ir.Attribute.parse('["optnone", "noinline"]' if quick else '[["prefer-vector-width", "512"]]')
         for op in module.body.operations:
             operation = op.operation
             if operation.name == "llvm.func" and operation.regions[0].blocks:
                 operation.attributes["linkage"] = internal
-                if unoptimized is not None:
-                    operation.attributes["passthrough"] = unoptimized
+                operation.attributes["passthrough"] = passed
         pointer = ir.Type.parse("!llvm.ptr")
         array = ir.Type.parse(f"!llvm.array<{len(entries)} x ptr>")
         with ir.InsertionPoint(module.body):

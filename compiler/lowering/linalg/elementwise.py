@@ -15,6 +15,7 @@ from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import complexes
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.libm import Library
+from torchstone.compiler.lowering.linalg.polynomials import polynomial
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.runtime import mlir
 
@@ -135,11 +136,11 @@ FLOAT: Mapping[str, Rule] = {
     "max": _arith("maximumf"), "min": _arith("minimumf"),
     "sqrt": _math("sqrt"), "rsqrt": _rsqrt,
     "ceil": _math("ceil"), "floor": _math("floor"), "round": _math("roundeven"), "trunc": _math("trunc"),
-    "exp": _math("exp"), "exp2": _math("exp2"), "log": _math("log"), "log2": _math("log2"),
+    **{name: polynomial(name, _math(name)) for name in ("exp", "exp2", "log", "log2")},
+    **{name: polynomial(name, _libm(name)) for name in ("expm1", "log10", "log1p", "tanh", "erf", "erfc")},
     "sin": _math("sin"), "cos": _math("cos"), "pow": _math("powf"),
     **{name: _libm(name) for name in (
-        "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-        "erf", "erfc", "lgamma", "atan2",
+        "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "lgamma", "atan2",
     )},
     **{name: _compare_float(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }  # fmt: skip
