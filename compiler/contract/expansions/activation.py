@@ -160,13 +160,21 @@ def log_sigmoid(b: Expander, x: Value) -> tuple[Value, Value]:
     return out, buffer
 
 
+# The largest x at which eager computes erf(x/√2) as -1 in double precision.
+_ERF_IS_MINUS_ONE = -8.374388923067457
+
+
 @expands("aten.gelu.default")
 def gelu(b: Expander, x: Value, approximate: str = "none") -> Value:
-    """x/2 (1 + erf(x/√2)), with erfc, which does not cancel below 0; or the documentation's tanh formula."""
+    """x/2 (1 + erf(x/√2)), with erfc, which does not cancel below 0; or the documentation's tanh formula.
+
+    Where even the double erf is -1, the formula is 0, and so is this.
+    """
 
     def by_erf(x: Value) -> Value:
         half = b.mul(x, const(b, x, 0.5))
-        return b.mul(half, b.erfc(b.neg(b.mul(x, const(b, x, math.sqrt(0.5))))))
+        tail = b.erfc(b.neg(b.mul(x, const(b, x, math.sqrt(0.5)))))
+        return b.mul(half, b.select(b.lt(x, const(b, x, _ERF_IS_MINUS_ONE)), const(b, x, 0), tail))
 
     def by_tanh(x: Value) -> Value:
         cube = b.mul(b.mul(x, x), x)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.contract.expansions.common import const, tensor
+from torchstone.compiler.contract.expansions.common import const, stepwise, tensor
 from torchstone.compiler.contract.expansions.indexing import bound, check_all, checked, places, read
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ir.dims import Dim, product
 
 _NONE, _MEAN, _SUM = 0, 1, 2
 
@@ -148,3 +148,19 @@ def multilabel_margin_loss_backward(
     moved = b.sub(b.reduce(hits, "sum", (2,)), b.reduce(down, "sum", (2,)))
     out = b.mul(moved, _scale(b, grad, moved, reduction))
     return b.cast(b.reshape(out, b.type.dims), b.type.dtype)
+
+
+@expands("aten.soft_margin_loss_backward.default")
+def soft_margin_loss_backward(b: Expander, gradient: Value, x: Value, y: Value, reduction: int) -> Value:
+    """-gradient y z / (1 + z) with z = e**(-x y), over the number of elements for the mean: Loss.cpp, step by step.
+
+    PyTorch's decomposition subtracts 1 from a sigmoid, which cancels.
+    """
+    count = tensor(b, product(x.shape) if reduction == _MEAN else 1, opmath(b.type.dtype))
+    scale = b.neg(b.div(tensor(b, 1, count.dtype), count))
+
+    def step(g: Value, x: Value, y: Value, scale: Value) -> Value:
+        z = b.exp(b.mul(b.neg(y), x))
+        return b.mul(b.div(b.mul(b.mul(y, z), scale), b.add(z, const(b, z, 1))), g)
+
+    return stepwise(b, step, gradient, x, y, scale)
