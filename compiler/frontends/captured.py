@@ -75,6 +75,8 @@ class Captured:
     ``mutated``, then the gradient of each argument in ``gradients``. ``results`` tells the leaves of the program's
     result. ``fresh`` says that the program looks at gradients, which have to be None before. ``modes`` are the modules
     it ran through, each with its ``training`` flag.
+    ``row_major`` says that it goes by places in memory: an argument has to be row-major where the example's was, and
+    else have its strides.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     """
 
@@ -93,6 +95,7 @@ class Captured:
     modes: list[tuple[torch.nn.Module, bool]] = field(default_factory=list)
     integers: list[int] = field(default_factory=list)
     specialized: list[str] = field(default_factory=list)
+    row_major: bool = False
     _same: list[tuple[int, int]] = field(default_factory=list)
     _checked: set[tuple[int, ...]] = field(default_factory=set)
 
@@ -129,6 +132,8 @@ class Captured:
                 raise GuardError(
                     f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
                 )
+        if self.row_major:
+            check_layouts(tensors, [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)])
         for one, other in self._same:
             if leaves[one] is not leaves[other]:
                 raise GuardError(f"arguments {one} and {other} were one tensor when compiled, are two")
@@ -219,6 +224,14 @@ class Captured:
 def flatten_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[list[Any], pytree.TreeSpec]:
     """Return the leaves of a call's arguments and how they are nested. Keyword arguments come in order of name."""
     return pytree.tree_flatten((tuple(args), dict(sorted((kwargs or {}).items()))))
+
+
+def check_layouts(tensors: Sequence[torch.Tensor], examples: Sequence[torch.Tensor]) -> None:
+    """GuardError unless every tensor lies in memory as its example did."""
+    for index, (tensor, example) in enumerate(zip(tensors, examples, strict=True)):
+        same = tensor.is_contiguous() if example.is_contiguous() else tensor.stride() == example.stride()
+        if not same or tensor.storage_offset() != example.storage_offset():
+            raise GuardError(f"tensor {index} lies in memory in another way than when compiled, and the program looks")
 
 
 def check_separate(tensors: Sequence[torch.Tensor], mutated: Sequence[int]) -> None:

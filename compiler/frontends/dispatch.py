@@ -126,6 +126,7 @@ def _record(
         fresh=bool(watch.seen),
         modes=[(m, m.training) for module in modules for m in module.modules()],
         specialized=[describe(op) for op in recorder.specialized],
+        row_major=recorder.row_major,
     )
 
 

@@ -162,6 +162,7 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
         mutated,
         modes=modes,
         integers=integers,
+        row_major=recorder.row_major,
     )
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     out.hints = bind_symbols(graph, [*inputs, *captures, *(leaves[i] for i in integers)])

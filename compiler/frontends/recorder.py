@@ -18,6 +18,7 @@ from torchstone.compiler.frontends.gradients import KeepGradients
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import float_value
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
+from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir.sizes import sized_by_values
@@ -106,6 +107,7 @@ class Recorder(TorchDispatchMode):
     ``mutations`` maps the index of an argument to the value it holds after the program, for functionalized programs.
     ``floats`` holds the run-time floats that are values of the graph, by the name of PyTorch's symbol.
     ``specialized`` holds the ops that say what the program was specialized to.
+    ``row_major`` says that the program means what it was recorded as only for tensors that lie in memory as these do.
     """
 
     supports_higher_order_operators = True
@@ -121,6 +123,7 @@ class Recorder(TorchDispatchMode):
         self.location: Location | None = None
         self.floats: dict[str, Value] = {}
         self.specialized: list[Operation] = []
+        self.row_major = False
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self._policy = policy
@@ -201,6 +204,13 @@ class Recorder(TorchDispatchMode):
             raise Mutation(str(func))
         if func is torch.ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._training_batch_norm(args, location)
+        if func in BY_MEMORY:
+            self.row_major = True
+            with self:
+                value = self.operand(by_place(func, args, kwargs))
+            out = func(*args, **kwargs)
+            self.alias(out, value)
+            return out
         return self._record(func, args, kwargs, location)
 
     def __sym_dispatch__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
