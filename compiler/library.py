@@ -57,7 +57,7 @@ FAMILIES = (
 LIBRARY: dict[str, Family] = {f"aten.{op}": family for family in FAMILIES for op in family.ops}
 
 
-_GUARDS = frozenset({"flat.check", BIND, "flat.require", "flat.specialize"})
+_EFFECTS = frozenset({"flat.check", BIND, "flat.require", "flat.specialize"})
 
 
 def find_family(op: Operation) -> Family | None:
@@ -68,11 +68,11 @@ def find_family(op: Operation) -> Family | None:
 def has_effect(op: Operation) -> bool:
     """Say whether an op does something beside giving results: a check of a size that nobody uses is one."""
     nested = any(has_effect(inner) for graph in op.graphs.values() for inner in graph.ops)
-    return nested or op.name in _GUARDS or sized_by_values(op) or is_ordered(op)
+    return nested or op.name in _EFFECTS or sized_by_values(op) or is_ordered(op)
 
 
 def is_ordered(op: Operation) -> bool:
     """Say whether an op makes a library call that has to keep its place among others."""
     family = find_family(op)
     nested = any(is_ordered(inner) for graph in op.graphs.values() for inner in graph.ops)
-    return nested or (family is not None and family.effect)
+    return nested or op.name == "flat.seed" or (family is not None and family.effect)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torchstone.compiler.ir import Expr, Graph, Operation, Value, map_operand
 from torchstone.compiler.ir.sizes import BIND
+from torchstone.compiler.library import is_ordered
 
 
 def share(graph: Graph) -> Graph:
@@ -20,7 +21,7 @@ def share(graph: Graph) -> Graph:
     for op in graph.ops:
         moved = Operation(op.name, map_operand(op.operands, mapped), op.results, op.attributes, op.location)
         moved = moved.with_graphs(share)
-        if op.name.startswith("flat.") and op.name != BIND and not op.graphs:
+        if op.name.startswith("flat.") and op.name != BIND and not op.graphs and not is_ordered(op):
             first = made.setdefault(_key(moved), moved)
             if first is not moved:
                 values.update({id(mine): theirs for mine, theirs in zip(op.results, first.results, strict=True)})

@@ -51,10 +51,11 @@ def record(recorder: Recorder, func: Any, args: Sequence[Any], location: Locatio
         raise _unsupported(func, "a higher-order op")
     if not all(isinstance(v, torch.Tensor) for v in values):
         raise _unsupported(func, "an operand that is no tensor")
-    nested = {name: _trace(recorder, name, fn, values, location) for name, fn in functions.items()}
+    with recorder.drawing(location):
+        nested = {name: _trace(recorder, name, fn, values, location) for name, fn in functions.items()}
+        out = func(*args)
     held = _lift(list(nested.values()))
     graphs = {name: inner.graph for name, inner in nested.items()}
-    out = func(*args)
     results = tuple(recorder.bind(item) for item in (out if isinstance(out, list | tuple) else (out,)))
     given = tuple(recorder.operand(t) for t in (*operands, *values, *held))
     name = "flat.while" if "body" in graphs else "flat.cond"

@@ -95,7 +95,18 @@ def _while(*operands: Any, condition: Graph, body: Graph, carried: int) -> tuple
     return tuple(state)
 
 
-GUARDS = (
+def _seed_infer(*, seed: int) -> tuple[TensorType, ...]:
+    return ()
+
+
+def _seed(*, seed: int) -> tuple[()]:
+    import torch
+
+    torch.manual_seed(seed)
+    return ()
+
+
+EFFECTS = (
     Primitive(
         "bind",
         "Let a symbol that no size is called yet be this 0-d integer; of any other size, GuardError unless it is it.",
@@ -111,10 +122,11 @@ GUARDS = (
         "GuardError unless a 0-d tensor has the value that the program was specialized to.",
         1, _specialize_infer, _specialize, ("value",),
     ),
+    Primitive("seed", "Seed PyTorch's random generator.", 0, _seed_infer, _seed, ("seed",)),
 )  # fmt: skip
 
 ROWS = (
-    *GUARDS,
+    *EFFECTS,
     Primitive(
         "cond",
         "One graph or the other, as a bool[] says, on the rest of the operands. Both take and give the same types.",

@@ -25,7 +25,7 @@ def bind_symbols(graph: Graph, tensors: Sequence[Any]) -> dict[str, int]:
 
 
 def run_control(op: Operation, tensors: Sequence[Any], bound: dict[str, int]) -> None:
-    """Run ``flat.bind``, ``flat.require`` or ``flat.specialize``; a size without a value is bound. Or GuardError."""
+    """Run a primitive of ``control.EFFECTS``; ``flat.bind`` gives a size a value that has none. Or GuardError."""
     if op.name == BIND and str(size := op.attributes["size"]).isidentifier():
         bound.setdefault(str(size), int(tensors[0]))
     concrete = {k: evaluate_dim(v, bound) if isinstance(v, Expr) else v for k, v in op.attributes.items()}
@@ -50,7 +50,7 @@ def evaluate_graph(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
         if not op.name.startswith("flat."):
             call(op)(state)
             continue
-        if PRIMITIVES[op.name] in control.GUARDS:
+        if PRIMITIVES[op.name] in control.EFFECTS:
             run_control(op, [concrete(v) for v in op.values], state.sizes)
             continue
         attributes: Mapping[str, Any] = {k: map_operand(v, concrete) for k, v in op.attributes.items()}

@@ -73,6 +73,9 @@ RANDOM: dict[str, Callable[..., Any]] = {
     "dropout": lambda x: torch.nn.functional.dropout(x + 1, 0.5, True),
     "in place": lambda x: x.clone().exponential_() + torch.empty(4).uniform_(2, 3).log(),
     "multinomial": lambda x: torch.multinomial(torch.softmax(x, 0), 3),
+    "seeded": lambda x: (torch.rand(4) * x, torch.manual_seed(7) and torch.rand(4), torch.rand(2)),
+    "seeded twice": lambda x: (torch.manual_seed(7) and torch.rand(4), torch.manual_seed(7) and torch.rand(4) + x),
+    "seeded last": lambda x: (torch.rand(4) + x, torch.manual_seed(9))[0],
     "rrelu": lambda x: torch.nn.functional.rrelu(x, training=True),
 }
 
@@ -89,6 +92,23 @@ def test_random_numbers_are_eagers(name: str, target: str) -> None:
         torch.manual_seed(seed)
         torch.testing.assert_close(exe(x), expected)
         assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_capturing_draws_nothing() -> None:
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    torchstone.compile(lambda x: torch.rand(3) + x, (torch.ones(3),))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_state_set_by_the_program_is_refused() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with torch.random.fork_rng():
+            torch.rand(2)
+        return x + torch.rand(3)
+
+    with pytest.raises(Unsupported, match="sets the state of the random generator"):
+        torchstone.compile(program, (torch.ones(3),))
 
 
 @pytest.mark.parametrize("options", [{"library_calls": False}, {"target": "tosa"}])
