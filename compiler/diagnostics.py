@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torchstone.compiler.ir import Operation
+    from torchstone.compiler.ir import Frame, Operation
 
 
 class TorchstoneError(Exception):
@@ -53,11 +53,12 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
 
 def describe(op: Operation) -> str:
     """Quote an operation, the user's line it came from, and the notes of the expansions that introduced it."""
-    lines = [f"  in {op}"]
-    for frame in op.location.frames[:1]:
-        lines.append(f"  at {frame.file}:{frame.line} in {frame.function}")
-        text = linecache.getline(frame.file, frame.line).strip()
-        if text:
-            lines.append(f"      {text}")
+    lines = [f"  in {op}", *(quote(frame) for frame in op.location.frames[:1])]
     lines.extend(f"  introduced by {note}" for note in op.location.notes)
     return "\n".join(lines)
+
+
+def quote(frame: Frame) -> str:
+    """Quote a line of the user's program."""
+    text = linecache.getline(frame.file, frame.line).strip()
+    return f"  at {frame.file}:{frame.line} in {frame.function}" + (f"\n      {text}" if text else "")

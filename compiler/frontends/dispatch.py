@@ -1,8 +1,8 @@
 """The ``dispatch`` frontend: run the program once on clones of its arguments and record the ATen calls it makes.
 
 Under a millisecond for a one-op program. What Python decided on the way (branches on shapes, loops, plain numbers) is
-specialized and guarded, and so is a number that it reads from a tensor. Where the size of a tensor depends on values, it
-is recorded again on fake tensors, and such sizes are symbols.
+specialized and guarded, and so is a number that it reads from a tensor. Where the size of a tensor depends on values,
+the program is recorded again on fake tensors, and such sizes are symbols.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Aliased, Captured, Computed, Plain, View, flatten_arguments
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.gradients import WatchGradients
-from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Policy, Recorder, SizedByValues
+from torchstone.compiler.frontends.randomness import Draws, generator_kept
+from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
+from torchstone.compiler.ir import Location
 
 
 def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Captured:
@@ -37,6 +39,15 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
     name = getattr(fn, "__name__", type(fn).__name__)
     if not name.isidentifier():
         name = "main"
+    try:
+        with generator_kept():
+            return _capture_somehow(fn, leaves, in_spec, name)
+    except Unsupported as error:
+        error.where = error.where or raised_at(error)
+        raise
+
+
+def _capture_somehow(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str) -> Captured:
     with contextlib.suppress(SizedByValues):
         return _capture(fn, leaves, in_spec, name, Policy.NUMBERS)
     # Where PyTorch cannot do without a number, the program is specialized to it: whatever was raised is raised again.
@@ -61,6 +72,7 @@ def _record(
     modules = modules_held(fn, leaves)
     state = _state(modules) if functional else []
     recorder = Recorder(name, functional=functional, policy=policy)
+    recorder.draws = Draws()
     mode = _fake_mode() if policy is Policy.SYMBOLS else None
     if mode is not None:
         clones = [mode.from_tensor(c, static_shapes=True) if isinstance(c, torch.Tensor) else c for c in clones]
@@ -98,7 +110,8 @@ def _record(
                 flat, left = run(clones, lifted), []
         finally:
             found = recorder.gradients.left()
-        outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
+        with recorder.drawing(Location()):
+            outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
         gradients = {recorder.position(t): recorder.operand(grad) for t, grad in (*found, *left)}
     graph = recorder.graph
     mutated = sorted(recorder.mutations)

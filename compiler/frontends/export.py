@@ -5,10 +5,11 @@ So both frontends give the same graph of ATen ops for the same program.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -23,9 +24,10 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Captured, Guard, flatten_arguments
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
-from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, user_location
+from torchstone.compiler.frontends.randomness import Draws, generator_kept
+from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
 from torchstone.compiler.frontends.replay import FRAMES, replay
-from torchstone.compiler.frontends.run_time_sizes import settle
+from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.symbolic import holds
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ops.evaluate import bind_symbols
@@ -75,12 +77,15 @@ def capture(
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     keywords = dict(sorted((kwargs or {}).items()))
     try:
-        with _KeepFrames(), fx_traceback.preserve_node_meta():
+        with quiet(), _KeepFrames(), fx_traceback.preserve_node_meta(), _unseeded():
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
-    except Unsupported:
+    except Unsupported as error:
+        error.where = error.where or raised_at(error)
         raise
     except Exception as error:
-        raise Unsupported(f"torch.export: {type(error).__name__}: {error}", stage="capture") from error
+        if raised_by_user(error):
+            raise
+        raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
     try:
         return _replay(program, fn, args, keywords)
     except Mutation:  # in the graph, or in an op of it that PyTorch makes of others
@@ -89,6 +94,13 @@ def capture(
         return _replay(program, fn, args, keywords)
     except Mutation as error:
         raise Unsupported(f"an in-place {error} that torch.export did not functionalize", stage="capture") from None
+
+
+def _message(error: Exception) -> str:
+    """Return what torch.export has to say about the program, without its advice on how to debug it."""
+    said = str(error).split("For more information, run with")[0]
+    kept = [line for line in str(error).split("\n") if line.startswith("  - ")]
+    return "\n".join([f"torch.export: {type(error).__name__}: {said.split(chr(10))[0].strip()}", *kept])
 
 
 def _functionalize(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -103,7 +115,17 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
         try:
             return program.run_decompositions(apart)
         except Exception as error:
-            raise Unsupported(f"torch.export: {type(error).__name__}: {error}", stage="capture") from error
+            raise Unsupported(_message(error), stage="capture") from error
+
+
+@contextlib.contextmanager
+def _unseeded() -> Iterator[None]:
+    """Refuse a program that seeds the random generator: torch.export does not say where."""
+    with generator_kept():
+        draws = Draws()
+        yield
+        if draws.seed() is not None:
+            raise Unsupported("the program seeds the random generator", stage="capture")
 
 
 def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Captured:

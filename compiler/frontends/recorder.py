@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -12,16 +13,18 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.frontends import control_flow
 from torchstone.compiler.frontends.gradients import KeepGradients
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import float_value
+from torchstone.compiler.frontends.randomness import Draws
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
 from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir.sizes import sized_by_values
+from torchstone.compiler.library import is_ordered
 
 _OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _is_user: dict[str, bool] = {}
@@ -48,6 +51,26 @@ def user_location() -> Location:
             break  # past the user's function: the rest is who called compile
         frame = frame.f_back
     return Location(tuple(frames))
+
+
+def raised_at(error: BaseException) -> str:
+    """Quote the user's line on which an error came up; empty when none of the user's was running."""
+    frames: list[Frame] = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_user_file(code.co_filename):
+            frames.append(Frame(code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return quote(frames[-1]) if frames else ""
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Say whether it was the user's code that raised an error, and not what that called."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_user_file(trace.tb_frame.f_code.co_filename)
 
 
 class Mutation(Exception):
@@ -123,6 +146,7 @@ class Recorder(TorchDispatchMode):
         self.location: Location | None = None
         self.floats: dict[str, Value] = {}
         self.specialized: list[Operation] = []
+        self.draws: Draws | None = None
         self.row_major = False
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
@@ -223,7 +247,8 @@ class Recorder(TorchDispatchMode):
         if sized_by_values(op):
             self._met_size(op)
         shapes = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
-        out = shapes(*args, **kwargs)
+        with self.drawing(location) if is_ordered(op) else contextlib.nullcontext():
+            out = shapes(*args, **kwargs)
         op.results = self._results(func, out)
         self.graph.ops.append(op)
         if func.overloadpacket in _BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
@@ -238,6 +263,16 @@ class Recorder(TorchDispatchMode):
         with _disable_current_modes():
             memory = torch.empty(0, dtype=torch.uint8).set_(blank.untyped_storage())
             return self.capture(blank, blank.clone()) if bool(memory.any()) else None
+
+    @contextlib.contextmanager
+    def drawing(self, location: Location) -> Iterator[None]:
+        """Record the seed that the program has set since its last draw; what is done inside is its next one."""
+        seed = self.draws.seed() if self.draws is not None else None
+        if seed is not None:
+            self.graph.ops.append(Operation("flat.seed", (), (), {"seed": seed}, location))
+        yield
+        if self.draws is not None:
+            self.draws.drawn()
 
     def _met_size(self, op: Operation) -> None:
         if self._policy is Policy.NUMBERS:
@@ -326,7 +361,9 @@ _FUNCTIONAL_BY_NATURE = frozenset({torch.ops.aten.lift_fresh.default})
 
 
 def tensor_type(tensor: torch.Tensor) -> TensorType:
-    """Return the IR type; Unsupported for layouts other than strided."""
+    """Return the IR type; Unsupported for layouts other than strided, and for devices other than the CPU."""
+    if tensor.device.type != "cpu":
+        raise Unsupported(f"a tensor on device {tensor.device}", stage="capture")
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
         raise Unsupported(f"a {kind} tensor", stage="capture")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch._guards import detect_fake_mode
 
+from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.frontends.recorder import Mutation, Recorder, is_user_file
 from torchstone.compiler.ir import Frame, Location
 
@@ -28,7 +29,11 @@ class _Replay(torch.fx.Interpreter):
 
     def run_node(self, n: torch.fx.Node) -> Any:
         self._recorder.location = location_of(n)
-        return super().run_node(n)
+        try:
+            return super().run_node(n)
+        except Unsupported as error:
+            error.where = error.where or "\n".join(quote(frame) for frame in self._recorder.location.frames[:1])
+            raise
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is torch.ops.higher_order.with_effects:

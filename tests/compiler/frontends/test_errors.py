@@ -1,0 +1,90 @@
+"""What a user is told when a program cannot be captured: why, and on which of his lines."""
+
+import pytest
+import torch
+from torch.export import Dim
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.driver import compile
+
+N = ({0: Dim("n", min=2, max=64)},)
+
+
+def escaping(x):
+    return torch.from_numpy(x.numpy())  # the line
+
+
+def sparse(x):
+    return x.to_sparse()  # the line
+
+
+def on_meta(x):
+    return (x + 1).to("meta")  # the line
+
+
+def branching(x):
+    y = x * 2
+    if y.sum() > 0:  # the line
+        y = y + 1
+    return y
+
+
+def quantized(x):
+    return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize()  # the line
+
+
+@pytest.mark.parametrize(
+    ("fn", "dynamic"),
+    [(escaping, None), (sparse, None), (on_meta, None), (quantized, None), (branching, N), (escaping, N), (sparse, N)],
+)
+def test_the_line_is_quoted(fn, dynamic) -> None:
+    with pytest.raises(Unsupported) as caught:
+        compile(fn, (torch.randn(4, 3),), "evaluator", dynamic)
+    assert caught.value.stage == "capture"
+    assert "# the line" in str(caught.value) and f"in {fn.__name__}" in str(caught.value)
+
+
+@pytest.mark.parametrize("dynamic", [None, N])
+def test_what_the_program_raises_is_its_own_business(dynamic) -> None:
+    def program(x):
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        compile(program, (torch.randn(4, 3),), "evaluator", dynamic)
+
+
+def test_sizes_that_cannot_be_dynamic_are_told() -> None:
+    with pytest.raises(Unsupported, match=r"Constraints violated \(n\)") as caught:
+        compile(lambda x: x.view(2, -1), (torch.randn(4, 3),), "evaluator", N)
+    assert "TORCH_LOGS" not in str(caught.value)
+
+
+def test_an_op_of_a_graph_of_torch_compile_is_told_with_its_line() -> None:
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="sparse") as caught:
+        torch.compile(sparse, backend="torchstone", fullgraph=True)(torch.randn(3))
+    assert "to_sparse()  # the line" in str(caught.value)
+    torch._dynamo.reset()
+
+
+table = torch.arange(6.0)
+
+
+def shapes_and_loops(x, names, *, table=table):
+    rows = [x[i] * k for i, k in enumerate(names.values()) if k]
+    if x.shape[0] > 3:
+        rows.append(table[: x.shape[1]])
+    while len(rows) < 4:
+        rows.append(rows[-1] + len(rows))
+    return torch.stack(rows), dict.fromkeys(names, x.shape[0])
+
+
+@pytest.mark.parametrize("dynamic", [None, ({0: Dim("n", min=4, max=64)}, {"a": None, "b": None})])
+def test_python_decides_while_the_program_is_captured(dynamic) -> None:
+    names = {"a": 2.0, "b": 3}
+    exe = compile(shapes_and_loops, (torch.randn(5, 6), names), "evaluator", dynamic)
+    for rows in (5,) if dynamic is None else (5, 9):
+        x = torch.randn(rows, 6)
+        got, expected = exe(x, names), shapes_and_loops(x, names)
+        torch.testing.assert_close(got[0], expected[0])
+        assert got[1] == expected[1]
