@@ -122,16 +122,17 @@ def spaced(b: Expander, low: Value, high: Value, length: Dim, *, fused: bool) ->
     low, high = (b.broadcast(v, (length,), ()) for v in (low, high))
     if length in (0, 1):
         return low
+    fused = fused and not dtype.is_half
+    wide = dt.float64 if fused else dtype
     index = b.iota(size=length, dtype=dt.int64)
-    last = b.broadcast(tensor(b, length - 1, dt.int64), index.shape, ())
-    back = b.sub(last, index)
-    step = b.div(b.sub(high, low), b.cast(last, dtype))
-    early = b.lt(index, back)
-    start, count = b.select(early, low, high), b.select(early, index, back)
+    number = b.cast(index, wide) if wide.is_complex else b.iota(size=length, dtype=wide)
+    early = b.lt(index, b.reverse(index, dims=(0,)))
+    start, count = b.select(early, low, high), b.select(early, number, b.reverse(number, dims=(0,)))
+    step = b.div(b.sub(high, low), b.broadcast(tensor(b, length - 1, dtype), (length,), ()))
     step = b.select(early, step, b.neg(step))
-    if not fused or dtype.is_half:
-        return b.add(start, b.mul(step, b.cast(count, dtype)))
-    start, step, count = (b.cast(v, dt.float64) for v in (start, step, count))
+    if not fused:
+        return b.add(start, b.mul(step, count))
+    start, step = b.cast(start, wide), b.cast(step, wide)
     if dtype == dt.float32:  # whose product is exact in float64
         return b.cast(b.add(start, b.mul(step, count)), dtype)
     return _fused(b, start, step, count)
