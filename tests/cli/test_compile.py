@@ -77,3 +77,28 @@ def test_the_story_of_each_op(capsys: pytest.CaptureFixture[str]) -> None:
     assert line.endswith("model.py:5 in f    return torch.softmax(x @ w, -1)")
     assert mm.strip() == "aten.mm.default: f32[2, 3], f32[3, 4] -> f32[2, 4]" and contract.strip() == "flat.contract"
     assert softmax.strip() == "aten._softmax.default: f32[2, 4] -> f32[2, 4]"
+
+
+HOST = """
+import torch
+
+def g(x):
+    inverse = torch.linalg.inv(x @ x.mT + torch.eye(3))
+    return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,)) + inverse, x[x > 0].exp()
+"""
+
+
+@pytest.mark.parametrize("stage", ["aten", "contract", "flat"])
+def test_a_schedule_is_printed_and_taken_back(stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("model.py").write_text(HOST)
+    call = ["model.py:g", "--arg", "f32[3, 3]"]
+    expected = printed(capsys, *call, "--emit", "schedule")
+    assert expected.count("kernel ") >= 2 and "aten.linalg_inv_ex" in expected and "flat.cond" in expected
+    Path("stage.txt").write_text(printed(capsys, *call, "--emit", stage))
+    assert printed(capsys, "stage.txt", "--from", stage, "--emit", "schedule") == expected
+
+
+def test_without_library_calls_the_op_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("model.py").write_text(HOST)
+    assert cli.invoke(["compile", "model.py:g", "--arg", "f32[3, 3]", "--no-library-calls"]) != 0
+    assert "aten.linalg_inv_ex.default is a call into LibTorch" in capsys.readouterr().err
