@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
+from torchstone.compiler.contract.expansions.blending import gathered
 from torchstone.compiler.contract.expansions.common import const, expand_dims, wrap_dim
 from torchstone.compiler.contract.expansions.join import concat
 from torchstone.compiler.contract.expansions.reduction import norm
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
+
+# Every pair of rows is two numbers in the program.
+_MOST_ROWS = 256
 
 
 @expands("aten._cdist_forward.default")
@@ -33,16 +39,71 @@ def pdist(b: Expander, x: Value, p: float = 2.0) -> Value:
     rows = x.shape[0]
     if not isinstance(rows, int):
         raise b.unsupported("a run-time number of rows")
-    if rows < 2 or rows > 256:
-        if rows < 2:
-            return b.full(0.0, b.type.dims, b.type.dtype)
+    if rows < 2:
+        return b.full(0.0, b.type.dims, b.type.dtype)
+    if rows > _MOST_ROWS:
         raise b.unsupported(f"{rows} rows")
-    parts: list[Value] = []
-    for i in range(rows - 1):
-        rest = b.slice(x, 0, i + 1, rows)
-        one = b.broadcast(b.slice(x, 0, i, i + 1), rest.shape)
-        parts.append(_distance(b, b.sub(one, rest), p, 1))
-    return concat(b, parts, 0)
+    pairs = [(i, j) for i in range(rows) for j in range(i + 1, rows)]
+    left, right = (b.reshape(gathered(b, x, 0, [side]), (len(pairs), x.shape[1])) for side in zip(*pairs, strict=True))
+    return _distance(b, b.sub(left, right), p, 1)
+
+
+@expands("aten._cdist_backward.default")
+def cdist_backward(b: Expander, grad: Value, x: Value, y: Value, p: float, distances: Value) -> Value:
+    """The gradient of x: the sum over j of the slopes of the distances from x[i] to y[j]."""
+    *batch, rows, width = b.type.dims
+    shape = (*batch, rows, y.shape[-2], width)
+    if 0 in shape:
+        return b.full(0.0, b.type.dims, b.type.dtype)
+    lead = len(batch)
+    left = b.broadcast(b.reshape(x, (*x.shape[:-1], 1, width)), shape)
+    right = b.broadcast(b.reshape(y, (*y.shape[:-2], 1, *y.shape[-2:])), shape)
+    grad, distances = (b.broadcast(v, shape, tuple(range(lead + 2))) for v in (grad, distances))
+    return b.reduce(_slope(b, b.sub(left, right), distances, grad, p), "sum", (lead + 1,))
+
+
+@expands("aten._pdist_backward.default")
+def pdist_backward(b: Expander, grad: Value, x: Value, p: float, distances: Value) -> Value:
+    """As the distances between all rows, each pair of rows having one entry."""
+    rows, width = x.shape
+    if not isinstance(rows, int):
+        raise b.unsupported("a run-time number of rows")
+    if rows < 2 or width == 0:
+        return b.full(0.0, b.type.dims, b.type.dtype)
+    if rows > _MOST_ROWS:
+        raise b.unsupported(f"{rows} rows")
+    # Row i's pairs, with i + 1, i + 2, …, begin at entry(i, i + 1); a row is paired with itself at any entry.
+    entry = [[_entry(min(i, j), max(i, j), rows) if i != j else 0 for j in range(rows)] for i in range(rows)]
+    grad, distances = (gathered(b, v, 0, entry) for v in (grad, distances))
+    shape = (rows, rows, width)
+    left, right = b.broadcast(x, shape, (0, 2)), b.broadcast(x, shape, (1, 2))
+    grad, distances = (b.broadcast(v, shape, (0, 1)) for v in (grad, distances))
+    return b.reduce(_slope(b, b.sub(left, right), distances, grad, p), "sum", (1,))
+
+
+def _entry(i: int, j: int, rows: int) -> int:
+    return i * rows - i * (i + 1) // 2 + j - i - 1
+
+
+def _slope(b: Expander, gap: Value, distance: Value, grad: Value, p: float) -> Value:
+    """The gradient of a gap, one element of a vector, by the p-norm of the vector; 0 at distance 0, as in eager."""
+    if p == 0:
+        return const(b, gap, 0)
+    if p == 1:
+        return b.mul(grad, b.sign(gap))
+    zero = const(b, gap, 0)
+    if p == math.inf:
+        return b.select(b.eq(b.abs(gap), distance), b.mul(grad, b.sign(gap)), zero)
+    flat = b.eq(distance, zero)
+    if p == 2:
+        return b.select(flat, zero, b.div(b.mul(grad, gap), distance))
+    scale = b.pow(distance, const(b, distance, p - 1))
+    if p < 2:
+        power = b.mul(b.sign(gap), b.pow(b.abs(gap), const(b, gap, p - 1)))
+        flat = b.or_(flat, b.eq(gap, zero)) if p < 1 else flat
+    else:
+        power = b.mul(gap, b.pow(b.abs(gap), const(b, gap, p - 2)))
+    return b.select(flat, zero, b.div(b.mul(power, grad), scale))
 
 
 @expands("aten.linalg_cross.default")
