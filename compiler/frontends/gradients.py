@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
 
@@ -17,8 +18,8 @@ _ACCESSORS = (_GRAD.__get__, _GRAD.__set__, _GRAD.__delete__)
 class WatchGradients(TorchFunctionMode):
     """Notes whose ``grad`` the program looks at or sets: a graph holds what it is only if it was None before.
 
-    ``replaced`` are tensors that others stand for while the program runs. ``known(tensor)`` says that a tensor was
-    recorded.
+    ``replaced`` are tensors that others stand for while the program runs: it must not get at them. ``known(tensor)``
+    says that a tensor was recorded.
     """
 
     def __init__(self, replaced: Iterable[torch.Tensor], known: Callable[[torch.Tensor], bool]) -> None:
@@ -28,14 +29,14 @@ class WatchGradients(TorchFunctionMode):
         self._known = known
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._replaced and any(id(leaf) in self._replaced for leaf in pytree.tree_leaves((args, kwargs))):
+            raise Unsupported(
+                "the program reaches for a parameter past the module that has it, as an optimizer does; call the "
+                "optimizer after the compiled function, and reach for parameters through the module",
+                stage="capture",
+            )
         if func in _ACCESSORS:
             tensor = args[0]
-            if id(tensor) in self._replaced:
-                raise Unsupported(
-                    "the program reaches for a parameter's gradient past its module, as an optimizer does; "
-                    "call the optimizer after the compiled function",
-                    stage="capture",
-                )
             grad = _GRAD.__get__(tensor)
             if grad is not None and not self._known(grad):
                 raise Unsupported("the program looks at a gradient from before; set it to None first", stage="capture")

@@ -110,6 +110,16 @@ def test_an_optimizer_inside_is_refused_and_leaves_no_trace() -> None:
     assert all(p.grad is None for p in net.parameters())
 
 
+def test_a_parameter_held_beside_its_module_is_refused_where_it_would_be_stale() -> None:
+    net = nn.BatchNorm1d(3)
+    weight = net.weight
+    with pytest.raises(Unsupported, match="past the module"):
+        compile(lambda x: net(x) * weight, (torch.randn(4, 3),), "evaluator")
+    net.eval()
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(compile(lambda x: net(x) * weight, (x,), "evaluator")(x), (net(x) * weight).detach())
+
+
 def test_a_gradient_from_before_is_no_part_of_a_program() -> None:
     weight = torch.randn(3, requires_grad=True)
     weight.sum().backward()
