@@ -18,6 +18,7 @@ from torch import Tensor
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends.base import Backend, BackendError, BackendUnsupported
 from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.dynamic import BATCH, DYNAMIC, Plan, plan
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
 from torchstone.conformance.oracle.tree import dense, flatten
 from torchstone.conformance.program import UNINITIALIZED, Program
@@ -106,6 +107,32 @@ def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds
 
 
 def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    varying = plan(case) if case.variant in (DYNAMIC, BATCH) else None
+    if varying is None:
+        return _try_at(case, backend, compiled)
+    try:
+        compiled = _compile_varying(case, backend, varying)
+    except Exception as error:
+        compiled = error
+    stage, finding = _try_at(case, backend, compiled)
+    for other in varying.others:
+        if finding.outcome is not Outcome.PASS:
+            break
+        stage, finding = _try_at(other, backend, compiled)
+        if finding.outcome is not Outcome.PASS:
+            sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
+            finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
+    return stage, finding
+
+
+def _compile_varying(case: Case, backend: Any, varying: Plan) -> Callable[..., Any]:
+    if not hasattr(backend, "compile_dynamic"):
+        raise BackendUnsupported("the backend compiles for the sizes it is given only", stage="capture")
+    torch.default_generator.manual_seed(SEED)
+    return backend.compile_dynamic(case.program, case.fresh_args(), varying.dims)
+
+
+def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     program = case.program
     try:
         torch.default_generator.manual_seed(SEED)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.dynamic import BATCH, DYNAMIC, plan
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.literals import Ref, map_leaves
 from torchstone.conformance.program import Call, Program
@@ -111,6 +112,12 @@ def _leading(size: int) -> Callable[[Case], Case]:
     return apply
 
 
+def _varying(case: Case) -> Case:
+    if len({t.untyped_storage().data_ptr() for t in case.args if t.numel()}) < sum(bool(t.numel()) for t in case.args):
+        raise NotApplicable("inputs share memory, and the variant would part them")
+    return case
+
+
 def _backward(case: Case) -> Case:
     """The program, and the gradients of its differentiable results for given gradients of them."""
     program = case.program
@@ -206,6 +213,8 @@ _ROWS = (
     _row("scalar", "Every input 0-d.", _scalar, "every input is 0-d already"),
     Variant("empty", "No rows: leading dims of size 0.", _leading(0)),
     Variant("single", "One row: leading dims of size 1.", _leading(1)),
+    Variant(DYNAMIC, "Compiled once with every size free, run at several.", _varying),
+    Variant(BATCH, "Compiled once with the leading size free, run at several.", _varying),
     Variant("backward", "The results and the gradients of the inputs.", _backward),
 )
 VARIANTS: dict[str, Variant] = {row.name: row for row in _ROWS}
@@ -220,6 +229,8 @@ def apply(case: Case, name: str) -> Case | Untested:
     try:
         with seeded(f"{case.id}:{name}"):
             changed = VARIANTS[name].apply(case).replace(variant=name)
+            if name in (DYNAMIC, BATCH) and plan(changed) is None:
+                raise NotApplicable("eager takes no other size")
             with torch.no_grad():
                 changed.program(*changed.fresh_args())
             return changed

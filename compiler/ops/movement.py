@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir.dims import Dim, Expr, Shape, floordiv, product
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
@@ -29,7 +30,10 @@ def _broadcast(x: Any, *, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
 
 
 def _reshape_infer(x: TensorType, *, shape: Shape) -> tuple[TensorType, ...]:
-    check(product(x.dims) == product(shape), "reshape", f"{x} has not as many elements as {list(shape)}")
+    have, want = product(x.dims), product(shape)
+    if have != want and not (isinstance(have, int) and isinstance(want, int)):
+        raise Unsupported(f"reshape: {x} to {list(shape)}, which has as many elements for some sizes only")
+    check(have == want, "reshape", f"{x} has not as many elements as {list(shape)}")
     return (TensorType(tuple(shape), x.dtype),)
 
 

@@ -60,6 +60,8 @@ class Backend(Protocol):
     A backend whose first compilation is slow may also have ``warm_up()``, which a worker calls before its first case.
     One that compiles many programs in less time than one by one has ``compile_many(programs)``, which takes pairs of
     what ``compile`` takes and returns for each what ``compile`` returns or raises, and ``batch``, how many at most.
+    One that compiles for sizes it does not know has ``compile_dynamic(fn, args, dims)``: ``dims`` names the dims of
+    each argument whose size may vary, and what it returns is called with tensors of several sizes.
     One with options has their names in ``options``, and ``configured(options)`` returns it with some of them on.
     """
 

@@ -55,6 +55,21 @@ class _Builtin:
             raise _translate(error) from error
         return _runner(executable)
 
+    def compile_dynamic(
+        self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Any]:
+        from torch.export import Dim
+
+        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.driver import compile
+
+        shapes = tuple(dict.fromkeys(axes, Dim.AUTO) or None for axes in dims)
+        try:
+            executable = compile(fn, args, dynamic_shapes=(shapes,), **self.settings())
+        except TorchstoneError as error:
+            raise _translate(error) from error
+        return _runner(executable, refused="PyTorch's export took a size for fixed")
+
 
 class _Mlir(_Builtin):
     packages = ("torch", "torchstone", "torch-mlir")
@@ -102,12 +117,17 @@ class TensorRT(_Builtin):
         return found if "tensorrt" in found else found | {"tensorrt": "simulator"}
 
 
-def _runner(executable: Any) -> Callable[..., Any]:
-    from torchstone.compiler.diagnostics import TorchstoneError
+def _runner(executable: Any, refused: str = "") -> Callable[..., Any]:
+    """The executable as a backend's; with ``refused``, a guard that does not hold is a refusal for that reason."""
+    from torchstone.compiler.diagnostics import GuardError, TorchstoneError
 
     def run(*tensors: Tensor) -> Any:
         try:
             return executable(*tensors)
+        except GuardError as error:
+            if refused:
+                raise BackendUnsupported(f"{refused}: {error}", "capture") from error
+            raise _translate(error) from error
         except TorchstoneError as error:
             raise _translate(error) from error
 

@@ -23,3 +23,8 @@ class Eager:
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return fn
+
+    def compile_dynamic(
+        self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Any]:
+        return fn

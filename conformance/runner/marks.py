@@ -47,6 +47,8 @@ class Marked:
         self._byte = mmap.mmap(descriptor, mmap.PAGESIZE)
         self.name = backend.name
         self.batch: int = getattr(backend, "batch", 1)
+        if hasattr(backend, "compile_dynamic"):
+            self.compile_dynamic = self._compile_dynamic
 
     def available(self) -> Availability:
         return self._backend.available()
@@ -61,6 +63,10 @@ class Marked:
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         self._byte[0] = 1
         return self._marked(self._backend.compile(fn, args))
+
+    def _compile_dynamic(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
+        self._byte[0] = 1
+        return self._marked(cast("Any", self._backend).compile_dynamic(fn, args, dims))
 
     def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
         self._byte[0] = BATCH

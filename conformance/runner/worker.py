@@ -81,11 +81,14 @@ def _compile(backend: Marked, frames: list[tuple[dict[str, Any], bytes]]) -> tup
     if backend.batch == 1 or len(together) < 2:
         return {}, 0.0
     from torchstone.conformance.case import Case
+    from torchstone.conformance.dynamic import BATCH, DYNAMIC
     from torchstone.conformance.trial import compile_cases
 
     started = time.perf_counter()
     try:
         cases = [Case.from_bytes(frames[index][1]) for index in together]
+        if any(case.variant in (DYNAMIC, BATCH) for case in cases):
+            return {}, 0.0
         compiled = dict(zip(together, compile_cases(cases, backend), strict=True))
     except Exception:  # whose fault it is will be told when each is compiled by itself
         compiled = {}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from torchstone.conformance.backends import load
 from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.dynamic import plan
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.sources import find_case, iterate
+from torchstone.conformance.trial import try_case
 from torchstone.conformance.variants import VARIANTS, apply
 
 LAYOUTS = ("strided", "transposed", "offset", "channels_last")
@@ -82,6 +85,47 @@ def test_several_results_and_inputs_without_gradients() -> None:
 def test_what_cannot_be_asked_says_why(name: str, given: Case, reason: str) -> None:
     found = apply(given, name)
     assert isinstance(found, Untested) and reason in found.reason and found.variant == name
+
+
+def test_other_sizes_keep_what_was_equal_equal() -> None:
+    given = asked(case("torch.mm", torch.randn(3, 4), torch.randn(4, 3)), "dynamic")
+    varying = plan(given)
+    assert varying is not None and varying.dims == ((0, 1), (0, 1))
+    assert [tuple(t.shape) for other in varying.others for t in other.args] == [
+        (4, 5), (5, 4), (7, 8), (8, 7), (2, 3), (3, 2),
+    ]  # fmt: skip
+    assert given.args[0].shape == (3, 4)
+
+
+def test_the_leading_size_alone() -> None:
+    given = asked(case("torch.add", torch.randn(3, 4), torch.randn(3, 1)), "batch")
+    varying = plan(given)
+    assert varying is not None and varying.dims == ((0,), (0,))
+    found = apply(case("torch.mm", torch.randn(3, 4), torch.randn(4, 2)).replace(variant="batch"), "batch")
+    assert isinstance(found, Case)
+    fixed = apply(case("torch.Tensor.view", torch.randn(6), args=(2, 3)), "dynamic")
+    assert isinstance(fixed, Untested) and fixed.reason == "eager takes no other size"
+
+
+class Fixed:
+    """Compiles for the sizes it is given, and does not say so."""
+
+    name = "fixed"
+
+    def compile_dynamic(self, fn, args, dims):
+        rows = args[0].shape[0]
+        return lambda x: fn(x[:rows])
+
+
+@pytest.mark.parametrize(
+    "backend, outcome", [(load("eager"), "pass"), (load("linalg"), "pass"), (Fixed(), "mismatch")], ids=lambda b: str(b)
+)
+def test_one_compilation_serves_all_sizes(backend, outcome: str) -> None:
+    given = asked(case("torch.softmax", torch.randn(3, 4), args=(-1,)), "batch")
+    verdict = try_case(given, backend)
+    assert verdict.outcome == outcome
+    if outcome == "mismatch":
+        assert verdict.message.startswith("called with sizes [4, 4]")
 
 
 def test_inputs_that_share_memory_stay_together() -> None:

@@ -38,7 +38,7 @@ def run(
         typer.Option(
             "--variant",
             help="How a case is asked: default, strided, transposed, offset, channels_last, special, scalar, empty, "
-            "single, backward, or all; repeatable [default: default].",
+            "single, dynamic, batch, backward, or all; repeatable [default: default].",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,

@@ -1,0 +1,58 @@
+"""Cases that are compiled once and run at several sizes: which dims may vary, and the inputs of other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.case import Case
+
+# Every size, or the leading one alone. A size is made larger and smaller, but not 1: PyTorch compiles that apart.
+DYNAMIC, BATCH = "dynamic", "batch"
+CHANGES = (1, 4, -1)
+_LEAST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``dims[i]`` are the dims of input ``i`` whose size may vary; ``others`` are the case at other sizes."""
+
+    dims: tuple[tuple[int, ...], ...]
+    others: tuple[Case, ...]
+
+
+def plan(case: Case) -> Plan | None:
+    """The plan of a case in one of these variants, None when nothing can vary that eager takes."""
+    if case.variant == BATCH:
+        rows = next((t.shape[0] for t in case.args if t.dim()), 0)
+        dims = tuple((0,) if t.dim() and t.shape[0] == rows and rows > 1 else () for t in case.args)
+    else:
+        dims = tuple(tuple(d for d, size in enumerate(t.shape) if size > 1) for t in case.args)
+    others = tuple(_others(case, dims)) if any(dims) else ()
+    return Plan(dims, others) if others else None
+
+
+def _others(case: Case, dims: tuple[tuple[int, ...], ...]) -> Iterator[Case]:
+    """The case at each of the other sizes that eager takes: sizes that are equal now stay equal."""
+    for change in CHANGES:
+        inputs = {
+            name: _resized(tensor, axes, change) for (name, tensor), axes in zip(case.inputs.items(), dims, strict=True)
+        }
+        other = case.replace(inputs=inputs)
+        try:
+            with torch.no_grad():
+                other.program(*other.fresh_args())
+        except Exception:  # whatever it says, eager does not take these sizes
+            continue
+        yield other
+
+
+def _resized(tensor: Tensor, axes: tuple[int, ...], change: int) -> Tensor:
+    """A tensor of other sizes, its elements taken from ``tensor`` again and again: indices stay indices."""
+    for axis in axes:
+        size = tensor.shape[axis]
+        tensor = tensor.index_select(axis, torch.arange(max(size + change, _LEAST)) % size)
+    return tensor
