@@ -1,6 +1,6 @@
 """Convolution and its gradients: contractions over windows, and windows summed where they overlap.
 
-Tensors stay within six dims, the most that TOSA has.
+Tensors stay within six dims, the most that TOSA has, but for windows that are read in place and nowhere stored.
 """
 
 from __future__ import annotations
@@ -66,15 +66,25 @@ def _plain(b: Expander, x: Value, weight: Value, window: Window, groups: int, sh
     """[n, c, *space], [o, c / g, *kernel] -> [n, o, *windows]."""
     if 0 in (*x.shape, *weight.shape, *shape):
         return b.full(convert_number(0, x.dtype), shape, x.dtype)
-    image = b.reshape(x, (shape[0] * groups, x.shape[1] // groups, *x.shape[2:]))
-    columns = _columns(b, image, window, shape[2:])
-    kernel = _repeated(b, weight, shape[0], groups, (shape[1] // groups, columns.shape[1]))
-    out = b.contract(kernel, columns, a_batch=(0,), b_batch=(0,), a_sum=(2,), b_sum=(1,))
-    return b.reshape(out, shape)  # from [n * g, o / g, windows]
+    space = len(window.kernel)
+    if groups > 1:
+        # A dim of their own, where there are several: targets hold tensors of few dims.
+        x = b.reshape(x, (shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+        weight = b.reshape(weight, (groups, shape[1] // groups, *weight.shape[1:]))
+    first = x.rank - space
+    rows = fitted(b, slide(b, padded(b, x, window), first, window), first, shape[2:])
+    # [g, o / g, c / g, *kernel] with [n, g, c / g, *windows, *kernel] -> [g, o / g, n, *windows]
+    out = b.contract(
+        weight, rows,
+        a_batch=(0,) if groups > 1 else (), b_batch=(1,) if groups > 1 else (),
+        a_sum=tuple(range(weight.rank - space - 1, weight.rank)), b_sum=(first - 1, *range(x.rank, rows.rank)),
+    )  # fmt: skip
+    batch = out.rank - space - 1
+    return b.reshape(b.transpose(out, (batch, *range(batch), *range(batch + 1, out.rank))), shape)
 
 
-def _columns(b: Expander, x: Value, window: Window, counts: Shape, *, elements_last: bool = False) -> Value:
-    """[n, c, *space] -> [n, c * elements, windows] or [n, windows, c * elements]; two dims at once, of three each."""
+def _columns(b: Expander, x: Value, window: Window, counts: Shape) -> Value:
+    """[n, c, *space] -> [n, windows, c * elements]; two dims at once, of three each."""
     x = padded(b, x, window)
     step = len(counts) if len(counts) <= 2 else 1
     for axis in range(0, len(counts), step):
@@ -82,10 +92,10 @@ def _columns(b: Expander, x: Value, window: Window, counts: Shape, *, elements_l
         rows = fitted(b, slide(b, x, 2 + axis, window.along(axis, end)), 2 + axis, counts[axis:end])
         batch, channels, *space = rows.shape[: x.rank]
         inner, size = (1, *range(x.rank, rows.rank)), channels * product(window.kernel[axis:end])
-        if elements_last and end == len(counts):
+        if end == len(counts):
             return b.reshape(b.transpose(rows, (0, *range(2, x.rank), *inner)), (batch, product(space), size))
         x = b.reshape(b.transpose(rows, (0, *inner, *range(2, x.rank))), (batch, size, *space))
-    return b.reshape(x, (*x.shape[:2], product(counts)))
+    raise AssertionError(counts)
 
 
 def _repeated(b: Expander, weight: Value, batch: Dim, groups: int, shape: Shape) -> Value:
@@ -118,7 +128,7 @@ def _of_weight(b: Expander, image: Value, output: Value, window: Window, groups:
     # The groups come first: [g, n, …].
     image = b.reshape(image, (batch, groups, inner, *image.shape[2:]))
     image = b.reshape(b.transpose(image, (1, 0, *range(2, image.rank))), (groups * batch, inner, *image.shape[3:]))
-    columns = _columns(b, image, window, output.shape[2:], elements_last=True)
+    columns = _columns(b, image, window, output.shape[2:])
     columns = b.reshape(columns, (groups, batch, *columns.shape[1:]))
     output = b.reshape(output, (batch, groups, outer, columns.shape[2]))
     out = b.contract(output, columns, a_batch=(1,), b_batch=(0,), a_sum=(0, 3), b_sum=(1, 2))
