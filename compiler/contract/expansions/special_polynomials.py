@@ -1,8 +1,8 @@
 """Orthogonal polynomials of a degree that is a tensor. Eager: aten/src/ATen/native/Math.h.
 
-Chebyshev's have closed forms. The others take a recurrence, written out up to the degree 32: a higher one, at run time,
-is an error. All are computed in float64, and NaN where eager's recurrence subtracts one infinity from another: as soon
-as the last but one value has overflowed.
+Chebyshev's have closed forms for high degrees. The others take a recurrence, written out up to the degree 32: a higher
+one, at run time, is an error. All are computed in float64, and NaN where eager's recurrence subtracts one infinity from
+another: as soon as the last but one value has overflowed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 
 Formula = Callable[[Expander, Value, Value], Value]
+# P of degree k + 1 from x, k and those of degrees k - 1 and k.
+Step = Callable[[Expander, Value, int, Value, Value], Value]
 
 
 def _register(name: str, formula: Formula) -> None:
@@ -43,6 +45,18 @@ def _low_degrees(b: Expander, n: Value, first: Value, out: Value) -> Value:
 
 def _low(b: Expander, n: Value) -> Value:
     return where(b, n, "eq", 0, const(b, n, 1), const(b, n, 0))
+
+
+def _unrolled(b: Expander, x: Value, n: Value, first: Value, following: Step, highest: int, largest: float) -> Value:
+    """The polynomial of degree 1 or more, up to the highest, by its recurrence; ``first`` is that of degree 1."""
+    before, last = const(b, x, 1), first
+    out, two_before = last, before
+    for k in range(1, highest):
+        here = b.eq(n, const(b, n, k + 1))
+        two_before = b.select(here, before, two_before)
+        before, last = last, following(b, x, k, before, last)
+        out = b.select(here, last, out)
+    return where(b, b.abs(two_before), "gt", largest, const(b, x, math.nan), out)
 
 
 # Chebyshev's polynomials: with x = cos(a), or x = cosh(a) beyond 1, T = cos(n a), U = sin((n + 1) a) / sin(a),
@@ -84,6 +98,14 @@ def _beyond(b: Expander, x: Value, n: Value, kind: str, largest: float) -> Value
     return where(b, two_before, "gt", largest, const(b, x, math.nan), b.mul(b.pow(ratio, n), factor))
 
 
+# Up to here by the recurrence, which is exact where the polynomial is 0, as the closed forms are not.
+_LOW = 8
+
+
+def _three_terms(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+    return b.sub(b.mul(b.add(x, x), last), before)
+
+
 def _chebyshev(kind: str, *, shifted: bool) -> Formula:
     mirror = {"v": "w", "w": "v"}.get(kind, kind)
 
@@ -112,6 +134,8 @@ def _chebyshev(kind: str, *, shifted: bool) -> Formula:
             "v": lambda: b.sub(b.add(wide, wide), one),
             "w": lambda: b.add(b.add(wide, wide), one),
         }[kind]()
+        low = _unrolled(b, wide, degree, first, _three_terms, _LOW, largest)
+        out = where(b, degree, "le", _LOW, low, out)
         return b.cast(_low_degrees(b, degree, first, out), x.dtype)
 
     return formula
@@ -127,7 +151,6 @@ for _kind in "tuvw":
 _HIGHEST = 32
 # From a degree on, eager's Hermite polynomials are NaN.
 _HERMITE_LIMIT = {"float32": 128, "float64": 512}
-Step = Callable[[Expander, Value, int, Value, Value], Value]
 
 
 def _recurrence(first: Callable[[Expander, Value], Value], following: Step, limits: Mapping[str, int]) -> Formula:
@@ -139,15 +162,8 @@ def _recurrence(first: Callable[[Expander, Value], Value], following: Step, limi
         known = b.le(n, const(b, n, _HIGHEST))
         known = known if limit is None else b.or_(known, b.gt(n, const(b, n, limit)))
         check_all(b, known, f"{b.op.name}: a degree above {_HIGHEST} is not supported")
-        one, before, last = const(b, x, 1), const(b, x, 1), first(b, x)
-        out, two_before = last, one
-        for k in range(1, _HIGHEST):
-            here = b.eq(n, const(b, n, k + 1))
-            two_before = b.select(here, before, two_before)
-            before, last = last, following(b, x, k, before, last)
-            out = b.select(here, last, out)
-        out = where(b, b.abs(two_before), "gt", largest, const(b, x, math.nan), out)
-        out = _low_degrees(b, n, first(b, x), out)
+        start = first(b, x)
+        out = _low_degrees(b, n, start, _unrolled(b, x, n, start, following, _HIGHEST, largest))
         out = out if limit is None else where(b, n, "gt", limit, const(b, x, math.nan), out)
         return b.cast(out, dtype)
 

@@ -56,3 +56,12 @@ def test_a_degree_beyond_the_recurrence_is_an_error() -> None:
     # Eager's Hermite polynomials are NaN there.
     compiled = compile(torch.special.hermite_polynomial_h, (x, n), target="evaluator")
     assert compiled(x, torch.tensor([129.0, 1e9])).isnan().all()
+
+
+@pytest.mark.parametrize("name", CHEBYSHEV)
+def test_low_degrees_are_exact_at_their_zeros(name: str) -> None:
+    op = getattr(torch.special, name)
+    # Above degree 5 eager takes the cosine, which gives no zero.
+    x, n = torch.tensor([0.0, 0.5, -0.5, 0.25, 0.75, 1e-20, -1e-9])[:, None], torch.arange(6.0)
+    got = compile(op, (x, n), target="evaluator")(x, n)
+    torch.testing.assert_close(got, op(x.double(), n.double()).float(), rtol=1e-6, atol=0)
