@@ -17,7 +17,9 @@ from torchstone.compiler.frontends.captured import Guard
 from torchstone.compiler.frontends.export import guards_of
 from torchstone.compiler.frontends.literals import from_literal
 from torchstone.compiler.frontends.recorder import Mutation, Recorder, schema_call
+from torchstone.compiler.frontends.run_time_sizes import require_guards
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
+from torchstone.compiler.ir.sizes import symbols_bound
 
 
 @cache
@@ -64,7 +66,8 @@ def decompose(graph: Graph, keep: Callable[[Operation], bool], hints: Mapping[st
     for op in graph.ops:
         place(op, frozenset())
     out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)
-    return out, [*guards, *guards_of(sizes.env, sizes.torch_names)]
+    require_guards(out, sizes.env, sizes.torch_names)
+    return out, [*guards, *guards_of(sizes.env, sizes.torch_names, without=symbols_bound(out))]
 
 
 def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]] | None:

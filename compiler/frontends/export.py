@@ -9,7 +9,7 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -203,8 +203,8 @@ def _add_guards(captured: Captured, mode: Any, program: torch.export.ExportedPro
         captured.guards.extend(guards_of(mode.shape_env, renamed))
 
 
-def guards_of(shape_env: ShapeEnv, renamed: dict[str, str]) -> list[Guard]:
-    """Return the conditions on sizes that PyTorch took for granted while it traced."""
+def guards_of(shape_env: ShapeEnv, renamed: dict[str, str], without: Collection[str] = ()) -> list[Guard]:
+    """Return the conditions on sizes that PyTorch took for granted while it traced; none on the sizes ``without``."""
     back = {new: old for old, new in renamed.items()}
 
     def make(guard: Any) -> Guard:
@@ -217,4 +217,5 @@ def guards_of(shape_env: ShapeEnv, renamed: dict[str, str]) -> list[Guard]:
 
     # Symbols that PyTorch found equal are one symbol in the graph, where binding the arguments checks them.
     conditions = dict.fromkeys(shape_env.replace(g.expr) for g in shape_env.guards)
-    return [make(condition) for condition in conditions if condition != sympy.true]
+    about = {c: {renamed.get(str(s), "") for s in c.free_symbols} for c in conditions if c != sympy.true}
+    return [make(condition) for condition, names in about.items() if names.isdisjoint(without)]

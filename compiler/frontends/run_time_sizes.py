@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sympy
@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.symbolic import from_sympy
 from torchstone.compiler.ir import Graph, Operation, TensorType
-from torchstone.compiler.ir.dims import Dim, substitute, symbols
+from torchstone.compiler.ir.dims import Dim, substitute, symbol, symbols
 from torchstone.compiler.ir.sizes import BIND, sized_by_values, substitute_symbols, symbols_bound
 
 _RELATIONS = {
@@ -97,6 +97,18 @@ def _trivial(left: Dim, right: Dim, relation: str) -> bool:
     return (left == right and relation in ("eq", "le")) or (
         left == 0 and relation == "le" and str(right).isidentifier()
     )
+
+
+def require_guards(graph: Graph, env: ShapeEnv, names: Mapping[str, str]) -> None:
+    """Write in place what ``env`` guards of sizes that the graph's ops bind; ``names`` are ours for its symbols."""
+    bound = set(symbols_bound(graph))
+    ours = {theirs: symbol(name) for theirs, name in names.items()}
+    for condition in dict.fromkeys(env.replace(guard.expr) for guard in env.guards):
+        if not bound.isdisjoint(names.get(str(s), "") for s in condition.free_symbols):
+            for left, right, relation in _comparisons(condition):
+                left, right = substitute(left, ours), substitute(right, ours)
+                if not _trivial(left, right, relation):
+                    require(graph, left, right, relation)
 
 
 def require(graph: Graph, left: Dim, right: Dim, relation: str) -> None:

@@ -1,8 +1,9 @@
 """PyTorch's decompositions are applied where nothing else takes the op, and keep names, lines, notes and symbols."""
 
 import pytest
+import torch
 
-from torchstone.compiler.contract.decompose import decompose
+from torchstone.compiler.contract.decompose import decompose, decompositions
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Operation, parse_graph
 from torchstone.compiler.ir.verifier import verify_graph
@@ -50,3 +51,17 @@ def test_an_unknown_op_is_named() -> None:
     graph = parse_graph("graph @f(%x: f32[3]) {\n  %0: f32[3] = aten.no_such_op.default(%x)\n  return %0\n}\n")
     with pytest.raises(Unsupported, match=r"aten.no_such_op.default is no op of this PyTorch"):
         decompose(graph, keep, {})
+
+
+def test_what_a_decomposition_assumes_of_a_run_time_size_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {**decompositions(), torch.ops.aten.logit.default: lambda x, eps: x * 2 if x.shape[0] > 3 else x}
+    monkeypatch.setattr("torchstone.compiler.contract.decompose.decompositions", lambda: table)
+    graph = parse_graph("""graph @f(%x: f32[6], %m: bool[6]) {
+      %0: f32[u0] = aten.masked_select.default(%x, %m)
+      %1: f32[u0] = aten.logit.default(%0, none)
+      return %1
+    }""")
+    out, guards = decompose(graph, lambda op: op.name != "aten.logit.default", {})
+    assert not guards
+    assert [op.name for op in out.ops] == ["aten.masked_select.default", "flat.require", "aten.mul.Tensor"]
+    assert str(out.ops[1]) == 'flat.require() {left=3, right=<u0>, relation="lt"}'
