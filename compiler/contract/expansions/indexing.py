@@ -110,7 +110,7 @@ def is_mask(index: Value | None) -> bool:
 
 
 @expands("aten.index.Tensor", "aten._unsafe_index.Tensor")
-def index(b: Expander, x: Value, indices: tuple[Value | None, ...]) -> Value:
+def index(b: Expander, x: Value, indices: Sequence[Value | None]) -> Value:
     if all(i is None for i in indices):
         return x
     made, indices = _without_masks(b, indices)
