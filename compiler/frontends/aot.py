@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.aliases import results_of
@@ -41,7 +42,7 @@ def capture(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Captured:
     results = [next(tensors) if isinstance(v, Value) else plain_result(v, renamed) for v in flat]
     results = [_laid_out(r, fake, renamed) for r, fake in zip(results, _outputs(module), strict=True)]
     captures = [t for _, t in recorder.captures]
-    _, out_spec = torch.utils._pytree.tree_flatten(flat)
+    _, out_spec = pytree.tree_flatten(flat)
     out = Captured(graph, rename_leaves(bound, renamed), in_spec, out_spec, results, captures, integers=integers)
     out.hints = {renamed[name]: hint for name, hint in _hints(leaves).items() if name in renamed}
     return out

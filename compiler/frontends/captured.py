@@ -265,15 +265,13 @@ def accumulate_gradient(tensor: torch.Tensor, gradient: torch.Tensor) -> None:
 
 def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> Any:
     match result:
-        case Computed(index, None):
-            return outputs[index]
         case Computed(index, strides):
             out = outputs[index]
+            if strides is None:
+                return out
             return out.new_empty_strided(out.shape, [evaluate(s, sizes) for s in strides]).copy_(out)
-        case Aliased(arg, None):
-            return tensors[arg]
         case Aliased(arg, view):
-            return view(tensors[arg], sizes)
+            return tensors[arg] if view is None else view(tensors[arg], sizes)
         case Size(dim):
             return evaluate(dim, sizes)
     return result.value

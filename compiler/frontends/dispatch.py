@@ -173,7 +173,8 @@ def _functionalized(
             return leaf
         known = next((f for t, f in wrapped if t is leaf), None)
         if known is None:
-            known = FunctionalTensor.to_functional(leaf).requires_grad_(id(leaf) in tracked)
+            known = FunctionalTensor.to_functional(leaf)
+            known.requires_grad_(id(leaf) in tracked)
             wrapped.append((leaf, known))
         return known
 
@@ -202,8 +203,9 @@ def _functionalized(
 
 def _view_of(tensor: FunctionalTensor) -> View:
     """Return what makes a tensor of its base: the views that functionalization has noted."""
-    steps = torch._C._functionalization.get_view_meta_sequence(tensor.elem)
-    return lambda base, sizes: torch._C._functionalization.apply_view_meta_sequence(base, steps)
+    functionalization: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out
+    steps = functionalization.get_view_meta_sequence(tensor.elem)
+    return lambda base, sizes: functionalization.apply_view_meta_sequence(base, steps)
 
 
 def _unwrap(leaf: Any) -> Any:

@@ -108,7 +108,7 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
     ops = {n.target for n in program.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
     table = torch.export.default_decompositions()
     composite = torch._C.DispatchKey.CompositeImplicitAutograd
-    apart = {op: table[op] for op in ops if op.has_kernel_for_dispatch_key(composite) and op in table}
+    apart: dict[Any, Any] = {op: table[op] for op in ops if op.has_kernel_for_dispatch_key(composite) and op in table}
     with warnings.catch_warnings():
         # PyTorch 2.13 copies its own deprecated LeafSpec here; a user can do nothing about it.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
