@@ -17,6 +17,7 @@ from torchstone.compiler.runtime.buffers import finish_buffers
 from torchstone.compiler.runtime.destination import find, separate_results, to_destination
 from torchstone.compiler.runtime.guards import divert_aborts
 from torchstone.compiler.runtime.mlir import Bindings
+from torchstone.compiler.runtime.rows import fuse_rows
 
 _waiting: ContextVar[list[Code] | None] = ContextVar("waiting", default=None)
 
@@ -130,6 +131,8 @@ def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tupl
     if not all(code.fused for code in codes):
         pipelines.run("fuse", module, provider=provider)
     pipelines.run("buffers", module, provider=provider)
+    if codes[0].opt_level == jit.FAST_CODE:
+        fuse_rows(module, provider)
     used = finish_buffers(module, provider)
     pipelines.run_llvm(module, bare=boundary.bare, used=used, provider=provider)
     separate_results(module, bare=boundary.bare, provider=provider)

@@ -218,15 +218,32 @@ def tiled(e: Any, op: Operation, a: Index, b: Index, sizes: Sequence[Any], summe
     batch = [d for d in range(column + 1) if any(d == n for c in b for n, _ in c.terms)]
     source_b = _through(e, right, b)
     if not _along(source_b[1], column) or _strides(source_b[0]):
-        nest = LoopNest(e, [sizes[d] for d in batch])
-        at = {d: loop(i) for i, d in enumerate(batch)}
-        place = tuple(at[n] for ((n, _),) in (c.terms for c in b))
-        nest.read(right, place)
-        target = (e.empty(nest.sizes, tiles.element), tuple(loop(i) for i in range(len(batch))))
-        packed = nest.build([target], lambda _: [nest.scalar(right, place)])[0]
+        packed = _packed(e, right, b, [(d, sizes[d]) for d in batch], tiles.lanes)
         source_b = packed, tuple(loop(d) for d in batch)
     e.count(sizes)
     return tiles.build(_through(e, left, a), source_b)
+
+
+def _packed(e: Any, value: Value, index: Index, dims: list[tuple[int, int]], lanes: int) -> Any:
+    """Return a tensor of the operand's elements in the order of these loops, a vector of the last one at a time.
+
+    So as many rows of the operand are gone through side by side as a vector has lanes, each from its start to its end.
+    """
+    *outer, (last, size) = dims
+    count = len(outer)
+    at = {number: loop(i) for i, (number, _) in enumerate(outer)}
+    if size % lanes:
+        sizes, column = [n for _, n in dims], loop(count)
+    else:
+        sizes, column = [size // lanes, *(n for _, n in outer), lanes], loop(0) * lanes + loop(count + 1)
+        at = {number: loop(i + 1) for i, (number, _) in enumerate(outer)}
+    at[last] = column
+    place = tuple(at[number] for ((number, _),) in (c.terms for c in index))
+    nest = LoopNest(e, sizes)
+    nest.read(value, place)
+    shape = [n for _, n in dims]
+    target = (e.empty(shape, s.element(value.dtype)), tuple(at[number] for number, _ in dims))
+    return nest.build([target], lambda _: [nest.scalar(value, place)])[0]
 
 
 def _through(e: Any, value: Value, index: Index) -> tuple[Any, Index]:

@@ -1,0 +1,75 @@
+"""Loop nests fused over blocks of rows: what is fused, and that nothing is read before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchstone.compiler.driver import compile
+from torchstone.compiler.runtime import code, jit, rows
+
+
+@pytest.fixture(autouse=True)
+def _as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "SMALL_WORK", -1)
+    torch.manual_seed(3)
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of loops over blocks of rows in each module compiled."""
+    found: list[int] = []
+
+    def counted(module, provider) -> None:
+        rows.fuse_rows(module, provider)
+        assert module.operation.verify()
+        top = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
+        found.append(top.count("scf.for"))
+
+    monkeypatch.setattr(code, "fuse_rows", counted)
+    return found
+
+
+FUSED: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log softmax": lambda x: torch.log_softmax(x, -1),
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    "centered": lambda x: x - x.mean(-1, keepdim=True),
+    "products of rows": lambda x: (x * x.sum(-1, keepdim=True)).amax(-1, keepdim=True) + x,
+}
+APART: dict[str, Callable[[Tensor], Tensor]] = {
+    "columns": lambda x: x - x.sum(0, keepdim=True),
+    "softmax of columns": lambda x: torch.softmax(x, 0),
+    "rows in reverse": lambda x: x.exp().sum(-1, keepdim=True).flip(0) * x,
+    "rows of a transposed": lambda x: torch.softmax(x, -1) @ torch.softmax(x, -1).t(),
+    "one row of all": lambda x: x - x.sum(-1, keepdim=True)[:1],
+    "all of it": lambda x: x / x.sum(),
+    "the row before": lambda x: x[1:] - torch.cumsum(x, 1)[:-1],
+    "joined": lambda x: torch.cat([x.exp().sum(-1, keepdim=True), x, x.sum(-1, keepdim=True).exp()], 1),
+    "twice": lambda x: torch.softmax(torch.softmax(x, -1).sum(0, keepdim=True) * x, -1),
+}
+
+
+@pytest.mark.parametrize("shape", [(16, 5), (7, 3), (1, 9), (24, 2500), (13, 9000), (4, 6, 10)], ids=str)
+@pytest.mark.parametrize("name", FUSED)
+def test_rows_that_need_themselves_only_are_fused(name: str, shape: tuple[int, ...], loops: list[int]) -> None:
+    x = torch.randn(shape)
+    out = compile(FUSED[name], (x,))(x)
+    torch.testing.assert_close(out, FUSED[name](x.double()).float(), rtol=1e-4, atol=1e-5)
+    assert len(loops) == 1 and loops[0] >= 1
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (7, 3), (24, 250)], ids=str)
+@pytest.mark.parametrize("name", APART)
+def test_other_rows_are_waited_for(name: str, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    out = compile(APART[name], (x,))(x)
+    torch.testing.assert_close(out, APART[name](x.double()).float(), rtol=1e-4, atol=1e-5)
+
+
+def test_strided_rows() -> None:
+    x = torch.randn(40, 64)[::2, ::3].t()
+    torch.testing.assert_close(compile(FUSED["softmax"], (x,))(x), torch.softmax(x, -1))
