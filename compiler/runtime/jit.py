@@ -32,10 +32,12 @@ _QUICK_OPTIONS = (
     "-disable-postra-machine-licm", "-disable-machine-dce", "-disable-ssc", "-disable-peephole",
 )  # fmt: skip
 
-# Rounding to bfloat16, which LLVM calls by these names and no C library of today has. The result is returned in the low
-# half of the register that returns a float, so a function that returns a float with those bits can stand in.
-_BF16_SYMBOLS = ("__truncsfbf2", "__truncdfbf2")
-_BF16_SOURCE = """
+# Rounding to 16-bit floats, which LLVM calls by these names, whatever C library there is. The result is returned in the
+# low half of the register that returns a float, so a function that returns a float with those bits can stand in.
+# A double goes through float: where LLVM asks for one step, it has joined the two that the kernel had. The float is
+# volatile, or LLVM would join the two again and call the function from within itself.
+_ROUNDING = {"__truncsfbf2": "round", "__truncdfbf2": "round_double", "__truncdfhf2": "round_double_to_half"}
+_ROUNDING_SOURCE = """
 module {
   llvm.func @round(%x: f32) -> f32 {
     %sixteen = llvm.mlir.constant(16 : i32) : i32
@@ -56,6 +58,18 @@ module {
   llvm.func @round_double(%x: f64) -> f32 {
     %single = llvm.fptrunc %x : f64 to f32
     %result = llvm.call @round(%single) : (f32) -> f32
+    llvm.return %result : f32
+  }
+  llvm.func @round_double_to_half(%x: f64) -> f32 {
+    %single = llvm.fptrunc %x : f64 to f32
+    %one = llvm.mlir.constant(1 : i32) : i32
+    %cell = llvm.alloca %one x f32 : (i32) -> !llvm.ptr
+    llvm.store volatile %single, %cell : f32, !llvm.ptr
+    %kept = llvm.load volatile %cell : !llvm.ptr -> f32
+    %rounded = llvm.fptrunc %kept : f32 to f16
+    %code = llvm.bitcast %rounded : f16 to i16
+    %wide = llvm.zext %code : i16 to i32
+    %result = llvm.bitcast %wide : i32 to f32
     llvm.return %result : f32
   }
 }
@@ -177,8 +191,8 @@ def _configure(provider: Bindings) -> None:
 def helpers(provider: Bindings) -> dict[str, int]:
     """Return the addresses of the functions that the code generator calls and the process may lack."""
     addresses = {}
-    for symbol, entry in zip(_BF16_SYMBOLS, ("round", "round_double"), strict=True):
-        module = provider.ir.Module.parse(_BF16_SOURCE, provider.shared_context)
+    for symbol, entry in _ROUNDING.items():
+        module = provider.ir.Module.parse(_ROUNDING_SOURCE, provider.shared_context)
         engine = Engine(module, entries=[entry], symbols={}, provider=provider)
         _KEPT.append(engine)
         addresses[symbol] = engine.function(1).address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import weakref
 
 import pytest
@@ -315,3 +316,17 @@ def test_the_machine_code_dies_with_the_kernel() -> None:
 def test_dtypes_of_torch_and_mlir_are_one_table() -> None:
     assert {IR_DTYPES[t].name for t in TORCH_DTYPES.values()} == set(TORCH_DTYPES)
     assert set(TORCH_DTYPES) == {d.name for d in dt.DTYPES}
+
+
+def test_a_double_becomes_a_half_through_a_float() -> None:
+    """LLVM joins two roundings into a call that no C library here has; the stand-in makes two of it again."""
+    from torchstone.compiler.runtime import jit
+    from torchstone.compiler.runtime.mlir import bindings
+
+    rounded = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_double)(jit.helpers(bindings())["__truncdfhf2"])
+    exponents = torch.linspace(-9, 6, 2000, dtype=torch.float64)
+    values = torch.cat(
+        [torch.sin(exponents * 7) * 10**exponents, torch.tensor([0.0, -0.0, math.inf, 65519.9, 65520.0, 3e-8])]
+    )
+    bits = torch.tensor([rounded(v) for v in values.tolist()], dtype=torch.float32).view(torch.int32)
+    assert torch.equal(bits.to(torch.int16), values.float().half().view(torch.int16))
