@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torchstone.compiler.contract.expansions.blending import blend
 from torchstone.compiler.contract.expansions.common import convert_number
 from torchstone.compiler.contract.rules import Expander
 from torchstone.compiler.ir import Value, product
@@ -87,14 +89,35 @@ def overlapped(b: Expander, x: Value, lead: Dim, counts: Sequence[Dim], sizes: S
 
 
 def overlapped_along(b: Expander, x: Value, dim: int, size: Dim, window: Window) -> Value:
-    """``overlapped`` for one dim: [kernel, windows] at ``dim`` and the next one -> [size] at ``dim``.
+    """``overlapped`` for one dim: [kernel, windows] at ``dim`` and the next one -> [size] at ``dim``."""
+    before, count, after = x.shape[:dim], x.shape[dim + 1], x.shape[dim + 2 :]
+    lead, rest = product(before), product(after)
+    if isinstance(size, int) and isinstance(count, int):
+        out = blend(b, b.reshape(x, (lead, window.kernel[0] * count, rest)), 1, _reading(size, count, window))
+    else:
+        out = _shifted(b, b.reshape(x, (lead, window.kernel[0], count, rest)), size, window)
+    return b.reshape(out, (*before, size, *after))
+
+
+def _reading(size: int, count: int, window: Window) -> list[list[tuple[int, float]]]:
+    """For each element, the windows that read it and the place in them, as indices into [kernel, windows]."""
+    (kernel,), (stride,), (padding,), (dilation,) = window.kernel, window.stride, window.padding, window.dilation
+    rows: list[list[tuple[int, float]]] = [[] for _ in range(size)]
+    for place, at in itertools.product(range(kernel), range(count)):
+        element = at * stride + place * dilation - padding
+        if 0 <= element < size:
+            rows[element].append((place * count + at, 1.0))
+    return rows
+
+
+def _shifted(b: Expander, x: Value, size: Dim, window: Window) -> Value:
+    """[lead, kernel, windows, rest] -> [lead, size, rest], for sizes of run time.
 
     Row k belongs k dilations further on. Rows ``dilation`` longer than the result, one after the other, read as rows
     of the result's length, are shifted that way; then they are added up.
     """
     (kernel,), (stride,), (padding,), (dilation,) = window.kernel, window.stride, window.padding, window.dilation
-    before, count, after = x.shape[:dim], x.shape[dim + 1], x.shape[dim + 2 :]
-    lead, rest = product(before), product(after)
+    lead, _, count, rest = x.shape
     apart = -(-kernel * dilation // stride) if kernel > 1 else 0  # zeros after a row, in strides
     zero = b.scalar(convert_number(0, x.dtype), x.dtype)
     if apart or stride > 1:
@@ -109,4 +132,4 @@ def overlapped_along(b: Expander, x: Value, dim: int, size: Dim, window: Window)
     missing = padding + size - length
     if isinstance(missing, int) and missing > 0:
         x = b.emit("pad", x, zero, low=(0, 0, 0), high=(0, missing, 0))[0]
-    return b.reshape(b.slice(x, 1, padding, padding + size), (*before, size, *after))
+    return b.slice(x, 1, padding, padding + size)
