@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchstone.compiler.diagnostics import VerifyError, describe
-from torchstone.compiler.ir import Graph, Operation, PrimType, Value
+from torchstone.compiler.ir import Graph, Operation, PrimType, TensorType, Value
+from torchstone.compiler.ir.sizes import BIND, symbols_used
 from torchstone.compiler.ir.verifier import verify_graph
 
 
 def verify(graph: Graph, takes: Callable[[Operation], str | None]) -> None:
     """Raise VerifyError, naming property, op and place, unless the graph keeps the contract.
 
-    Value semantics (no op writes to an operand), known rank, sizes and dtype of every tensor, and every op one that the
-    target takes. The IR's own rules are checked first.
+    Value semantics (no op writes to an operand), known rank, sizes and dtype of every tensor, every symbol bound before
+    a primitive uses it, and every op one that the target takes. The IR's own rules are checked first.
     """
     verify_graph(graph)
     for arg in graph.args:
         _known(arg, "an argument")
+    bound = {s for arg in graph.args if isinstance(arg.type, TensorType) for s in arg.type.symbols}
     for op in graph.ops:
+        used = symbols_used(op)
+        if op.name.startswith("flat.") and op.name != BIND and not used <= bound:
+            names = ", ".join(sorted(used - bound))
+            raise VerifyError(f"{op.name} uses the size {names}, which nothing binds", op=op.name, where=describe(op))
+        bound |= used
         if op.name.startswith("aten.") and _writes(op.name):
             raise VerifyError(
                 f"{op.name} writes in place: the contract wants value semantics", op=op.name, where=describe(op)

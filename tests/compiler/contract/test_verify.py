@@ -27,6 +27,11 @@ def test_a_graph_that_keeps_the_contract_passes() -> None:
         ("%0: f32[2] = aten.add.out(%x, %x, 1, %x)", "%x: f32[2]", "aten.add.out writes in place"),
         ("%0: f32[2] = flat.sqrt(%x)", "%x: f32[2]", "not in the target's legal set: no square roots here"),
         ("%0: f32[?] = aten.foo.default(%x)", "%x: f32[2]", "a result of aten.foo.default has an unknown size: f32[?]"),
+        (
+            "%0: f32[n] = flat.iota() {size=<n>, dtype=f32}",
+            "%x: f32[2]",
+            "flat.iota uses the size n, which nothing binds",
+        ),
         ("%0: f32[?] = flat.exp(%x)", "%x: f32[?]", "an argument has an unknown size: f32[?]"),
         ("%0: f32[3] = flat.exp(%x)", "%x: f32[2]", "flat.exp gives f32[2], the graph says f32[3]"),
     ],
