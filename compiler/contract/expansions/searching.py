@@ -74,7 +74,8 @@ def _outer(b: Expander, x: Value, given: tuple[float, float] | None, margin: flo
         return b.scalar(given[0], dt.float64), b.scalar(given[1], dt.float64)
     if given is not None or 0 in x.shape:
         low, high = given or (0.0, 1.0)
-        return (b.scalar(v, dt.float64) for v in ((low - margin, high + margin) if low == high else (low, high)))
+        apart = margin if low == high else 0
+        return b.scalar(low - apart, dt.float64), b.scalar(high + apart, dt.float64)
     low, high = (b.cast(b.reduce(x, kind, tuple(range(x.rank))), dt.float64) for kind in ("min", "max"))
     infinity = const(b, low, math.inf)
     b.emit("check", b.and_(b.lt(b.abs(low), infinity), b.lt(b.abs(high), infinity)), message=error)
@@ -111,14 +112,12 @@ def _bin(b: Expander, x: Value, edges: Value, *, linear: bool, local: bool) -> V
 
 def _count(b: Expander, x: Value, edges: Sequence[Value], weight: Value | None, **how: bool) -> Value:
     """The histogram of the rows of a matrix, one dim for each column."""
-    total: Value | None = None
-    inside: Value | None = None
-    for d, axis in enumerate(edges):
-        place = _bin(b, b.reshape(b.slice(x, 1, d, d + 1), (x.shape[0],)), axis, **how)
-        here = b.ge(place, const(b, place, 0))
-        total = place if total is None else b.add(b.mul(total, const(b, total, axis.shape[0] - 1)), place)
-        inside = here if inside is None else b.and_(inside, here)
-    assert total is not None and inside is not None
+    columns = (b.reshape(b.slice(x, 1, d, d + 1), (x.shape[0],)) for d in range(len(edges)))
+    total, *places = (_bin(b, column, axis, **how) for column, axis in zip(columns, edges, strict=True))
+    inside = b.ge(total, const(b, total, 0))
+    for place, axis in zip(places, edges[1:], strict=True):
+        inside = b.and_(inside, b.ge(place, const(b, place, 0)))
+        total = b.add(b.mul(total, bound(b, total, axis.shape[0] - 1)), place)
     total = b.select(inside, total, const(b, total, -1))
     shape = tuple(axis.shape[0] - 1 for axis in edges)
     zeros = b.full(0.0, (product(shape),), x.dtype)
