@@ -57,6 +57,9 @@ def record(recorder: Recorder, func: Any, args: Sequence[Any], location: Locatio
     held = _lift(list(nested.values()))
     graphs = {name: inner.graph for name, inner in nested.items()}
     results = tuple(recorder.bind(item) for item in (out if isinstance(out, list | tuple) else (out,)))
+    inner = graphs.get("then") or graphs["body"]
+    if [r.type for r in results] != [o.type for o in inner.outputs if isinstance(o, Value)]:
+        raise _unsupported(func, "a result whose size depends on the branch taken")
     given = tuple(recorder.operand(t) for t in (*operands, *values, *held))
     name = "flat.while" if "body" in graphs else "flat.cond"
     recorder.graph.ops.append(Operation(name, given, results, {**graphs, **attributes}, location))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torchstone
-from torchstone.compiler.diagnostics import Unsupported, VerifyError
+from torchstone.compiler.diagnostics import GuardError, Unsupported, VerifyError
 from torchstone.compiler.ir import parse_graph
 from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.ops.evaluate import evaluate_graph
@@ -126,6 +126,17 @@ def test_a_result_is_no_argument() -> None:
     never(x)[0].zero_()
     exe(x).zero_()
     assert torch.equal(x, torch.ones(3))
+
+
+def test_a_branch_on_a_size_that_values_decide_is_specialized() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y + 1, (x[x > 0],))
+
+    exe = torchstone.compile(program, (torch.ones(3),), "linalg")
+    assert exe.specialized
+    torch.testing.assert_close(exe(torch.ones(3) * 2), torch.full((3,), 4.0))
+    with pytest.raises(GuardError, match="a size was compiled to be 3, and is 2"):
+        exe(torch.tensor([1.0, 1.0, -1.0]))
 
 
 def test_eager_still_works_after_a_capture() -> None:
