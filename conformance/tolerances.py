@@ -57,14 +57,22 @@ runs fall short of the worst case, which a correct backend with another order of
 
 @dataclass(frozen=True)
 class Departure:
-    """Other ULPs for programs that call a target matching ``pattern``. Without a reason there is no departure."""
+    """Other ULPs for programs that call a target matching ``pattern``, in one dtype. Without a reason there is none."""
 
     pattern: str
+    dtype: torch.dtype
     ulps: float
     reason: str
 
 
-DEPARTURES: tuple[Departure, ...] = ()
+_NO_REFEREE = (
+    "sums of large terms that cancel between the zeros: a fused multiply-add in eager's own build moves the result by "
+    "tens of ULPs, and in float64 no wider run can say which is right"
+)
+DEPARTURES: tuple[Departure, ...] = (
+    Departure("torch.special.airy_ai", torch.float64, 64, _NO_REFEREE),
+    Departure("torch.special.bessel_*", torch.float64, 64, _NO_REFEREE),
+)
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -80,6 +88,6 @@ def tolerance(dtype: torch.dtype, targets: Iterable[str] = ()) -> Tolerance:
     row = TABLE[real]
     called = list(targets)
     for departure in DEPARTURES:
-        if fnmatch.filter(called, departure.pattern):
+        if departure.dtype == real and fnmatch.filter(called, departure.pattern):
             row = dataclasses.replace(row, ulps=max(row.ulps, departure.ulps))
     return row
