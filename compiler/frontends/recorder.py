@@ -336,11 +336,17 @@ class Recorder(TorchDispatchMode):
         self.mutations[self._inputs[id(target)]] = self.operand(source)
 
 
+def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
+    from torch._refs import isclose
+
+    return isclose(*args, **kwargs).all()
+
+
 # What gives Python a number, and the 0-d tensor that holds it.
 _NUMBERS: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten._local_scalar_dense.default: lambda x: x.reshape(()),
     torch.ops.aten.equal.default: lambda x, y: torch.eq(x, y).all(),
-    torch.ops.aten.allclose.default: lambda *args, **kwargs: torch._refs.isclose(*args, **kwargs).all(),
+    torch.ops.aten.allclose.default: _allclose,
     torch.ops.aten.is_nonzero.default: lambda x: x.reshape(()) != 0,
 }
 _BLANK = frozenset(

@@ -65,7 +65,7 @@ def settle(graph: Graph, env: ShapeEnv) -> None:
             raise Unsupported(f"{op.name}: a size that PyTorch leaves open ({name})", op=op.name, stage="capture")
     bound = [*binders]
     theirs = {str(s): s for s in (*env.var_to_range, *env.replacements)}
-    conditions = [a.expr for asserts in env.deferred_runtime_asserts.values() for a in asserts]
+    conditions: list[Any] = [a.expr for asserts in env.deferred_runtime_asserts.values() for a in asserts]
     for name in bound:
         if name in theirs:
             conditions.append(sympy.Eq(theirs[name], env.replace(theirs[name])))
