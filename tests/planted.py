@@ -60,12 +60,18 @@ class PlantedRow(Linalg):
     def __init__(self, name: str, table: str, op: str, rule: Callable[[], Wrong]) -> None:
         self.label, self.table, self.op, self.rule = name, table, op, rule
 
-    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+    def _planted(self) -> Any:
         from torchstone.compiler.lowering.linalg import elementwise
 
-        rows = getattr(elementwise, self.table)
-        with mock.patch.dict(rows, {self.op: self.rule()}):
+        return mock.patch.dict(getattr(elementwise, self.table), {self.op: self.rule()})
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        with self._planted():
             return super().compile(fn, args)
+
+    def compile_many(self, programs: Any) -> list[Any]:
+        with self._planted():
+            return super().compile_many(programs)
 
 
 def _arith(name: str, *order: int) -> Callable[[], Wrong]:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.compiler.contract.expand import expand
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.ir import Graph, TensorType, symbol
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.lowering.tensorrt import TARGET, lower_graph
+from torchstone.compiler.lowering.tensorrt import TARGET, lower_graph, takes
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.lowering.tensorrt.rows import Row, Rows
 from torchstone.compiler.ops.evaluate import evaluate_graph
@@ -118,7 +119,7 @@ def test_sizes_of_one_symbol_must_agree() -> None:
 def test_a_size_that_is_no_input_size_is_unsupported() -> None:
     graph = graph_of(lambda b, x: b.broadcast(x, (N, 2), (1,)), [TensorType((2,), dt.float32)])
     with pytest.raises(Unsupported, match="size n is not the size of an input") as caught:
-        lower_graph(legal(graph))
+        lower_graph(expand(graph, takes))
     assert caught.value.op == "flat.reshape" or caught.value.op == "flat.broadcast"
 
 
