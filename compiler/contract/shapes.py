@@ -311,7 +311,9 @@ def _retyped(graph: Graph, known: Mapping[int, Type], sizes: FakeSizes) -> Graph
 
     out = Graph(graph.name, [values[id(a)] for a in graph.args])
     for op in graph.ops:
-        moved = Operation(op.name, map_operand(op.operands, mapped), op.results, op.attributes, op.location)
+        moved = Operation(
+            op.name, tuple(map_operand(o, mapped) for o in op.operands), op.results, op.attributes, op.location
+        )
         try:
             types = result_types(moved, sizes)
         except VerifyError:
@@ -327,7 +329,7 @@ def _retyped(graph: Graph, known: Mapping[int, Type], sizes: FakeSizes) -> Graph
         moved.results = tuple(Value(t, r.name) for r, t in zip(op.results, types, strict=True))
         values.update({id(old): new for old, new in zip(op.results, moved.results, strict=True)})
         out.ops.append(moved)
-    out.outputs = map_operand(graph.outputs, mapped)
+    out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)
     return out
 
 

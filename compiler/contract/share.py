@@ -19,7 +19,9 @@ def share(graph: Graph) -> Graph:
         return values.get(id(leaf), leaf) if isinstance(leaf, Value) else leaf
 
     for op in graph.ops:
-        moved = Operation(op.name, map_operand(op.operands, mapped), op.results, op.attributes, op.location)
+        moved = Operation(
+            op.name, tuple(map_operand(o, mapped) for o in op.operands), op.results, op.attributes, op.location
+        )
         moved = moved.with_graphs(share)
         if op.name.startswith("flat.") and op.name != BIND and not op.graphs and not is_ordered(op):
             first = made.setdefault(_key(moved), moved)
@@ -27,7 +29,7 @@ def share(graph: Graph) -> Graph:
                 values.update({id(mine): theirs for mine, theirs in zip(op.results, first.results, strict=True)})
                 continue
         out.ops.append(moved)
-    out.outputs = map_operand(graph.outputs, mapped)
+    out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)
     return out
 
 

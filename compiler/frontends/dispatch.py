@@ -125,7 +125,7 @@ def _record(
         )
     if any(isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool) for leaf in flat):
         raise Unsupported("a size that depends on values is among the results", stage="capture")
-    if mode is not None:
+    if mode is not None and mode.shape_env is not None:
         settle(graph, mode.shape_env)
     return Captured(
         graph,
@@ -196,7 +196,8 @@ def _functionalized(
             shared.append((owner[0], None if leaf is owner[1] else _view_of(leaf)))
         elif isinstance(leaf, torch.Tensor):
             shared.append(None)
-    written = [(t, _unwrap(f)) for t, f in wrapped if torch._functionalize_has_data_mutation(f.elem)]
+    has_data_mutation = torch._functionalize_has_data_mutation  # pyright: ignore[reportAttributeAccessIssue]
+    written = [(t, _unwrap(f)) for t, f in wrapped if has_data_mutation(f.elem)]
     left = [(t, _unwrap(f.grad)) for t, f in wrapped if f.is_leaf and f.grad is not None]
     return [_unwrap(leaf) for leaf in flat], written, shared, left
 

@@ -174,6 +174,7 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
     captures = [t for _, t in recorder.captures]
     modes = [(m, m.training) for m in fn.modules()] if isinstance(fn, torch.nn.Module) else []
     out_spec = program.call_spec.out_spec
+    assert out_spec is not None  # only a program that was never called has none
     out = Captured(
         graph,
         rename_leaves(bound, renamed),

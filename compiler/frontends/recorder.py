@@ -246,7 +246,7 @@ class Recorder(TorchDispatchMode):
         op = Operation(str(func), operands, (), location=location)
         if sized_by_values(op):
             self._met_size(op)
-        shapes = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
+        shapes: Any = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
         with self.drawing(location) if is_ordered(op) else contextlib.nullcontext():
             out = shapes(*args, **kwargs)
         op.results = self._results(func, out)

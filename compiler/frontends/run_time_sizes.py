@@ -132,7 +132,7 @@ def _comparisons(condition: sympy.Basic) -> Iterator[tuple[Dim, Dim, str]]:
         for part in condition.args:
             yield from _comparisons(part)
         return
-    relation, swapped = _RELATIONS.get(type(condition), ("", False))  # type: ignore[call-overload]
+    relation, swapped = _RELATIONS.get(type(condition), ("", False))
     if not relation:
         raise Unsupported(f"a condition on sizes that depend on values: {condition}", stage="capture")
     left, right = (_dim(side) for side in condition.args)

@@ -8,7 +8,7 @@ are: that decides every question of the view and broadcast families, and never s
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
 from typing import TypeAlias
@@ -165,7 +165,7 @@ def dim_min(a: Dim, b: Dim) -> Dim:
 _CALLS = {"floordiv": floordiv, "mod": mod, "max": dim_max, "min": dim_min}
 
 
-def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
+def product(dims: Sequence[Dim]) -> Dim:
     """Return the number of elements of a shape."""
     return fold(lambda a, b: a * b, dims, 1)
 

@@ -57,7 +57,7 @@ class Code:
 
     def prepare(self) -> None:
         """Set ``module`` to a fresh module of the function in destination form."""
-        self.module = pipelines.parse(self.source, provider=self.provider)
+        self.module: Any = pipelines.parse(self.source, provider=self.provider)
         self.boundary = to_destination(self.module, entry=self.entry, strided=self.strided, provider=self.provider)
 
     @property

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.errors import InputError, UnknownName
@@ -84,13 +84,13 @@ def _of_dtype(op: str, dtype: str) -> Iterator[Case | Untested]:
             for training in (False, True)
         ]
         for pair in itertools.zip_longest(*modes):
-            samples.extend((training, item) for training, item in enumerate(pair) if item is not None)
+            samples.extend((bool(mode), item) for mode, item in enumerate(pair) if item is not None)
     for index, (training, sample) in enumerate(samples):
         if sample.forward_input is None:
             yield Untested(SOURCE, op, dtype, "the sample only constructs the module", index)
         else:
             with seeded(f"{SOURCE}:{op}:{dtype}:{index}"):
-                yield _entry(info, op, dtype, index, sample, training=bool(training))
+                yield _entry(info, op, dtype, index, sample, training=training)
 
 
 def _entry(info: Any, op: str, dtype: str, index: int, sample: Any, *, training: bool) -> Case | Untested:
@@ -98,7 +98,7 @@ def _entry(info: Any, op: str, dtype: str, index: int, sample: Any, *, training:
     try:
         module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
         module = module.to(DTYPES[dtype]).train(training)
-        if isinstance(module, torch.nn.modules.lazy.LazyModuleMixin):
+        if issubclass(info.module_cls, LazyModuleMixin):
             module(*args, **kwargs)  # what the sizes of its parameters are
         state = [*module.parameters(), *module.buffers()]
         program, inputs = record(lambda args, kwargs, _: module(*args, **kwargs), (args, kwargs, state), {})

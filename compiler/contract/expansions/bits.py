@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torchstone.compiler.contract.expansions.common import const, is_nan, stepwise, wrap_dims
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
-from torchstone.compiler.ir import DType, Value
+from torchstone.compiler.ir import DType, Shape, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dtypes import BY_NAME
 
@@ -85,11 +85,10 @@ def view_dtype(b: Expander, x: Value, dtype: DType) -> Value:
     return bits if bits.dtype == dtype else b.bitcast(bits, dtype=dtype)
 
 
-def _offsets(b: Expander, shape: Sequence[int], wide: DType, narrow: DType) -> Value:
+def _offsets(b: Expander, shape: Shape, wide: DType, narrow: DType) -> Value:
     """Where in a wide integer each narrow one of the last dim begins."""
-    count = shape[-1]
-    places = tuple(narrow.bits * i for i in range(count))
-    return b.broadcast(b.emit("constant", value=places, shape=(count,), dtype=wide)[0], tuple(shape))
+    places = tuple(narrow.bits * i for i in range(wide.bits // narrow.bits))
+    return b.broadcast(b.emit("constant", value=places, shape=(len(places),), dtype=wide)[0], tuple(shape))
 
 
 @expands("aten.hash_tensor.default")

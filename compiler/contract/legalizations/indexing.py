@@ -64,8 +64,9 @@ def scatter(b: Expander, x: Value, updates: Value, *places: Value, dims: tuple[i
     matrix = _matrix(b, x, dims)
     (height, width), count = matrix.shape, product(places[0].shape)
     every = (height, count, width)
-    if product(every) > MOST_PAIRS:
-        raise b.unsupported(f"{product(every)} pairs of elements and updates, more than {MOST_PAIRS}")
+    pairs = product(every)
+    if not isinstance(pairs, int) or pairs > MOST_PAIRS:
+        raise b.unsupported(f"{pairs} pairs of elements and updates, more than {MOST_PAIRS}")
     new = b.reshape(updates, (count, width))
     hit = b.eq(
         b.broadcast(_reached(b, x, places, dims), (height, count), (1,)),
@@ -91,5 +92,6 @@ def _reached(b: Expander, x: Value, places: Sequence[Value], dims: tuple[int, ..
     for place, d in zip(places, dims, strict=True):
         fits = b.and_(b.ge(place, b.full_like(place, 0)), b.lt(place, b.full_like(place, x.shape[d])))
         inside = fits if inside is None else b.and_(inside, fits)
+    assert inside is not None
     row = _row(b, x, places, dims)
     return b.select(b.reshape(inside, row.shape), row, b.full_like(row, -1))

@@ -55,8 +55,9 @@ def sort(b: Expander, x: Value, *, dim: int, descending: bool) -> tuple[Value, V
     size = x.shape[dim]
     rows = product(x.shape) // size
     pairs = (rows, size, size)
-    if product(pairs) > MOST_PAIRS:
-        raise b.unsupported(f"{product(pairs)} pairs of elements to compare, more than {MOST_PAIRS}")
+    count = product(pairs)
+    if not isinstance(count, int) or count > MOST_PAIRS:
+        raise b.unsupported(f"{count} pairs of elements to compare, more than {MOST_PAIRS}")
     flat = b.reshape(b.transpose(x, order), (rows, size))
     key = b.cast(flat, dt.int32) if x.dtype.is_bool else flat
     here, other = b.broadcast(key, pairs, (0, 1)), b.broadcast(key, pairs, (0, 2))
