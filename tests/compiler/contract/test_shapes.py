@@ -17,8 +17,8 @@ from torchstone.compiler.ir import Operation, parse_graph
 from torchstone.conformance.case import Case
 from torchstone.conformance.sources import opinfo
 
-# Of each op; the whole database is `TORCHSTONE_SAMPLES=1000`.
-SAMPLES = int(os.environ.get("TORCHSTONE_SAMPLES", "1"))
+# One sample of every third op; `TORCHSTONE_SAMPLES=1000` is the whole database.
+SAMPLES = int(os.environ.get("TORCHSTONE_SAMPLES", "0"))
 
 
 def graph(args: str, body: str, output: str = "%0"):
@@ -77,9 +77,13 @@ def test_a_size_that_depends_on_data_is_a_symbol_of_its_own() -> None:
     assert "%0: i64[u0, 1]" in str(refine(source).graph)
 
 
+def chosen() -> list[str]:
+    return opinfo.op_names() if SAMPLES else opinfo.op_names()[::3]
+
+
 def captured(limit: int) -> Iterator[tuple[str, Operation]]:
     """Yield the ops that samples of the whole op database come to, with the types that eager gave their results."""
-    for entry in opinfo.iterate(None, ["float32"], limit):
+    for entry in opinfo.iterate(chosen(), ["float32"], limit):
         if not isinstance(entry, Case):
             continue
         try:
@@ -93,7 +97,7 @@ def captured(limit: int) -> Iterator[tuple[str, Operation]]:
 
 def test_agrees_with_eager_on_the_op_database() -> None:
     agree, unknown, wrong, sizes = 0, 0, [], FakeSizes({})
-    for case, op in captured(SAMPLES):
+    for case, op in captured(SAMPLES or 1):
         try:
             types = result_types(op, sizes)
         except Unsupported:
@@ -107,12 +111,12 @@ def test_agrees_with_eager_on_the_op_database() -> None:
         else:
             wrong.append(f"{case}: {op}: {types}")
     assert not wrong, "\n".join(wrong[:20])
-    assert agree > 1000 and unknown < agree / 20
+    assert agree > 300 and unknown < agree / 20
 
 
 def refused() -> Iterator[tuple[str, object, tuple, dict, type]]:
     """Yield the calls of the op database that eager refuses."""
-    for name in opinfo.op_names():
+    for name in chosen():
         info = opinfo._info(name)
         if info.error_inputs_func is None:
             continue
@@ -139,4 +143,4 @@ def test_what_eager_refuses_is_refused() -> None:
             continue
         accepted.append(f"{name}{tuple((torch.is_tensor(a) and a.shape) or a for a in args)}")
     assert not accepted, "\n".join(accepted)
-    assert count > 500
+    assert count > 150
