@@ -6,10 +6,8 @@ along. ``check_types`` recomputes a whole graph, ``refine`` finds the sizes of a
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +21,7 @@ from torchstone.compiler.frontends.captured import Guard
 from torchstone.compiler.frontends.export import guards_of
 from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
 from torchstone.compiler.frontends.recorder import schema_call, tensor_type
+from torchstone.compiler.frontends.run_time_sizes import quiet
 from torchstone.compiler.frontends.symbolic import from_sympy
 from torchstone.compiler.ir import Graph, Operation, PrimType, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols
@@ -154,7 +153,7 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
             fakes[id(operand)] = sizes.tensor(operand.type)
         return fakes.get(id(operand))
 
-    with sizes.mode, _quiet():
+    with sizes.mode, quiet():
         args, kwargs = schema_call(func, [convert(o) for o in op.operands])
         try:
             out = func(*args, **kwargs)
@@ -168,20 +167,6 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
         except Exception as error:
             message = str(error).strip().split("\n")[0] or type(error).__name__
             raise VerifyError(f"{op.name}: {message}", op=op.name, where=describe(op)) from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """PyTorch logs what its shape functions raise; here it is raised on, and said by who catches it."""
-    logger = fake_tensor.log
-    was = logger.disabled
-    logger.disabled = True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.disabled = was
 
 
 def _type(item: Any) -> Type:
