@@ -20,30 +20,35 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from throughput import select
+from throughput import select, together
 
 from torchstone.conformance.backends import load
 from torchstone.conformance.case import Case
 from torchstone.conformance.trial import try_case
 
-# Stage, and the function that is it: module, attribute (of a class, after a dot).
+# Stage, and the function that is it: module, attribute (of a class, after a dot). A stage may name an argument.
 STAGES = (
+    ("the rest", "conformance.backends.builtin", "_Mlir.compile_many"),
     ("case (the rest)", "conformance.trial", "_try"),
     ("eager and copies", "conformance.trial", "observe"),
     ("randomness", "conformance.trial", "_undetermined"),
     ("capture", "compiler.frontends.dispatch", "capture"),
+    ("capture: aliases", "compiler.frontends.captured", "Captured.keep_aliased"),
     ("contract", "compiler.driver", "to_contract"),
     ("contract", "compiler.driver", "to_flat"),
     ("contract: decompose", "compiler.driver", "decompose"),
     ("contract: expand", "compiler.driver", "expand"),
     ("contract: verify", "compiler.driver", "verify_graph"),
     ("contract: verify", "compiler.driver", "verify"),
-    ("lower", "compiler.lowering.linalg.build", "build"),
+    ("lower", "compiler.driver", "to_target"),
     ("lower: verify", "compiler.lowering.linalg.build", "_verify"),
     ("compile (the rest)", "compiler.runtime.cpu", "CpuKernel.__init__"),
-    ("compile: copy module", "compiler.runtime.pipelines", "parse"),
-    ("compile: destination", "compiler.runtime.cpu", "to_destination"),
-    ("compile: passes", "compiler.runtime.pipelines", "run"),
+    ("compile (the rest)", "compiler.runtime.code", "_compile"),
+    ("compile: destination", "compiler.runtime.code", "Code.prepare"),
+    ("compile: merge", "compiler.runtime.code", "_merged"),
+    ("compile: pipeline {0}", "compiler.runtime.pipelines", "run"),
+    ("compile: free and copy", "compiler.runtime.code", "finish_buffers"),
+    ("compile: checks", "compiler.runtime.code", "divert_aborts"),
     ("compile: LLVM", "compiler.runtime.jit", "Engine.__init__"),
     ("compile: link", "compiler.runtime.jit", "Engine.function"),
     ("call", "compiler.runtime.cpu", "CpuKernel.__call__"),
@@ -67,7 +72,8 @@ class Clock:
                 return function(*args, **kwargs)
             finally:
                 taken = time.process_time() - start
-                self.seconds[stage] = self.seconds.get(stage, 0.0) + taken - self._inner.pop()
+                name = stage.format(*args) if "{" in stage else stage
+                self.seconds[name] = self.seconds.get(name, 0.0) + taken - self._inner.pop()
                 self._inner[-1] += taken
 
         return run
@@ -75,11 +81,17 @@ class Clock:
     def install(self) -> None:
         """Put the timers in the places of the functions."""
         for stage, module, path in STAGES:
-            owner: Any = importlib.import_module(f"torchstone.{module}")
-            *classes, name = path.split(".")
-            for cls in classes:
-                owner = getattr(owner, cls)
+            owner, name = find(module, path)
             setattr(owner, name, self.timed(stage, getattr(owner, name)))
+
+
+def find(module: str, path: str) -> tuple[Any, str]:
+    """Return the module or class that holds a function of the table, and the function's name there."""
+    owner: Any = importlib.import_module(f"torchstone.{module}")
+    *classes, name = path.split(".")
+    for cls in classes:
+        owner = getattr(owner, cls)
+    return owner, name
 
 
 def main() -> None:
@@ -113,19 +125,28 @@ def main() -> None:
 def measure(cases: list[Case], name: str, rounds: int) -> dict[str, float]:
     """Return the CPU milliseconds of a case by stage: the mean over the cases, the median over the rounds."""
     backend = load(name)
+    size = getattr(backend, "batch", 1)
     clock = Clock()
     clock.install()
     found: list[dict[str, float]] = []
     for number in range(rounds + 1):
         clock.seconds.clear()
-        for case in cases:
-            try_case(case, backend)
+        for start in range(0, len(cases), size):
+            batch = cases[start : start + size]
+            compiled = together(batch, backend)
+            for index, case in enumerate(batch):
+                try_case(case, backend, compiled.pop(index, None))
         gc.collect()
         print(f"round {number} of {rounds}{' (warm-up)' if not number else ''}", file=sys.stderr)
         if number:
             found.append({stage: 1000 * taken / len(cases) for stage, taken in clock.seconds.items()})
-    order = dict.fromkeys(stage for stage, _, _ in STAGES)
-    return {stage: statistics.median(one.get(stage, 0.0) for one in found) for stage in order}
+    order = [stage for stage, _, _ in STAGES]
+    names = sorted({name for one in found for name in one}, key=lambda name: _row(name, order))
+    return {stage: statistics.median(one.get(stage, 0.0) for one in found) for stage in names}
+
+
+def _row(name: str, order: list[str]) -> int:
+    return next(i for i, stage in enumerate(order) if name == stage or name.startswith(stage.partition("{")[0]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+"""The benchmarks name what is in the code: each stage is a function, each program runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from .rules import ROOT
+
+NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_the_path() -> Iterator[None]:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    yield
+    sys.path.remove(str(ROOT / "benchmarks"))
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_imports(name: str) -> None:
+    assert callable(importlib.import_module(name).main)
+
+
+def test_every_stage_is_a_function() -> None:
+    stages: Any = importlib.import_module("stages")
+    for _, module, path in stages.STAGES:
+        owner, name = stages.find(module, path)
+        assert callable(getattr(owner, name)), f"{module}.{path}"
+
+
+def test_the_rows_of_the_stages_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case goes through the stages that a compiler has, and no stage is timed twice."""
+    from torchstone.conformance.case import Case
+    from torchstone.conformance.program import Call, Program, Ref
+
+    stages: Any = importlib.import_module("stages")
+    for _, module, path in stages.STAGES:  # what the clock puts in their places is taken out again
+        owner, name = stages.find(module, path)
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    program = Program(("x",), (Call("torch.exp", (Ref("x"),), {}, "y"),), Ref("y"))
+    rows = stages.measure([Case(program, {"x": torch.rand(3)}, "test", "exp", "float32")], "linalg", 1)
+    assert {"capture", "contract", "lower", "compile: LLVM", "compile: pipeline buffers", "call", "oracle"} <= set(rows)
+    assert all(taken >= 0 for taken in rows.values())
+
+
+def test_the_named_kernels_run() -> None:
+    kernels: Any = importlib.import_module("kernels")
+    fn, args = kernels.kernels()["layer norm 1024x768"]
+    assert fn(*args).shape == args[0].shape
+
+
+def test_the_programs_of_the_leak_check_are_in_torch() -> None:
+    leak: Any = importlib.import_module("leak")
+    for unary in leak.UNARY:
+        for binary in leak.BINARY:
+            assert leak.program(unary, binary)(torch.rand(3, 2), torch.rand(2)).shape == (3,)
