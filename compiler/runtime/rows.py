@@ -17,8 +17,9 @@ from typing import Any
 
 from torchstone.compiler.runtime.mlir import Bindings
 
-# Elements of the widest buffer in a block: it stays in the first cache.
-BLOCK = 8192
+# Elements of the widest buffer in a block, if it has no wider rows: a few such buffers stay in the first cache.
+BLOCK = 1024
+_LINE = 64
 _VIEWS = frozenset({"memref.subview", "memref.expand_shape", "memref.collapse_shape", "memref.cast"})
 _PASSED = frozenset({"memref.alloc", "arith.constant"})
 
@@ -159,7 +160,7 @@ def _small(group: list[_Nest], block: int, provider: Bindings) -> list[tuple[Any
             continue
         if all(any(use.owner.operation == op for op in ops) for use in value.uses):
             kind = provider.ir.MemRefType.get([block, *value.type.shape[1:]], value.type.element_type)
-            out.append((value, provider.memref.AllocOp(kind, [], []).result))
+            out.append((value, provider.memref.AllocOp(kind, [], [], alignment=_LINE).result))
     return out
 
 

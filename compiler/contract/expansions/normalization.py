@@ -19,17 +19,22 @@ def _shifted(b: Expander, x: Value, dim: int) -> Value:
     return b.sub(x, kept(b, b.reduce(x, "max", (dim,)), x, (dim,)))
 
 
+def _weights(b: Expander, x: Value, dim: int) -> Value:
+    """e**(x - max) * (1 / sum): the sum is at least 1, and one division a row is a tenth of one an element."""
+    power = b.exp(_shifted(b, x, dim))
+    total = b.reduce(power, "sum", (dim,))
+    return b.mul(power, kept(b, b.div(const(b, total, 1), total), x, (dim,)))
+
+
 @expands("aten._softmax.default")
 def softmax(b: Expander, x: Value, dim: int, half_to_float: bool = False) -> Value:
-    """e**(x - max) / sum."""
+    """e**(x - max) / sum(e**(x - max))."""
     if not x.rank:
         return _softmax_of_one(b, x, 1.0)
     dim = wrap_dim(dim, x.rank)
     if 0 in x.shape:
         return b.cast(x, b.type.dtype)
-    power = b.exp(_shifted(b, x, dim))
-    total = kept(b, b.reduce(power, "sum", (dim,)), x, (dim,))
-    return finish(b, b.div(power, total))
+    return finish(b, _weights(b, x, dim))
 
 
 @expands("aten._log_softmax.default")
@@ -57,8 +62,7 @@ def safe_softmax(b: Expander, x: Value, dim: int, dtype: DType | None = None) ->
     if not x.rank or 0 in x.shape:
         raise b.unsupported("0-d and empty tensors")
     dim = wrap_dim(dim, x.rank)
-    power = b.exp(_shifted(b, x, dim))
-    out = b.div(power, kept(b, b.reduce(power, "sum", (dim,)), x, (dim,)))
+    out = _weights(b, x, dim)
     masked = b.reduce(b.eq(x, const(b, x, -math.inf)), "and", (dim,))
     return finish(b, b.select(kept(b, masked, x, (dim,)), const(b, out, 0), out))
 
