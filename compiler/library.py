@@ -67,12 +67,17 @@ def find_family(op: Operation) -> Family | None:
 
 def has_effect(op: Operation) -> bool:
     """Say whether an op does something beside giving results: a check of a size that nobody uses is one."""
-    nested = any(has_effect(inner) for graph in op.graphs.values() for inner in graph.ops)
-    return nested or op.name in _EFFECTS or sized_by_values(op) or is_ordered(op)
+    if op.name in _EFFECTS or is_ordered(op):
+        return True
+    if op.name.startswith("flat."):
+        return any(has_effect(inner) for graph in op.graphs.values() for inner in graph.ops)
+    return sized_by_values(op)
 
 
 def is_ordered(op: Operation) -> bool:
     """Say whether an op makes a library call that has to keep its place among others."""
+    if op.name.startswith("flat."):
+        nested = (inner for graph in op.graphs.values() for inner in graph.ops)
+        return op.name == "flat.seed" or any(map(is_ordered, nested))
     family = find_family(op)
-    nested = any(is_ordered(inner) for graph in op.graphs.values() for inner in graph.ops)
-    return nested or op.name == "flat.seed" or (family is not None and family.effect)
+    return family is not None and family.effect

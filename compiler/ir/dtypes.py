@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Kind(StrEnum):
@@ -16,9 +17,9 @@ class Kind(StrEnum):
     COMPLEX = "complex"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """An element type.
+    """An element type. There is one object of each, compared by identity: the compiler does little else so often.
 
     ``name`` is PyTorch's (``torch.<name>``), ``short`` the one the IR prints, ``mlir`` the MLIR type of one element
     (integers are signless there; the sign lives in ``kind``), ``bits`` the size of one element in memory.
@@ -35,6 +36,9 @@ class DType:
 
     def __repr__(self) -> str:
         return self.short
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _by_name, (self.name,)
 
     @property
     def is_float(self) -> bool:
@@ -66,6 +70,10 @@ class DType:
     def real(self) -> DType:
         """The dtype of the real part of a complex dtype; a real dtype is its own."""
         return {"complex32": float16, "complex64": float32, "complex128": float64}.get(self.name, self)
+
+
+def _by_name(name: str) -> DType:
+    return BY_NAME[name]
 
 
 DTYPES: tuple[DType, ...] = (

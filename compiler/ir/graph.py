@@ -87,6 +87,8 @@ class Operation:
     @property
     def graphs(self) -> dict[str, Graph]:
         """The graphs among the attributes: branches of a ``flat.cond``, condition and body of a ``flat.while``."""
+        if not self.attributes:
+            return {}
         return {name: value for name, value in self.attributes.items() if isinstance(value, Graph)}
 
     def with_graphs(self, fn: Callable[[Graph], Graph]) -> Operation:
@@ -131,12 +133,18 @@ def walk(graph: Graph) -> Iterator[Operation]:
 
 
 def values_in(operand: Operand) -> Iterator[Value]:
-    """Yield the values in an operand, walking through lists."""
+    """Return the values in an operand, walking through lists."""
+    found: list[Value] = []
+    _collect(operand, found)
+    return iter(found)
+
+
+def _collect(operand: Operand, found: list[Value]) -> None:
     if isinstance(operand, Value):
-        yield operand
+        found.append(operand)
     elif isinstance(operand, tuple):
         for item in operand:
-            yield from values_in(item)
+            _collect(item, found)
 
 
 def map_operand(operand: Operand, fn: Any) -> Operand:

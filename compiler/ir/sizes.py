@@ -33,15 +33,18 @@ def sized_by_values(op: Operation) -> bool:
 def symbols_used(op: Operation) -> set[str]:
     """Return the symbols in an operation's literals and result types."""
     found = {s for literal in _literals((op.operands, *op.attributes.values())) for s in symbols(literal)}
-    return found.union(*(r.type.symbols for r in op.results if isinstance(r.type, TensorType)))
+    for result in op.results:
+        if isinstance(result.type, TensorType):
+            found |= result.type.symbols
+    return found
 
 
-def _literals(item: Any) -> Iterator[Expr]:
-    if isinstance(item, Expr):
-        yield item
-    elif isinstance(item, tuple):
-        for inner in item:
-            yield from _literals(inner)
+def _literals(items: tuple[Any, ...]) -> Iterator[Expr]:
+    for item in items:
+        if isinstance(item, Expr):
+            yield item
+        elif item and isinstance(item, tuple):
+            yield from _literals(item)
 
 
 def substitute_symbols(graph: Graph, values: Mapping[str, Dim]) -> None:

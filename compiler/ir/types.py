@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from torchstone.compiler.ir.dims import Dim, Expr, Shape, symbols
@@ -27,16 +28,21 @@ class TensorType:
     @property
     def dims(self) -> Shape:
         """The shape, when every size is known or symbolic; ValueError otherwise."""
-        if any(d is None for d in self.shape):
+        if None in self.shape:
             raise ValueError(f"{self} has an unknown size")
         return self.shape  # type: ignore[return-value]
 
     @property
     def symbols(self) -> set[str]:
-        return set().union(*(symbols(d) for d in self.shape if d is not None))
+        return {name for d in self.shape if isinstance(d, Expr) for name in symbols(d)}
 
     def __str__(self) -> str:
-        return f"{self.dtype.short}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+        return _text(self)
+
+
+@lru_cache(maxsize=4096)  # checks put a message together before they know whether anybody will read it
+def _text(kind: TensorType) -> str:
+    return f"{kind.dtype.short}[{', '.join('?' if d is None else str(d) for d in kind.shape)}]"
 
 
 @dataclass(frozen=True, slots=True)

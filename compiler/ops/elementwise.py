@@ -7,6 +7,7 @@ rounded once. Float functions are the correctly rounded value within a few ULP; 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from torchstone.compiler.ir import dtypes as dt
@@ -26,12 +27,14 @@ def same_type(op: str, *types: TensorType) -> TensorType:
     """Return the one type of all operands; VerifyError quotes the first that differs."""
     first = types[0]
     for other in types[1:]:
-        check(other.dtype == first.dtype, op, f"operand dtypes differ, got {first} and {other}")
-        check(other.shape == first.shape, op, f"operand shapes differ, got {first} and {other}")
+        if other != first:
+            what = "dtypes" if other.dtype != first.dtype else "shapes"
+            check(False, op, f"operand {what} differ, got {first} and {other}")
     return first
 
 
 def _infer(name: str, arity: int, kinds: frozenset[Kind], result: Callable[[DType], DType]):
+    @lru_cache(maxsize=4096)
     def infer(*types: TensorType) -> tuple[TensorType, ...]:
         check(len(types) == arity, name, f"takes {arity} operands, got {len(types)}")
         first = same_type(name, *types)

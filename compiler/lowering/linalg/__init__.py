@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.lowering.target import Lowered, Target
 from torchstone.compiler.ops import PRIMITIVES
@@ -9,8 +12,7 @@ from torchstone.compiler.ops import PRIMITIVES
 
 def takes(op: Operation) -> str | None:
     """Return None for an op this target lowers, else the reason why not."""
-    from torchstone.compiler.lowering.linalg import build, elementwise, plan
-
+    build, elementwise, plan = _rules()
     if op.name not in PRIMITIVES:
         return f"{op.name} has no expansion to FlatIR"
     if PRIMITIVES[op.name].elementwise:
@@ -20,6 +22,14 @@ def takes(op: Operation) -> str | None:
     if op.name in build.STRUCTURED or plan.is_fused(op):
         return None
     return f"{op.name}: no rule for the linalg target"
+
+
+@cache
+def _rules() -> tuple[Any, Any, Any]:
+    """The modules that hold the rules, imported when they are needed: MLIR comes with them."""
+    from torchstone.compiler.lowering.linalg import build, elementwise, plan
+
+    return build, elementwise, plan
 
 
 def lower(graph: Graph) -> Lowered:
