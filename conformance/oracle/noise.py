@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from torchstone.conformance.oracle.recurrences import RECURRENCES
 from torchstone.conformance.oracle.ulp import precision, representable
 from torchstone.conformance.tolerances import real_dtype
 
@@ -58,7 +59,7 @@ def is_exact(func: Any) -> bool:
 def _decompositions() -> dict[Any, Any]:
     from torch._decomp import decomposition_table  # half a second, and only for cases that need a referee
 
-    return decomposition_table
+    return {**decomposition_table, **RECURRENCES}
 
 
 def _agree(left: Any, right: Any) -> bool:

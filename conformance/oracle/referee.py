@@ -23,6 +23,7 @@ from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
 
 NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
+MORE_NOISE = ((1.0, 0),) * 12
 CALM = 1 / 16
 WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
 """Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
@@ -93,6 +94,11 @@ class Referee:
         return self._noisy_runs(NOISE)
 
     @functools.cached_property
+    def more_noisy(self) -> list[Run]:
+        """More such runs, for what the first few do not settle."""
+        return self._noisy_runs(MORE_NOISE, SEED + len(NOISE))
+
+    @functools.cached_property
     def calm(self) -> list[Run]:
         """The same runs with the same signs and much smaller roundings: what does not jump shrinks in proportion."""
         return self._noisy_runs(tuple((CALM * ulps, side) for ulps, side in NOISE))
@@ -102,8 +108,8 @@ class Referee:
         """Runs with larger roundings, which look for jumps nearby."""
         return self._noisy_runs(WILD_NOISE)
 
-    def _noisy_runs(self, kinds: tuple[tuple[float, int], ...]) -> list[Run]:
-        runs = [self._twin_run(RoundingNoise(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
+    def _noisy_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[Run]:
+        runs = [self._twin_run(RoundingNoise(self.dtype, seed + k, *kind)) for k, kind in enumerate(kinds)]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property

@@ -56,6 +56,17 @@ def with_element(value: float, at: int = 0) -> Callable[[Tensor], Tensor]:
     return change
 
 
+POINTS = torch.linspace(-0.99, 0.99, 333, dtype=torch.float64)
+WAVES = torch_rand(40, 60, dtype=torch.float64)
+
+
+def transform(x: Tensor) -> Tensor:
+    """A Fourier transform of the last dim by its matrix."""
+    turns = torch.outer(torch.arange(x.shape[-1]), torch.arange(x.shape[-1])) % x.shape[-1]
+    angle = turns.double() * (2 * torch.pi / x.shape[-1])
+    return torch.complex(x @ torch.cos(angle), -x @ torch.sin(angle))
+
+
 CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], Kind]] = {
     "swapped operands": (one("sub", X, Y), lambda x, y: y - x, (A, B), Kind.VALUE),
     "swapped operands, one element": (one("sub", X, Y), lambda x, y: y - x, (A[:1, :1], B[:1, :1]), Kind.VALUE),
@@ -134,6 +145,20 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], Kind]] 
     ),
     "index out of bounds": (one("argsort"), lambda x: x.argsort() + 5, (A,), Kind.VALUE),
     "not a decomposition": (one("linalg.qr"), lambda x: (torch.eye(6), x), (SQUARE,), Kind.VALUE),
+    "a part in a thousand million of a polynomial": (
+        one("special.legendre_polynomial_p", X, 9),
+        lambda x: with_element(1e-9 + float(torch.special.legendre_polynomial_p(x, 9)[70]), 70)(
+            torch.special.legendre_polynomial_p(x, 9)
+        ),
+        (POINTS,),
+        Kind.VALUE,
+    ),
+    "a part in a million million of a transform": (
+        one("fft.fft"),
+        lambda x: torch.complex(with_element(float(x[0].sum()) + 1e-12)(torch.fft.fft(x).real), torch.fft.fft(x).imag),
+        (WAVES,),
+        Kind.VALUE,
+    ),
     "conjugate forgotten": (one("conj"), lambda x: x, (torch.tensor([1 + 2j]),), Kind.VALUE),
 }
 
@@ -189,6 +214,12 @@ PASSES: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x: (lambda u, s, v: (-u, s, -v))(*torch.linalg.svd(x)),
         (SQUARE,),
     ),
+    "a polynomial by its closed form": (
+        one("special.chebyshev_polynomial_t", X, 6),
+        lambda x: torch.cos(6 * torch.acos(x)),
+        (POINTS,),
+    ),
+    "a transform by its matrix": (one("fft.fft"), transform, (WAVES,)),
     "a list for a tuple": (one("split", X, 2), lambda x: list(x.split(2)), (A,)),
     "another layout": (one("add", X, X), lambda x: (x + x).t().contiguous().t(), (A,)),
     "empty": (one("sum", X, 0), lambda x: torch.empty(0), (torch.empty(3, 0),)),

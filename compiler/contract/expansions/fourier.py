@@ -24,14 +24,26 @@ def _length(b: Expander, size: object) -> int:
     return size
 
 
-def _angles(b: Expander, rows: int, columns: int, length: int) -> Value:
-    """2 pi (row * column mod length) / length, float64: the product is reduced while it is an integer."""
+def _roots(b: Expander, rows: int, columns: int, length: int) -> tuple[Value, Value]:
+    """Cosine and sine of 2 pi row * column / length, float64.
+
+    The turn is an integer until only its distance from the nearest quarter is left: 0, 1 and -1 are exact, and a sum
+    that vanishes for them does.
+    """
     shape = (rows, columns)
     row = b.broadcast(b.iota(size=rows, dtype=dt.int64), shape, (0,))
     column = b.broadcast(b.iota(size=columns, dtype=dt.int64), shape, (1,))
-    product = b.mul(row, column)
-    turns = b.cast(b.rem(product, const(b, product, length)), dt.float64)
-    return b.mul(turns, const(b, turns, 2 * math.pi / length))
+    whole = const(b, row, length)
+    quarters = b.mul(const(b, row, 4), b.rem(b.mul(row, column), whole))
+    quarter = b.div(b.add(b.add(quarters, quarters), whole), const(b, row, 2 * length))
+    rest = b.cast(b.sub(quarters, b.mul(quarter, whole)), dt.float64)
+    angle = b.mul(rest, const(b, rest, math.pi / (2 * length)))
+    cosine, sine = b.cos(angle), b.sin(angle)
+    # A quarter on: (c, s) -> (-s, c); half a turn on: both negated.
+    crosswise = b.ne(b.and_(quarter, const(b, row, 1)), const(b, row, 0))
+    opposite = b.ne(b.and_(quarter, const(b, row, 2)), const(b, row, 0))
+    cosine, sine = b.select(crosswise, b.neg(sine), cosine), b.select(crosswise, cosine, sine)
+    return b.select(opposite, b.neg(cosine), cosine), b.select(opposite, b.neg(sine), sine)
 
 
 def _along(b: Expander, x: Value, matrix: Value, dim: int) -> Value:
@@ -45,9 +57,8 @@ def _along(b: Expander, x: Value, matrix: Value, dim: int) -> Value:
 def _transform(b: Expander, x: Value, dim: int, size: int, *, forward: bool) -> Value:
     """The sum over k of x[k] e**(-+ 2 pi i j k / n) for the first ``size`` j; complex128."""
     length = _length(b, x.shape[dim])
-    angle = _angles(b, length, size, length)
-    sine = b.sin(angle)
-    return _along(b, x, b.complex(b.cos(angle), b.neg(sine) if forward else sine), dim)
+    cosine, sine = _roots(b, length, size, length)
+    return _along(b, x, b.complex(cosine, b.neg(sine) if forward else sine), dim)
 
 
 def _scale(norm: int, count: int) -> float:
@@ -96,13 +107,13 @@ def c2r(b: Expander, x: Value, dims: Sequence[int], norm: int, last_dim_size: in
         x = _transform(b, x, dim, _length(b, x.shape[dim]), forward=False)
     there = length // 2 + 1
     x = b.slice(x, last, 0, there)
-    angle = _angles(b, there, length, length)
+    cosine, sine = _roots(b, there, length, length)
     # Each but the first, and the middle one of an even length, stands for its conjugate too.
     single = (0, length // 2) if length % 2 == 0 else (0,)
     twice = b.emit(
         "constant", value=tuple(1.0 if k in single else 2.0 for k in range(there)), shape=(there,), dtype=dt.float64
     )[0]
-    weight = b.broadcast(twice, angle.shape, (0,))
-    real = _along(b, b.real(x), b.mul(weight, b.cos(angle)), last)
-    imag = _along(b, b.imag(x), b.mul(weight, b.sin(angle)), last)
+    weight = b.broadcast(twice, cosine.shape, (0,))
+    real = _along(b, b.real(x), b.mul(weight, cosine), last)
+    imag = _along(b, b.imag(x), b.mul(weight, sine), last)
     return _finish(b, b.sub(real, imag), norm, count)

@@ -59,18 +59,53 @@ def _expm1_minus(b: Expander, y: Value) -> Value:
     return where(b, b.abs(y), "lt", 0.3, b.mul(b.mul(y, y), series), b.sub(b.expm1(y), y))
 
 
-def _log_density(b: Expander, a: Value, x: Value) -> Value:
-    """log(x**a e**-x / gamma(a + 1)); from a = 10 on by Stirling's series, so that large terms do not cancel."""
-    few = b.sub(b.sub(b.mul(a, b.log(x)), x), b.lgamma(b.add(a, const(b, a, 1))))
+# gamma(2 + z) for z in [0, 1]: Cephes, gamma.c.
+_GAMMA_ABOVE = """
+    1.60119522476751861407e-4 1.19135147006586384913e-3 1.04213797561761569935e-2 4.76367800457137231464e-2
+    2.07448227648435975150e-1 4.94214826801497100753e-1 9.99999999999999996796e-1
+"""
+_GAMMA_BELOW = """
+    -2.31581873324120129819e-5 5.39605580493303397237e-4 -4.45641913851797240494e-3 1.18139785222060435552e-2
+    3.58236398605498653373e-2 -2.34591795718243348568e-1 7.14304917030273074085e-2 1.00000000000000000320
+"""
+
+
+def _gamma1p(b: Expander, a: Value, highest: int) -> Value:
+    """gamma(1 + a) for a from 0 up to the highest: a product of factors, times the function between 2 and 3."""
+    one = const(b, a, 1)
+    whole = b.min(b.max(b.floor(a), one), const(b, a, highest))
+    z = b.sub(a, whole)
+    product = one
+    for k in range(highest - 1):
+        here = b.lt(const(b, a, k + 1), whole)
+        product = b.mul(product, b.select(here, b.sub(a, const(b, a, k)), one))
+    below = b.lt(a, one)
+    z = b.select(below, a, z)
+    above, under = (polynomial(b, z, [float(c) for c in t.split()]) for t in (_GAMMA_ABOVE, _GAMMA_BELOW))
+    core = b.div(above, under)
+    return b.select(below, b.div(core, b.add(one, a)), b.mul(product, core))
+
+
+# Up to this a, the density is a product; beyond, it comes of its logarithm by Stirling's series.
+_FEW = 10
+
+
+def _density(b: Expander, a: Value, x: Value) -> Value:
+    """x**a e**-x / gamma(a + 1), without a logarithm of large terms that cancel."""
+    low, bounded = b.min(a, const(b, a, _FEW)), b.min(x, const(b, x, 2000))  # beyond, it is 0
+    root = b.exp(b.mul(bounded, const(b, x, -0.5)))
+    few = b.div(b.mul(b.mul(b.pow(bounded, low), root), root), _gamma1p(b, low, _FEW))
     inverse = b.div(const(b, a, 1), a)
     stirling = (1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
     rest = b.mul(inverse, polynomial(b, b.mul(inverse, inverse), stirling))
-    root = b.mul(const(b, a, 0.5), b.log(b.mul(const(b, a, 2 * math.pi), a)))
-    many = b.mul(a, _log1p_minus(b, b.div(b.sub(x, a), a)))
-    return where(b, a, "lt", 10, few, b.sub(b.sub(many, root), rest))
+    scale = b.div(const(b, a, 1), b.sqrt(b.mul(const(b, a, 2 * math.pi), a)))
+    apart, ratio = b.div(b.sub(x, a), a), b.div(x, a)
+    fall = where(b, ratio, "lt", 0.5, b.sub(b.log(ratio), apart), _log1p_minus(b, apart))
+    many = b.mul(a, fall)
+    return where(b, a, "lt", _FEW, few, b.mul(b.exp(b.sub(many, rest)), scale))
 
 
-def _tail(b: Expander, a: Value, x: Value, *, precise: bool) -> Value:
+def _tail(b: Expander, a: Value, x: Value, density: Value, *, precise: bool) -> Value:
     """Q(a, x) where x >= a, else P(a, x); for x > 1.1."""
     above = b.ge(x, a)
     direction = b.select(above, const(b, x, 1), const(b, x, -1))
@@ -86,7 +121,7 @@ def _tail(b: Expander, a: Value, x: Value, *, precise: bool) -> Value:
 
     nodes = _NODES if precise else _FEWER_NODES
     total = _sum_over(b, nodes, term, apart, x, b.mul(direction, width))
-    return b.mul(b.mul(b.exp(_log_density(b, a, x)), a), b.mul(total, width))
+    return b.mul(b.mul(density, a), b.mul(total, width))
 
 
 def _lgamma1p(b: Expander, a: Value) -> Value:
@@ -96,8 +131,8 @@ def _lgamma1p(b: Expander, a: Value) -> Value:
     return where(b, a, "lt", 1e-3, near, b.lgamma(b.add(a, const(b, a, 1))))
 
 
-def _series(b: Expander, a: Value, x: Value) -> tuple[Value, Value]:
-    """P and Q for x up to 1.1: x**a / gamma(a) sum((-x)**n / (n! (a + n)))."""
+def _series(b: Expander, a: Value, x: Value, density: Value) -> tuple[Value, Value]:
+    """P and Q for x up to 1.1: x**a / gamma(a) sum((-x)**n / (n! (a + n))). 1 - P would cancel where a is small."""
     powers = tuple(float(n) for n in range(1, _TERMS + 1))
     factors = tuple((-1) ** n / math.factorial(n) for n in range(1, _TERMS + 1))
 
@@ -107,8 +142,8 @@ def _series(b: Expander, a: Value, x: Value) -> tuple[Value, Value]:
     one = const(b, x, 1)
     rest = b.mul(a, _sum_over(b, (powers, factors), term, a, x))
     log = b.sub(b.mul(a, b.log(x)), _lgamma1p(b, a))
-    growth = b.exp(log)
-    return b.mul(growth, b.add(one, rest)), b.neg(b.add(b.expm1(log), b.mul(growth, rest)))
+    below = b.mul(b.mul(density, b.exp(x)), b.add(one, rest))
+    return below, b.neg(b.add(b.expm1(log), b.mul(b.exp(log), rest)))
 
 
 def _incomplete(*, upper: bool) -> Callable[[Expander, Value, Value], Value]:
@@ -116,11 +151,12 @@ def _incomplete(*, upper: bool) -> Callable[[Expander, Value, Value], Value]:
         dtype, precise = a.dtype, a.dtype == dt.float64
         a, x = b.cast(a, dt.float64), b.cast(x, dt.float64)
         zero, one, infinity = (const(b, x, v) for v in (0, 1, math.inf))
-        tail = _tail(b, a, x, precise=precise)
+        density = _density(b, a, x)
+        tail = _tail(b, a, x, density, precise=precise)
         # Q is the tail above a, P the one below: the other is 1 less it.
         wanted = b.ge(x, a) if upper else b.lt(x, a)
         out = b.select(wanted, tail, b.sub(one, tail))
-        out = where(b, x, "le", _SMALL, _series(b, a, x)[upper], out)
+        out = where(b, x, "le", _SMALL, _series(b, a, x, density)[upper], out)
         none, all_ = (one, zero) if upper else (zero, one)
         out = b.select(b.eq(x, infinity), all_, out)
         out = b.select(b.eq(a, infinity), none, out)

@@ -1,0 +1,35 @@
+"""Fourier transforms against their definition: what vanishes is exactly 0, and float64 keeps its digits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchstone.compiler.driver import compile
+
+
+@pytest.mark.parametrize("length", [2, 10, 48, 100])
+def test_the_middle_frequency_of_real_numbers_is_real(length: int) -> None:
+    x = torch.randn(3, length, dtype=torch.float64)
+    got = compile(torch.fft.rfft, (x,), target="evaluator")(x)
+    assert torch.equal(got.imag[:, [0, -1]], torch.zeros(3, 2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("length", [1, 3, 8, 129, 1000])
+def test_a_single_impulse_gives_roots_of_unity(length: int) -> None:
+    x = torch.zeros(length, dtype=torch.complex128)
+    x[-1] = 1
+    got = compile(torch.fft.fft, (x,), target="evaluator")(x)
+    exact = torch.polar(
+        torch.ones(length, dtype=torch.float64), torch.arange(length).double() * (2 * torch.pi / length)
+    )
+    torch.testing.assert_close(got.abs(), torch.ones(length, dtype=torch.float64), rtol=2**-52, atol=0)
+    torch.testing.assert_close(got, exact, rtol=0, atol=2e-15)
+
+
+@pytest.mark.parametrize("length", [7, 8, 30])
+def test_there_and_back(length: int) -> None:
+    x = torch.randn(length, 5, dtype=torch.float64)
+    there = compile(lambda x: torch.fft.rfft(x, dim=0), (x,), target="evaluator")(x)
+    back = compile(lambda x: torch.fft.irfft(x, length, dim=0), (there,), target="evaluator")(there)
+    torch.testing.assert_close(back, x, rtol=0, atol=1e-14)
