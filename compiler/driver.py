@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from torchstone.compiler.contract.bounds import REQUIRE, hoist, require_bounds
 from torchstone.compiler.contract.decompose import decompose
 from torchstone.compiler.contract.expand import eliminate_dead_code, expand
 from torchstone.compiler.contract.expansions import EXPANSIONS
@@ -148,8 +149,8 @@ def build(captured: Captured, target: Target, *, library_calls: bool = True) -> 
     """Take a captured program through contract, lowering and runtime."""
     with _stage("contract"):
         contract, guards = to_contract(captured.graph, target, captured.hints, library_calls=library_calls)
-        flat = to_flat(contract, target, library_calls=library_calls)
-    captured.guards.extend(guards)
+        flat, bounds = to_flat(contract, target, library_calls=library_calls)
+    captured.guards.extend((*guards, *bounds))
     lowered = to_target(flat, target)
     with _stage("compile"):
         kernel = lowered.load()
@@ -175,8 +176,8 @@ def to_contract(
     return contract, guards
 
 
-def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> Graph:
-    """Return the graph of ops that the target takes."""
+def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> tuple[Graph, list[Guard]]:
+    """Return the graph of ops that the target takes, and what they take for granted of the sizes of its arguments."""
 
     def takes(op: Operation) -> str | None:
         if target.schedules and schedule.is_control(op):
@@ -190,9 +191,10 @@ def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> G
     def calls(op: Operation) -> bool:
         return _is_call(op, target, library_calls)
 
-    flat = eliminate_dead_code(share(expand(contract, takes, calls)))
+    expanded = expand(contract, lambda op: None if op.name == REQUIRE else takes(op), calls)
+    flat, guards = hoist(require_bounds(eliminate_dead_code(share(expanded))))
     verify(flat, lambda op: None if calls(op) else takes(op))
-    return flat
+    return flat, guards
 
 
 def _is_call(op: Operation, target: Target, library_calls: bool) -> bool:

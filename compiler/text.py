@@ -35,7 +35,7 @@ def from_text(text: str, stage: str, target: Target, *, library_calls: bool = Tr
         graph, _ = to_contract(graph, target, {}, library_calls=library_calls)
     if stage != "flat":
         texts["contract"] = graph.__str__
-        graph = to_flat(graph, target, library_calls=library_calls)
+        graph, _ = to_flat(graph, target, library_calls=library_calls)
     return Stages({**texts, **_lowered(graph, target)})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.ir import DType, Location, Operation, Shape, Value
+from torchstone.compiler.ir import DType, Expr, Location, Operation, Shape, Value, product
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.ops import PRIMITIVES
 
@@ -40,8 +40,21 @@ class Builder:
     def cast(self, x: Value, dtype: DType) -> Value:
         return x if x.dtype == dtype else self.emit("cast", x, dtype=dtype)[0]
 
+    def fit(self, x: Value, shape: Shape) -> Value:
+        """``x`` as a value of this shape, where sizes known at run time only are required to be what it says."""
+        for dim, (size, wanted) in enumerate(zip(x.shape, shape, strict=True)):
+            if size != wanted and (isinstance(size, Expr) or isinstance(wanted, Expr)):
+                self.emit("require", left=size, right=wanted, relation="eq")
+                x = self.slice(x, dim, 0, wanted)
+        return x
+
     def reshape(self, x: Value, shape: Shape) -> Value:
-        return x if x.shape == tuple(shape) else self.emit("reshape", x, shape=tuple(shape))[0]
+        shape = tuple(shape)
+        if x.shape == shape:
+            return x
+        if isinstance((count := product(x.shape)) - product(shape), Expr):
+            x = self.fit(self.emit("reshape", x, shape=(count,))[0], (product(shape),))
+        return self.emit("reshape", x, shape=shape)[0]
 
     def transpose(self, x: Value, permutation: tuple[int, ...]) -> Value:
         if permutation == tuple(range(x.rank)):
@@ -54,6 +67,7 @@ class Builder:
         if x.shape == shape and dims in (None, tuple(range(x.rank))):
             return x
         dims = tuple(range(len(shape) - x.rank, len(shape))) if dims is None else tuple(dims)
+        x = self.fit(x, tuple(1 if size == 1 else shape[d] for size, d in zip(x.shape, dims, strict=True)))
         return self.emit("broadcast", x, shape=shape, dims=dims)[0]
 
     def reduce(self, x: Value, kind: str, dims: tuple[int, ...]) -> Value:

@@ -30,6 +30,11 @@ class Expander(Builder):
     def type(self) -> TensorType:
         return self.op.results[0].tensor
 
+    def fitted(self, made: Value | None, result: Value) -> Value | None:
+        """What a rule made for a result, of the very sizes that the result has."""
+        same = made is None or made.type == result.type or made.dtype != result.dtype or made.rank != result.rank
+        return made if same else self.fit(made, result.shape)
+
     def unsupported(self, why: str) -> Unsupported:
         """Return the error to raise: ``raise b.unsupported("ceil_mode")``."""
         return Unsupported(f"{self.op.name}: {why}", op=self.op.name)
@@ -89,6 +94,7 @@ def apply(row: Row, op: Operation, operands: tuple[Any, ...], ops: list[Operatio
     builder = Expander(ops, op)
     out = row.rule(builder, *operands, **(op.attributes if op.name.startswith("flat.") else {}))
     results = out if isinstance(out, tuple) else (out,)
+    results = tuple(map(builder.fitted, results, op.results)) if len(results) == len(op.results) else results
     if len(results) != len(op.results):
         raise AssertionError(f"{op.name}: the rule gives {len(results)} results, the op has {len(op.results)}")
     for mine, theirs in zip(results, op.results, strict=True):

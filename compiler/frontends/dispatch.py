@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
+from torch._higher_order_ops.effects import has_effects
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
@@ -149,6 +150,14 @@ def _fake_mode() -> FakeTensorMode:
 
 class _Functionalize(FunctionalTensorMode):
     """PyTorch's functionalization, with the recorder in the place of PyTorch's own tracer."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not has_effects(func):
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
+        below = PythonFunctionalizeAPI()
+        with below.redispatch_to_next():
+            return below.wrap_tensors(func(*below.unwrap_tensors(args), **below.unwrap_tensors(kwargs or {})))
 
     def _sync_view_replay_annotations(self, args: Any, kwargs: Any) -> None:
         """Nothing to do: these are notes for PyTorch's tracer."""

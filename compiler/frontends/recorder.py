@@ -150,6 +150,7 @@ class Recorder(TorchDispatchMode):
         self.row_major = False
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
+        self._onednn: list[bool] = []
         self._policy = policy
         self._functional = functional
         self._values: dict[int, Value] = {}
@@ -197,6 +198,16 @@ class Recorder(TorchDispatchMode):
         """Let a tensor stand for a value that is known already."""
         self._alive.append(tensor)
         self._values[id(tensor)] = value
+
+    def __enter__(self) -> Recorder:
+        # oneDNN's LSTM is one op of its own, with memory of its own kind among its results.
+        self._onednn.append(torch._C._get_mkldnn_enabled())
+        torch._C._set_mkldnn_enabled(False)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        torch._C._set_mkldnn_enabled(self._onednn.pop())
 
     def nested(self, name: str, location: Location) -> Recorder:
         """Return a recorder for a function that an op of the program calls; sizes in it must not depend on values."""

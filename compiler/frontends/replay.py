@@ -8,7 +8,10 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
+from torch.utils._pytree import tree_leaves
 
 from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.frontends.recorder import Mutation, Recorder, is_user_file
@@ -41,6 +44,8 @@ class _Replay(torch.fx.Interpreter):
             token, op, *rest = args
             out = op(*rest, **kwargs)
             return (token, *out) if isinstance(out, tuple) else (token, out)
+        if _is_composite(target) and _is_symbolic(args, kwargs):
+            target = decomposition_table.get(target, target)
         return super().call_function(target, args, kwargs)
 
     def fetch_attr(self, target: str) -> Any:
@@ -54,6 +59,21 @@ class _Replay(torch.fx.Interpreter):
         return self._held[target]
 
 
+def _is_composite(target: Any) -> bool:
+    """Say whether PyTorch takes an op apart before a mode sees it: in C++, not for every symbolic size."""
+    return isinstance(target, torch._ops.OpOverload) and target.has_kernel_for_dispatch_key(
+        torch._C.DispatchKey.CompositeImplicitAutograd
+    )
+
+
+def _is_symbolic(*operands: Any) -> bool:
+    leaves = tree_leaves(operands)
+    return any(
+        isinstance(leaf, torch.SymInt) or (isinstance(leaf, torch.Tensor) and leaf._has_symbolic_sizes_strides)
+        for leaf in leaves
+    )
+
+
 def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) -> list[Any]:
     """Run the graph on fake ``inputs`` under the recorder; return its outputs: values for tensors, others as they are.
 
@@ -61,7 +81,7 @@ def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Record
     """
     mode = detect_fake_mode(inputs)
     try:
-        with mode or nullcontext(), recorder:
+        with mode or nullcontext(), enable_python_dispatcher() if mode else nullcontext(), recorder:
             outputs = _Replay(module, recorder, mode).run(*inputs, enable_io_processing=False)
             return [recorder.operand(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
     except Mutation as error:

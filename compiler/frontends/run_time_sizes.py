@@ -80,12 +80,26 @@ def settle(graph: Graph, env: ShapeEnv) -> None:
         if relation == "eq" and ours:
             one, other = max(ours, key=lambda s: bound.index(str(s[0])))
             equal = {name: substitute(dim, {str(one): other}) for name, dim in equal.items()} | {str(one): other}
+    equal |= _replaced(graph, env)
     if equal:
         substitute_symbols(graph, equal)
     for left, right, relation in comparisons:
         left, right = substitute(left, equal), substitute(right, equal)
         if not _trivial(left, right, relation):
             require(graph, left, right, relation)
+
+
+def _replaced(graph: Graph, env: ShapeEnv) -> dict[str, Dim]:
+    """What PyTorch came to know of the sizes of arguments after ops had been recorded: constants, and equal sizes."""
+    shapes = [a.type.dims for a in graph.args if isinstance(a.type, TensorType)]
+    lone = {str(d) for shape in shapes for d in shape if str(d).isidentifier()}
+    out: dict[str, Dim] = {}
+    for theirs in env.replacements:
+        if str(theirs) in lone:
+            dim = _dim(env.replace(theirs))
+            if symbols(dim) <= lone - {str(theirs)}:
+                out[str(theirs)] = dim
+    return out
 
 
 def _symbols(comparison: tuple[Dim, Dim, str]) -> set[str]:

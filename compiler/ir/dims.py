@@ -205,6 +205,27 @@ def symbols(dim: Dim) -> set[str]:
     return found
 
 
+def nonnegative(dim: Dim) -> bool:
+    """Say whether a size is at least 0 whatever its symbols are, none of which is negative; False when in doubt."""
+    if isinstance(dim, int):
+        return dim >= 0
+    return all(coefficient > 0 and all(map(_atom_nonnegative, atoms)) for atoms, coefficient in dim.terms)
+
+
+def _atom_nonnegative(atom: Atom) -> bool:
+    match atom.name, atom.args:
+        case _, ():
+            return True
+        case "floordiv", (a, b):
+            return nonnegative(a) and nonnegative(b)
+        case "mod", (_, b):
+            return nonnegative(b)
+        case "max", args:
+            return any(map(nonnegative, args))
+        case _, args:
+            return all(map(nonnegative, args))
+
+
 def parse_dim(text: str) -> Dim:
     """Parse what ``str`` printed; ValueError on anything else. Only arithmetic is read, nothing is evaluated."""
     try:

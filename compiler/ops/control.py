@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from torchstone.compiler.diagnostics import GuardError
@@ -12,6 +13,7 @@ from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.ops.primitive import Primitive, check
 
 RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+HOLDS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le}
 
 
 def _bind_infer(count: TensorType, *, size: Dim) -> tuple[TensorType, ...]:
@@ -32,8 +34,7 @@ def _require_infer(*, left: Dim, right: Dim, relation: str) -> tuple[TensorType,
 
 
 def _require(*, left: int, right: int, relation: str) -> tuple[()]:
-    holds = {"eq": left == right, "ne": left != right, "lt": left < right, "le": left <= right}[relation]
-    if not holds:
+    if not HOLDS[relation](left, right):
         raise GuardError(f"the program was compiled for {left} {RELATIONS[relation]} {right}")
     return ()
 

@@ -63,7 +63,7 @@ def _slice_infer(
 
 
 def _slice(x: Any, *, start: tuple[int, ...], limit: tuple[int, ...], stride: tuple[int, ...]) -> Any:
-    return x[tuple(slice(a, b, s) for a, b, s in zip(start, limit, stride, strict=True))].clone()
+    return x[tuple(slice(a, max(a, b), s) for a, b, s in zip(start, limit, stride, strict=True))].clone()
 
 
 def _reverse_infer(x: TensorType, *, dims: tuple[int, ...]) -> tuple[TensorType, ...]:

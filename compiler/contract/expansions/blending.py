@@ -17,9 +17,13 @@ Row: TypeAlias = Sequence[tuple[int, float]]
 def gathered(b: Expander, x: Value, dim: int, rows: Sequence[Sequence[int]]) -> Value:
     """The elements along ``dim`` at the indices of rows of equal length: [rows, elements] at ``dim``."""
     values = tuple(index for row in rows for index in row)
-    table = b.emit("constant", value=values, shape=(len(rows), len(rows[0])), dtype=dt.int64)[0]
-    taken = b.gather(x, table, dims=(dim,))
-    return b.transpose(taken, (*range(2, dim + 2), 0, 1, *range(dim + 2, x.rank + 1)))
+    return taken(b, x, dim, b.emit("constant", value=values, shape=(len(rows), len(rows[0])), dtype=dt.int64)[0])
+
+
+def taken(b: Expander, x: Value, dim: int, table: Value) -> Value:
+    """The elements along ``dim`` at the indices of a [rows, elements] table, which take the place of the dim."""
+    out = b.gather(x, table, dims=(dim,))
+    return b.transpose(out, (*range(2, dim + 2), 0, 1, *range(dim + 2, x.rank + 1)))
 
 
 def blend(b: Expander, x: Value, dim: int, rows: Sequence[Row]) -> Value:
@@ -28,20 +32,20 @@ def blend(b: Expander, x: Value, dim: int, rows: Sequence[Row]) -> Value:
         return x
     longest = max(1, *map(len, rows))
     full = [[*row, *[(0, 0.0)] * (longest - len(row))] for row in rows]
-    taken = gathered(b, x, dim, [[index for index, _ in row] for row in full])
+    out = gathered(b, x, dim, [[index for index, _ in row] for row in full])
     places = (dim, dim + 1)
     if any(weight != 1.0 for row in rows for _, weight in row):
         weights = tuple(weight for row in full for _, weight in row)
         matrix = b.emit("constant", value=weights, shape=(len(rows), longest), dtype=x.dtype)[0]
-        taken = b.mul(taken, b.broadcast(matrix, taken.shape, places))
+        out = b.mul(out, b.broadcast(matrix, out.shape, places))
     if any(len(row) < longest for row in rows):
         # What only fills a row up must not count: 0 times an infinity is NaN.
         real = tuple(k < len(row) for row in rows for k in range(longest))
         mask = b.emit("constant", value=real, shape=(len(rows), longest), dtype=dt.boolean)[0]
-        taken = b.select(b.broadcast(mask, taken.shape, places), taken, const(b, taken, 0))
+        out = b.select(b.broadcast(mask, out.shape, places), out, const(b, out, 0))
     if longest == 1:
-        return b.reshape(taken, (*x.shape[:dim], len(rows), *x.shape[dim + 1 :]))
-    return b.reduce(taken, "sum", (dim + 1,))
+        return b.reshape(out, (*x.shape[:dim], len(rows), *x.shape[dim + 1 :]))
+    return b.reduce(out, "sum", (dim + 1,))
 
 
 def transposed(rows: Sequence[Row], size: int) -> list[list[tuple[int, float]]]:

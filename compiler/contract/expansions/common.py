@@ -10,7 +10,7 @@ from torchstone.compiler.contract.promotion import opmath, result_type
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import DType, Expr, Shape, Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim, symbol
+from torchstone.compiler.ir.dims import Dim, dim_min, nonnegative
 
 Fn = Callable[..., Value]
 
@@ -40,16 +40,14 @@ def convert_number(x: Any, dtype: DType) -> Any:
 
 
 def size_value(b: Expander, size: Dim) -> Value:
-    """Return an int64[] holding a size: a symbol is the number of elements of a tensor that long."""
+    """Return an int64[] holding a size: a symbol, or a division, is the number of elements of a tensor that long."""
     if isinstance(size, int):
         return b.scalar(size, dt.int64)
     total: Value | None = None
     for atoms, coefficient in size.terms:
         term = b.scalar(coefficient, dt.int64)
         for atom in atoms:
-            if atom.args:
-                raise b.unsupported(f"a run-time size {size} used as a number")
-            ones = b.full(1, (symbol(atom.name),), dt.int64)
+            ones = b.full(1, (Expr((((atom,), 1),)),), dt.int64)
             term = b.mul(term, b.reduce(ones, "sum", (0,)))
         total = term if total is None else b.add(total, term)
     assert total is not None
@@ -161,7 +159,10 @@ def slice_start(index: Dim | None, size: Dim) -> Dim:
 
 def slice_dim(b: Expander, x: Value, dim: int, start: Dim | None, step: int, length: Dim) -> Value:
     """Slice ``length`` elements of ``dim`` from ``start`` (see ``slice_start``) on; PyTorch worked out the length."""
-    start = slice_start(start, x.shape[dim])
+    size = x.shape[dim]
+    start = slice_start(start, size)
+    if start != 0 and not nonnegative(size - start - length * step):
+        start = dim_min(start, size)  # eager's slice of nothing may begin past the end
     # At most this far: the last element's end, so that the bound never passes the size.
     limit = start if length == 0 else start + (length - 1) * step + 1
     return b.slice(x, dim, start, limit, step)

@@ -56,10 +56,7 @@ def _window(
 ) -> Window:
     if x.dtype.is_bool or x.rank < 3 or x.rank != weight.rank:
         raise b.unsupported(f"{x.type} with a weight {weight.type}")
-    kernel = [s for s in weight.shape[2:] if isinstance(s, int)]
-    if len(kernel) != weight.rank - 2:
-        raise b.unsupported("a kernel of run-time size")
-    return Window.over(len(kernel), kernel, stride, padding, dilation)
+    return Window.over(weight.rank - 2, weight.shape[2:], stride, padding, dilation)
 
 
 def _plain(b: Expander, x: Value, weight: Value, window: Window, groups: int, shape: Shape) -> Value:

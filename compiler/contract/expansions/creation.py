@@ -23,7 +23,10 @@ def fill(b: Expander, value: Any) -> Value:
     return b.broadcast(tensor(b, value, b.type.dtype), b.type.dims, ())
 
 
-@expands("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero.default")
+@expands(
+    "aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero.default",
+    "aten._efficientzerotensor.default",
+)  # fmt: skip
 def zeros(b: Expander, *_: Any) -> Value:
     return fill(b, 0)
 

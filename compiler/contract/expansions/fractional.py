@@ -28,6 +28,8 @@ def fractional_max_pool(
     if x.dtype not in (dt.float32, dt.float64) or samples.dtype != x.dtype:
         raise b.unsupported(f"{x.dtype} with samples of {samples.dtype}")
     planes = product(x.shape[:first])
+    # Samples for more images than there are: eager takes the first ones.
+    samples = b.slice(samples, 0, 0, x.shape[0] if first == 2 else 1)
     samples = b.reshape(samples, (planes, space))
     shape = (planes, *output_size, *kernel)
     plane = b.broadcast(b.iota(size=planes, dtype=dt.int64), shape, (0,))

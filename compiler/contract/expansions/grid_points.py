@@ -36,8 +36,12 @@ class Axis:
         b, size = self.b, self.size
         shifted = b.add(grid, const(b, grid, 1))
         if self.space == 2:
-            scaled = b.mul(shifted, const(b, grid, (size - 1 if self.align_corners else size) / 2))
-            return scaled if self.align_corners else b.sub(scaled, const(b, grid, 0.5))
+            scale = (size - 1 if self.align_corners else size) / 2
+            if self.align_corners:
+                return b.mul(shifted, const(b, grid, scale))
+            # Eager's kernel is compiled to multiply and subtract in one, rounding once: near 0 that tells.
+            wide = b.cast(shifted, dt.float64 if grid.dtype == dt.float32 else grid.dtype)
+            return b.cast(b.sub(b.mul(wide, const(b, wide, scale)), const(b, wide, 0.5)), grid.dtype)
         if self.align_corners:
             return b.mul(b.div(shifted, const(b, grid, 2)), const(b, grid, size - 1))
         scaled = b.sub(b.mul(shifted, const(b, grid, size)), const(b, grid, 1))

@@ -21,7 +21,7 @@ from torchstone.compiler.contract.promotion import opmath, result_type
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import DType, Value, product
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ir.dims import Dim, dim_min
 
 Dims = Sequence[int] | int | None
 
@@ -328,12 +328,14 @@ def log_sum_exp(b: Expander, x: Value, dims: Sequence[int]) -> Value:
 def trace(b: Expander, x: Value) -> Value:
     """The sum of the diagonal."""
     rows, columns = x.shape
-    if not (isinstance(rows, int) and isinstance(columns, int)):
-        raise b.unsupported("a diagonal of run-time length")
-    k = min(rows, columns)
-    square = b.slice(b.slice(x, 0, 0, k), 1, 0, k)
-    flat = b.reshape(square, (k * k,))
-    flat = b.slice(flat, 0, 0, k * k, k + 1) if k else flat
+    k = dim_min(rows, columns)
+    if isinstance(k, int):
+        square = b.slice(b.slice(x, 0, 0, k), 1, 0, k)
+        flat = b.reshape(square, (k * k,))
+        flat = b.slice(flat, 0, 0, k * k, k + 1) if k else flat
+    else:
+        step = b.iota(size=k, dtype=dt.int64)
+        flat = b.gather(x, step, step, dims=(0, 1))
     return finish(b, b.reduce(b.cast(flat, opmath(b.type.dtype)), "sum", (0,)))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from torchstone.compiler.contract.expansions.common import slice_dim, slice_start, wrap_dim
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
 
 
@@ -114,13 +115,15 @@ def unbind(b: Expander, x: Value, dim: int = 0) -> tuple[Value, ...]:
 def diagonal(b: Expander, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """The square that begins at the offset, flattened: its diagonal is every (k + 1)-th element."""
     length = b.type.dims[-1]
-    if not isinstance(length, int):
-        raise b.unsupported("a diagonal of run-time length")
     dim1, dim2 = wrap_dim(dim1, x.rank), wrap_dim(dim2, x.rank)
     rest = tuple(d for d in range(x.rank) if d not in (dim1, dim2))
     x = b.transpose(x, (*rest, dim1, dim2))
     lead = x.shape[:-2]
-    row, column = (max(-offset, 0), max(offset, 0)) if length else (0, 0)
+    row, column = (max(-offset, 0), max(offset, 0)) if length != 0 else (0, 0)
+    if not isinstance(length, int):
+        step = b.iota(size=length, dtype=dt.int64)
+        at = [b.add(step, b.full_like(step, first)) for first in (row, column)]
+        return b.transpose(b.gather(x, *at, dims=(x.rank - 2, x.rank - 1)), (*range(1, x.rank - 1), 0))
     x = b.slice(x, x.rank - 2, row, row + length)
     x = b.slice(x, x.rank - 1, column, column + length)
     x = b.reshape(x, (*lead, length * length))
@@ -267,8 +270,6 @@ def slice_scatter(
 
 def _every(b: Expander, x: Value, dim: int, first: int, step: int, length: int) -> Value:
     """True at first, first + step, … (``length`` times) along ``dim``."""
-    from torchstone.compiler.ir import dtypes as dt
-
     position = b.iota(size=x.shape[dim], dtype=dt.int64)
 
     def number(value: int) -> Value:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torchstone.compiler.contract.expansions.blending import blend
-from torchstone.compiler.contract.expansions.common import convert_number
+from torchstone.compiler.contract.expansions.common import const, convert_number
+from torchstone.compiler.contract.expansions.scatter import write
 from torchstone.compiler.contract.rules import Expander
 from torchstone.compiler.ir import Value, product
-from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim, floordiv
 
 
-def spread(values: Sequence[int], rank: int, default: Sequence[int] = ()) -> tuple[int, ...]:
+def spread(values: Sequence[Any], rank: int, default: Sequence[Any] = ()) -> tuple[Any, ...]:
     """A window argument for each dim: PyTorch takes one number for all dims, or none for the default."""
     values = tuple(values) or tuple(default)
     return values * rank if len(values) == 1 else values
@@ -27,7 +30,7 @@ class Window:
     a stride.
     """
 
-    kernel: tuple[int, ...]
+    kernel: tuple[Dim, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -35,7 +38,7 @@ class Window:
 
     @classmethod
     def over(
-        cls, space: int, kernel: Sequence[int], stride: Sequence[int] = (1,), padding: Sequence[int] = (0,),
+        cls, space: int, kernel: Sequence[Dim], stride: Sequence[int] = (1,), padding: Sequence[int] = (0,),
         dilation: Sequence[int] = (1,), ceil_mode: bool = False,
     ) -> Window:  # fmt: skip
         """The window of an op over ``space`` dims; without a stride, windows touch."""
@@ -66,8 +69,30 @@ def padded(b: Expander, x: Value, window: Window, value: float = 0) -> Value:
 
 def slide(b: Expander, x: Value, dim: int, window: Window) -> Value:
     """The windows over the dims from ``dim`` on of a padded ``x``; their elements become the last dims."""
+    if not all(isinstance(size, int) for size in window.kernel):
+        for axis in range(len(window.kernel)):
+            x = _gathered(b, x, dim + axis, window.along(axis))
+        return x
     dims = tuple(range(dim, dim + len(window.kernel)))
     return b.windows(x, dims=dims, kernel=window.kernel, stride=window.stride, dilation=window.dilation)
+
+
+def _gathered(b: Expander, x: Value, dim: int, window: Window) -> Value:
+    """``slide`` over one dim, for a kernel of run-time size."""
+    (kernel,), (stride,), (dilation,) = window.kernel, window.stride, window.dilation
+    count = floordiv(x.shape[dim] - (kernel - 1) * dilation - 1, stride) + 1
+    taken = b.gather(x, _elements(b, (count, kernel), (stride, dilation), 0), dims=(dim,))
+    return b.transpose(taken, (*range(2, dim + 2), 0, *range(dim + 2, taken.rank), 1))
+
+
+def _elements(b: Expander, shape: Sequence[Dim], steps: Sequence[int], before: int) -> Value:
+    """Places: the sum of the indices, each times a step, less what is before the first one."""
+    shape = tuple(shape)
+    total = b.full(-before, shape, dt.int64)
+    for d, (size, step) in enumerate(zip(shape, steps, strict=True)):
+        index = b.iota(size=size, dtype=dt.int64)
+        total = b.add(total, b.broadcast(b.mul(index, const(b, index, step)), shape, (d,)))
+    return total
 
 
 def fitted(b: Expander, x: Value, first: int, sizes: Sequence[Dim]) -> Value:
@@ -92,7 +117,14 @@ def overlapped_along(b: Expander, x: Value, dim: int, size: Dim, window: Window)
     """``overlapped`` for one dim: [kernel, windows] at ``dim`` and the next one -> [size] at ``dim``."""
     before, count, after = x.shape[:dim], x.shape[dim + 1], x.shape[dim + 2 :]
     lead, rest = product(before), product(after)
-    if isinstance(size, int) and isinstance(count, int):
+    if not isinstance(window.kernel[0], int):
+        steps = (window.dilation[0], window.stride[0])
+        index = _elements(b, (window.kernel[0], count), steps, window.padding[0])
+        # What is outside belongs to the padding: it is dropped. [kernel, windows, lead, rest] -> [size, lead, rest]
+        updates = b.transpose(b.reshape(x, (lead, *index.shape, rest)), (1, 2, 0, 3))
+        into = b.full(convert_number(0, x.dtype), (size, lead, rest), x.dtype)
+        out = b.transpose(write(b, into, updates, [index], [0], "add"), (1, 0, 2))
+    elif isinstance(size, int) and isinstance(count, int):
         out = blend(b, b.reshape(x, (lead, window.kernel[0] * count, rest)), 1, _reading(size, count, window))
     else:
         out = _shifted(b, b.reshape(x, (lead, window.kernel[0], count, rest)), size, window)
