@@ -26,11 +26,14 @@ from torchstone.compiler.frontends.captured import Captured, Guard, flatten_argu
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
-from torchstone.compiler.frontends.replay import FRAMES, replay
+from torchstone.compiler.frontends.replay import FRAMES, is_composite, replay
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.symbolic import holds
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ops.evaluate import bind_symbols
+
+# Composite ops are made of composite ops, and a round takes those apart that the graph has.
+_MOST_ROUNDS = 4
 
 
 class _Wrapper(torch.nn.Module):
@@ -86,14 +89,15 @@ def capture(
         if raised_by_user(error):
             raise
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
-    try:
-        return _replay(program, fn, args, keywords)
-    except Mutation:  # in the graph, or in an op of it that PyTorch makes of others
+    for rounds in range(_MOST_ROUNDS + 1):
+        try:
+            return _replay(program, fn, args, keywords)
+        except Mutation as error:  # in the graph, or in an op of it that PyTorch makes of others
+            if rounds == _MOST_ROUNDS:
+                why = f"an in-place {error} that torch.export did not functionalize"
+                raise Unsupported(why, stage="capture") from None
         program = _functionalize(program)
-    try:
-        return _replay(program, fn, args, keywords)
-    except Mutation as error:
-        raise Unsupported(f"an in-place {error} that torch.export did not functionalize", stage="capture") from None
+    raise AssertionError("unreachable")
 
 
 def _message(error: Exception) -> str:
@@ -107,8 +111,7 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
     """Let torch.export functionalize, which takes it 100 ms and more; composite ops are taken apart for that."""
     ops = {n.target for n in program.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
     table = torch.export.default_decompositions()
-    composite = torch._C.DispatchKey.CompositeImplicitAutograd
-    apart: dict[Any, Any] = {op: table[op] for op in ops if op.has_kernel_for_dispatch_key(composite) and op in table}
+    apart: dict[Any, Any] = {op: table[op] for op in ops if is_composite(op) and op in table}
     with warnings.catch_warnings():
         # PyTorch 2.13 copies its own deprecated LeafSpec here; a user can do nothing about it.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -44,8 +46,8 @@ class _Replay(torch.fx.Interpreter):
             token, op, *rest = args
             out = op(*rest, **kwargs)
             return (token, *out) if isinstance(out, tuple) else (token, out)
-        if _is_composite(target) and _is_symbolic(args, kwargs):
-            target = decomposition_table.get(target, target)
+        if is_composite(target) and _is_symbolic(args, kwargs):
+            target = reference(target) or target
         return super().call_function(target, args, kwargs)
 
     def fetch_attr(self, target: str) -> Any:
@@ -59,7 +61,7 @@ class _Replay(torch.fx.Interpreter):
         return self._held[target]
 
 
-def _is_composite(target: Any) -> bool:
+def is_composite(target: Any) -> bool:
     """Say whether PyTorch takes an op apart before a mode sees it: in C++, not for every symbolic size."""
     return isinstance(target, torch._ops.OpOverload) and target.has_kernel_for_dispatch_key(
         torch._C.DispatchKey.CompositeImplicitAutograd
@@ -72,6 +74,23 @@ def _is_symbolic(*operands: Any) -> bool:
         isinstance(leaf, torch.SymInt) or (isinstance(leaf, torch.Tensor) and leaf._has_symbolic_sizes_strides)
         for leaf in leaves
     )
+
+
+@cache
+def reference(op: Any) -> Callable[..., Any] | None:
+    """Return PyTorch's decomposition in Python of an op, None when it has none that takes the op's own arguments.
+
+    What is registered for nll_loss takes other ones, in another order, and gives another result.
+    """
+    fn = decomposition_table.get(op)
+    if fn is None:
+        return None
+    theirs = [p.name for p in inspect.signature(fn).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    ours = op._schema.arguments
+    same = len(theirs) >= len(ours) and all(
+        "Tensor" in str(a.type) or a.name == name for a, name in zip(ours, theirs, strict=False)
+    )
+    return fn if same else None
 
 
 def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) -> list[Any]:
