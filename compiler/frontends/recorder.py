@@ -222,9 +222,12 @@ class Recorder(TorchDispatchMode):
         if (
             func.namespace in ("prim", "profiler")
             or func._schema.name.startswith("aten::sym_")
-            or func is torch.ops.aten.is_pinned.default
+            or func in (torch.ops.aten.is_pinned.default, torch.ops.aten.is_same_size.default)
         ):
             return func(*args, **kwargs)
+        if func._schema.name.startswith("aten::_foreach_") and not func._schema.is_mutable:
+            with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
+                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
         if func.namespace == "prims" and getattr(func, "impl_aten", None) is not None:
             with self:  # PyTorch's references are written in prims; each prim says what it is in ATen
                 if func is torch.ops.prims.convert_element_type.default:  # of which it says it with a write

@@ -28,9 +28,29 @@ def circular(x):
     return F.pad(x, (2, 0, 1, 1), "circular")
 
 
+def grouped_queries(q, kv):
+    return F.scaled_dot_product_attention(q, kv, kv * 2, is_causal=True, enable_gqa=True)
+
+
+def grouped_queries_gradients(q, kv):
+    q, kv = q.detach().requires_grad_(), kv.detach().requires_grad_()
+    out = F.scaled_dot_product_attention(q, kv, kv * 2, enable_gqa=True)
+    return torch.autograd.grad(out.square().sum(), (q, kv))
+
+
+def lists_of_tensors(xs, ys):
+    torch._foreach_add_(xs, ys, alpha=2)
+    return torch._foreach_mul(xs, 0.5), torch._foreach_norm(ys), torch._foreach_addcdiv(xs, ys, [y + 2 for y in ys])
+
+
 # A program, and its arguments at a size.
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
     "losses": (losses, lambda n: (torch.randn(n, 4), labels(n))),
+    "grouped queries": (grouped_queries, lambda n: (torch.randn(2, 4, n, 4), torch.randn(2, 2, n, 4))),
+    "lists of tensors": (
+        lists_of_tensors,
+        lambda n: ([torch.rand(n), torch.rand(2, 3)], [torch.rand(n), torch.rand(3)]),
+    ),
     "circular padding": (circular, lambda n: (torch.randn(1, 2, n, 5),)),
 }
 
@@ -54,9 +74,18 @@ def dynamic(make: Callable[[int], tuple[Any, ...]]) -> Any:
     return pytree.tree_map(axes, make(6), make(8))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# What torch.export does not take, or no dynamic size makes a difference to.
+STATIC: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
+    "gradients of grouped queries": (
+        grouped_queries_gradients,
+        lambda n: (torch.randn(2, 4, n, 4), torch.randn(2, 2, n, 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *STATIC])
 def test_static(name: str) -> None:
-    fn, make = PROGRAMS[name]
+    fn, make = {**PROGRAMS, **STATIC}[name]
     torch.manual_seed(0)
     args = make(6)
     for target in ("evaluator", "linalg"):

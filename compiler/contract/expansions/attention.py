@@ -10,6 +10,7 @@ from torchstone.compiler.contract.expansions.reduction import log_sum_exp
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
+from torchstone.compiler.ir.dims import Dim, floordiv
 
 
 @expands("aten._scaled_dot_product_flash_attention_for_cpu.default")
@@ -21,6 +22,7 @@ def flash_attention(
     if dropout:
         raise b.unsupported("dropout")
     wide = opmath(query.dtype)
+    key, value = _for_heads(b, key, query), _for_heads(b, value, query)
     logits, _ = _logits(b, query, key, is_causal, attn_mask, scale)
     total = log_sum_exp(b, logits, (3,))
     peak = expand_dims(b, b.reduce(logits, "max", (3,)), logits.shape, (3,))
@@ -43,6 +45,8 @@ def flash_attention_backward(
     if dropout:
         raise b.unsupported("dropout")
     wide = opmath(query.dtype)
+    heads = key.shape[1], value.shape[1]
+    key, value = _for_heads(b, key, query), _for_heads(b, value, query)
     logits, factor = _logits(b, query, key, is_causal, attn_mask, scale)
     g, k, q, v, o = (b.cast(t, wide) for t in (grad, key, query, value, out))
     # A row of nothing but -inf attends to nothing.
@@ -52,9 +56,28 @@ def flash_attention_backward(
     part = expand_dims(b, b.reduce(b.mul(g, o), "sum", (3,)), logits.shape, (3,))
     grad_logits = b.mul(share, b.sub(_contract(b, g, v, 3, 3), part))
     grad_logits = b.mul(grad_logits, const(b, grad_logits, factor))
-    results = _contract(b, grad_logits, k, 3, 2), _contract(b, grad_logits, q, 2, 2), _contract(b, share, g, 2, 2)
-    grad_query, grad_key, grad_value = (b.cast(r, query.dtype) for r in results)
-    return grad_query, grad_key, grad_value
+    grad_query = _contract(b, grad_logits, k, 3, 2)
+    grad_key = _of_heads(b, _contract(b, grad_logits, q, 2, 2), heads[0])
+    grad_value = _of_heads(b, _contract(b, share, g, 2, 2), heads[1])
+    return b.cast(grad_query, query.dtype), b.cast(grad_key, query.dtype), b.cast(grad_value, query.dtype)
+
+
+def _for_heads(b: Expander, x: Value, query: Value) -> Value:
+    """Repeat each head of a key or value for the group of heads of the query that share it."""
+    batch, heads, length, width = x.tensor.dims
+    many = query.tensor.dims[1]
+    if heads == many:
+        return x
+    grouped = b.broadcast(x, (batch, heads, floordiv(many, heads), length, width), (0, 1, 3, 4))
+    return b.reshape(grouped, (batch, many, length, width))
+
+
+def _of_heads(b: Expander, grad: Value, heads: Dim | None) -> Value:
+    """Sum the gradients of the heads that share one."""
+    batch, many, length, width = grad.tensor.dims
+    if heads is None or heads == many:
+        return grad
+    return b.reduce(b.reshape(grad, (batch, heads, floordiv(many, heads), length, width)), "sum", (2,))
 
 
 def _logits(
