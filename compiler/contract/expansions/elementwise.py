@@ -17,7 +17,7 @@ from torchstone.compiler.contract.expansions.common import (
     unary_table,
     zero_check,
 )
-from torchstone.compiler.contract.promotion import integral_to_float, result_type
+from torchstone.compiler.contract.promotion import result_type
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
@@ -328,6 +328,27 @@ def hypot(b: Expander, x: Value, y: Value) -> Value:
     return pointwise(b, formula, x, y)
 
 
+@expands("aten.gcd.default")
+def gcd(b: Expander, x: Value, y: Value) -> Value:
+    """The greatest common divisor by Euclid's steps: consecutive Fibonacci numbers of the width take the most.
+
+    The lowest number of a signed dtype has no absolute value, and stays negative.
+    """
+
+    def formula(x: Value, y: Value) -> Value:
+        if x.dtype.is_signed:
+            x, y = b.abs(x), b.abs(y)
+        zero = const(b, x, 0)
+        small, large = 1, 2
+        while small < 2 ** (x.dtype.bits - x.dtype.is_signed) + 1:
+            done = b.eq(x, zero)
+            x, y = b.select(done, x, b.rem(y, x)), b.select(done, y, x)
+            small, large = large, small + large
+        return y
+
+    return pointwise(b, formula, x, y)
+
+
 @expands("aten.logaddexp.default")
 def logaddexp(b: Expander, x: Value, y: Value) -> Value:
     return _log_add(b, x, y, lambda v: b.log1p(b.exp(v)))
@@ -341,15 +362,27 @@ def logaddexp2(b: Expander, x: Value, y: Value) -> Value:
 
 def _log_add(b: Expander, x: Value, y: Value, log1p_exp: Any) -> Value:
     """max(x, y) + log1p_exp(-|x - y|); equal infinities are their own sum."""
-    if b.type.dtype.is_complex:
-        raise b.unsupported("complex")
 
     def formula(x: Value, y: Value) -> Value:
+        if x.dtype.is_complex:
+            return complex_log_add(b, x, y)
         out = b.add(b.max(x, y), log1p_exp(b.neg(b.abs(b.sub(x, y)))))
         same_infinity = b.and_(b.eq(x, y), b.eq(b.abs(x), const(b, x, math.inf)))
         return b.select(same_infinity, x, out)
 
     return pointwise(b, formula, x, y)
+
+
+def complex_log_add(b: Expander, x: Value, y: Value) -> Value:
+    """log(e**x + e**y) by the number of the larger real part; NaN in any part is NaN in both."""
+    below = b.lt(b.real(x), b.real(y))
+    low, high = b.select(below, x, y), b.select(below, y, x)
+    infinity, nan = const(b, b.real(x), math.inf), const(b, b.real(x), math.nan)
+    out = b.add(b.log1p(b.exp(b.sub(low, high))), high)
+    level = b.eq(b.real(low), b.real(high))
+    out = b.select(b.and_(level, b.eq(b.real(low), b.neg(infinity))), low, out)
+    out = b.select(b.and_(level, b.eq(b.real(low), infinity)), b.log(b.add(b.exp(low), b.exp(high))), out)
+    return b.select(b.or_(b.ne(x, x), b.ne(y, y)), b.complex(nan, nan), out)
 
 
 def _times_log(b: Expander, x: Any, y: Any, log: Any) -> Value:
@@ -414,11 +447,8 @@ def logit(b: Expander, x: Value, eps: float | None = None) -> Value:
 @expands("aten.ldexp.Tensor")
 def ldexp(b: Expander, x: Value, exponent: Value) -> Value:
     """x * 2**exponent; exactly for a float and an integer, even where the power itself would overflow."""
-    if b.type.dtype.is_complex:
-        raise b.unsupported("complex")
-    if exponent.dtype.is_float or not x.dtype.is_float:
-        two = b.scalar(2.0, integral_to_float(x.dtype))
-        power = b.cast(exponent, result_type(two, exponent))
+    if not x.dtype.is_float or exponent.dtype.is_float or exponent.dtype.is_complex:
+        power = b.cast(exponent, result_type(2.0, exponent))
         power = b.pow(const(b, power, 2), power)
         return pointwise(b, lambda x, p: b.mul(x, p), x, power)
     least, most = (-1022, 1023) if b.type.dtype == dt.float64 else (-126, 127)

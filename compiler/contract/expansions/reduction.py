@@ -309,17 +309,18 @@ def broadcast_shape(*values: Value) -> tuple[Dim, ...]:
 def logsumexp(b: Expander, x: Value, dim: Dims, keepdim: bool = False) -> Value:
     """log(sum(e**(x - max))) + max, infinite maxima taken as 0 in the subtraction."""
     dims = wrap_dims(dim, x.rank)
-    values = b.cast(x, opmath(b.type.dtype))
-    if values.dtype.is_complex:
-        raise b.unsupported("complex")
-    return finish(b, log_sum_exp(b, values, dims))
+    return finish(b, log_sum_exp(b, b.cast(x, opmath(b.type.dtype)), dims))
 
 
 def log_sum_exp(b: Expander, x: Value, dims: Sequence[int]) -> Value:
-    if any(x.shape[d] == 0 for d in dims) or not dims:
-        return b.log(b.reduce(b.exp(x), "sum", tuple(dims))) if dims else x
-    peak = b.reduce(x, "max", tuple(dims))
+    """The maximum of complex numbers is that of their real parts; the logarithm of one alone is principal too."""
+    if any(x.shape[d] == 0 for d in dims):
+        return b.log(b.reduce(b.exp(x), "sum", tuple(dims)))
+    if not dims and not x.dtype.is_complex:
+        return x
+    peak = b.reduce(b.real(x) if x.dtype.is_complex else x, "max", tuple(dims))
     finite = b.select(b.eq(b.abs(peak), const(b, peak, math.inf)), const(b, peak, 0), peak)
+    finite = b.cast(finite, x.dtype)
     total = b.reduce(b.exp(b.sub(x, kept(b, finite, x, dims))), "sum", tuple(dims))
     return b.add(b.log(total), finite)
 
