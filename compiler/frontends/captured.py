@@ -97,6 +97,7 @@ class Captured:
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
     _same: list[tuple[int, int]] = field(default_factory=list)
+    _flat: int | None = None
     _checked: set[tuple[int, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -104,9 +105,15 @@ class Captured:
         for index, leaf in enumerate(self.leaves):
             if isinstance(leaf, torch.Tensor) and first.setdefault(id(leaf), index) != index:
                 self._same.append((first[id(leaf)], index))
+        # How many arguments there are, when none is nested: those of most calls need no pytree, which takes longest.
+        positional, keyword = self.in_spec.children()
+        if not keyword.num_leaves and positional.num_children == positional.num_leaves == positional.num_nodes - 1:
+            self._flat = positional.num_children
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the leaves of a call's arguments; GuardError when they are nested in another way."""
+        if not kwargs and len(args) == self._flat and all(isinstance(arg, torch.Tensor) for arg in args):
+            return list(args)
         leaves, spec = flatten_arguments(args, kwargs)
         if spec != self.in_spec:
             raise GuardError(f"compiled for arguments of structure {self.in_spec}, called with {spec}")
@@ -197,16 +204,17 @@ class Captured:
     def finish(self, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> list[Any]:
         """Write mutated arguments and gradients back; return the leaves of the program's result."""
         written = len(outputs) - len(self.gradients)
-        with torch.no_grad():
-            for index, value in zip(self.gradients, outputs[written:], strict=True):
-                accumulate_gradient(tensors[index], value)
-            for index, value in zip(self.mutated, outputs[written - len(self.mutated) : written], strict=True):
-                tensors[index].copy_(value)
+        if self.gradients or self.mutated:
+            with torch.no_grad():
+                for index, value in zip(self.gradients, outputs[written:], strict=True):
+                    accumulate_gradient(tensors[index], value)
+                for index, value in zip(self.mutated, outputs[written - len(self.mutated) : written], strict=True):
+                    tensors[index].copy_(value)
         return [_leaf(result, outputs, tensors, sizes) for result in self.results]
 
     def unflatten(self, leaves: list[Any]) -> Any:
         """Return the program's result."""
-        return pytree.tree_unflatten(leaves, self.out_spec)
+        return leaves[0] if self.out_spec.is_leaf() else pytree.tree_unflatten(leaves, self.out_spec)
 
     def drop_aliased(self) -> None:
         """Let results that are arguments or views of them be that: the graph does not compute their elements."""

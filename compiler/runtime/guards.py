@@ -66,7 +66,11 @@ class _Flow:
             for op in block.operations:
                 if _calls(op.operation) in ("free", "_mlir_memref_to_llvm_free"):
                     source = getattr(op.operation.operands[0].owner, "operation", None)  # None: the owner is a block
-                    if source is not None and _calls(source) in ("malloc", "_mlir_memref_to_llvm_alloc"):
+                    if source is not None and _calls(source) in (
+                        "malloc",
+                        "aligned_alloc",
+                        "_mlir_memref_to_llvm_alloc",
+                    ):
                         self.pairs.append((positions[source.block], position, op.operation))
 
     def unreleased(self, block: int) -> list[Any]:

@@ -44,7 +44,11 @@ _LLVM = (
 _BARE = "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"
 
 
-def _llvm(*, dialects: str, alloc: str = "", functions: str = "", vectors: tuple[str, str] = ("", "")) -> str:
+# LLVM follows no pointer that is aligned by arithmetic, and would ask of every buffer whether another one overlaps it.
+_ALIGNED = "{use-aligned-alloc=1}"
+
+
+def _llvm(*, dialects: str, alloc: str = _ALIGNED, functions: str = "", vectors: tuple[str, str] = ("", "")) -> str:
     early, late = vectors
     return _LLVM.format(early=early, dialects=dialects.format() + late, alloc=alloc, functions=functions)
 

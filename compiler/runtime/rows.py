@@ -160,7 +160,8 @@ def _small(group: list[_Nest], block: int, provider: Bindings) -> list[tuple[Any
             continue
         if all(any(use.owner.operation == op for op in ops) for use in value.uses):
             kind = provider.ir.MemRefType.get([block, *value.type.shape[1:]], value.type.element_type)
-            out.append((value, provider.memref.AllocOp(kind, [], [], alignment=_LINE).result))
+            allocate = provider.memref.AllocaOp if block * prod(value.type.shape[1:]) == 1 else provider.memref.AllocOp
+            out.append((value, allocate(kind, [], [], alignment=_LINE).result))
     return out
 
 
