@@ -34,7 +34,8 @@ def by_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Te
     for s, step in zip(size, stride, strict=True):
         place = place.unsqueeze(-1) + torch.arange(s) * step
     if func is _AS_STRIDED:
-        return torch.take(x, place)
+        chosen = x.reshape(-1)[place.reshape(-1)]  # which knows every dtype, as torch.take does not
+        return chosen.reshape(place.shape)
     if _overlap(size, stride):
         raise _refused(func, "places in memory that are one, or cannot be told apart")
     return torch.index_put(x.reshape(-1), (place,), given["src"].expand(tuple(size))).reshape(x.shape)

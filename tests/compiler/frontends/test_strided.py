@@ -68,3 +68,12 @@ def test_arguments_lie_in_memory_as_the_example_did() -> None:
         compiled(torch.randn(4, 3).t())
     with pytest.raises(GuardError, match="lies in memory in another way"):
         compiled(torch.randn(4, 4)[1:])
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.bool, torch.float8_e5m2, torch.uint16])
+def test_a_view_of_any_dtype(dtype: torch.dtype) -> None:
+    x = torch.tensor([[1, 0, 3], [0, 5, 1]]).to(dtype)
+    program = lambda x: x.as_strided((2, 2), (3, 1), 1)  # noqa: E731 - the program
+    got = compile(program, (x,), target="linalg")(x)
+    assert torch.equal(got.contiguous().view(torch.uint8), program(x).contiguous().view(torch.uint8))
