@@ -12,11 +12,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
-from torchstone.compiler.runtime import jit, pipelines
+from torchstone.compiler.runtime import cache, jit, pipelines
 from torchstone.compiler.runtime.buffers import finish_buffers
+from torchstone.compiler.runtime.cache import Made
 from torchstone.compiler.runtime.destination import find, separate_results, to_destination
 from torchstone.compiler.runtime.guards import divert_aborts
 from torchstone.compiler.runtime.mlir import Bindings
+from torchstone.compiler.runtime.outline import outline_nests
 from torchstone.compiler.runtime.rows import fuse_rows
 
 _waiting: ContextVar[list[Code] | None] = ContextVar("waiting", default=None)
@@ -45,20 +47,35 @@ class Code:
         self.opt_level, self.provider = opt_level, provider
         self.error: TorchstoneError | None = None
         self.messages: tuple[str, ...] = ()
+        self.module: Any = None
+        self._ranks = ranks
         self._function: jit.Function | None = None
-        self.prepare()
-        bare = self.boundary.bare
-        self.count = (len(ranks) if bare else sum(3 + 2 * r for r in ranks)) + self.boundary.guarded
+        options = (entry, strided, fused, opt_level, provider.provider, *ranks)
+        self.key = cache.key_of(module, *options) if cache.enabled() else None
         waiting = _waiting.get()
-        if waiting is None:
-            _compile([self])
-        else:
+        known = None if self.key is None else cache.CACHE.find(self.key)
+        # The one that waits already to become the same machine code.
+        self._twin = next((c for c in waiting or () if c.key == self.key is not None and c.module is not None), None)
+        if known is not None:
+            self.link(*known)
+        elif self._twin is None:
+            self.prepare()
+        if waiting is not None:
             waiting.append(self)
+        elif known is None:
+            _compile([self])
 
     def prepare(self) -> None:
         """Set ``module`` to a fresh module of the function in destination form."""
-        self.module: Any = pipelines.parse(self.source, provider=self.provider)
+        self.module = pipelines.parse(self.source, provider=self.provider)
         self.boundary = to_destination(self.module, entry=self.entry, strided=self.strided, provider=self.provider)
+
+    def settle(self) -> None:
+        """Take what became of the twin."""
+        if (twin := self._twin) is not None and self._function is None:
+            self._function, self.error = twin._function, twin.error
+            self.boundary, self.messages = twin.boundary, twin.messages
+        self._twin = None
 
     @property
     def function(self) -> jit.Function:
@@ -70,8 +87,12 @@ class Code:
         assert self._function is not None
         return self._function
 
-    def link(self, engine: jit.Engine, index: int, messages: tuple[str, ...]) -> None:
-        self._function, self.messages = engine.function(self.count, index=index), messages
+    def link(self, engine: jit.Engine, made: Made) -> None:
+        """Take a function of an engine."""
+        self.boundary, self.messages = made.boundary, made.messages
+        bare = made.boundary.bare
+        count = (len(self._ranks) if bare else sum(3 + 2 * r for r in self._ranks)) + made.boundary.guarded
+        self._function = engine.function(count, index=made.index)
         self.module = None
 
 
@@ -92,9 +113,10 @@ def together() -> Iterator[list[Code]]:
 
 def compile_waiting() -> None:
     """Compile what waits in this context."""
+    pending = [code for code in _waiting.get() or () if code._function is None and code.error is None]
     groups: dict[Any, list[Code]] = {}
-    for code in _waiting.get() or ():
-        if code._function is None and code.error is None:
+    for code in pending:
+        if code._twin is None:
             # Functions of one module share their calling convention and how much is spent on them.
             alone = id(code) if _has_helpers(code) else 0
             groups.setdefault((code.boundary, code.opt_level, id(code.provider), alone), []).append(code)
@@ -111,6 +133,8 @@ def compile_waiting() -> None:
                     _compile([code])
                 except TorchstoneError as own:
                     code.error = own
+    for code in pending:
+        code.settle()
 
 
 def _compile(codes: Sequence[Code]) -> None:
@@ -119,8 +143,10 @@ def _compile(codes: Sequence[Code]) -> None:
     module = _merged(codes, names) if len(codes) > 1 else first.module
     messages = lower(module, codes, names)
     engine = jit.Engine(module, entries=names, opt_level=first.opt_level, provider=first.provider)
-    for index, code in enumerate(codes):
-        code.link(engine, index, messages[index])
+    made = [Made(index, code.boundary, messages[index]) for index, code in enumerate(codes)]
+    for code, mine in zip(codes, made, strict=True):
+        code.link(engine, mine)
+    cache.CACHE.add(engine, {code.key: mine for code, mine in zip(codes, made, strict=True) if code.key is not None})
 
 
 def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -133,6 +159,7 @@ def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tupl
     pipelines.run("buffers", module, provider=provider)
     if codes[0].opt_level == jit.FAST_CODE:
         fuse_rows(module, provider)
+        outline_nests(module, provider)
     used = finish_buffers(module, provider)
     pipelines.run_llvm(module, bare=boundary.bare, used=used, provider=provider)
     separate_results(module, bare=boundary.bare, provider=provider)

@@ -7,9 +7,9 @@ Nothing here knows torch. An ``Engine`` owns its code: function addresses dangle
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from threading import Lock
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
@@ -21,16 +21,18 @@ FAST_COMPILE, FAST_CODE = 0, 3
 SMALL_WORK = 1 << 16
 
 
-# LLVM's code generator without its optimizations: a third less time a kernel, and code some times slower. The options
-# are LLVM's own, and hold for the whole process from its first kernel on.
-QUICK_VARIABLE = "TORCHSTONE_QUICK_JIT"
-_QUICK_OPTIONS = (
-    "-fast-isel", "-regalloc=fast", "-optimize-regalloc=false", "-disable-lsr", "-disable-cgp", "-disable-early-ifcvt",
-    "-disable-machine-licm", "-disable-machine-cse", "-disable-machine-sink", "-disable-branch-fold",
-    "-disable-tail-duplicate", "-disable-block-placement", "-disable-copyprop", "-disable-postra-machine-sink",
-    "-disable-constant-hoisting", "-disable-partial-libcall-inlining", "-disable-merge-icmps",
-    "-disable-postra-machine-licm", "-disable-machine-dce", "-disable-ssc", "-disable-peephole",
-)  # fmt: skip
+# The code generator without its optimizations, for the kernels that are compiled for compile time: a third less of it.
+# LLVM has them as options of the process, so they are set before each module's code is made.
+_QUICK = {
+    "fast-isel": "true", "regalloc": "fast", "optimize-regalloc": "false",
+    **{f"disable-{name}": "true" for name in (
+        "lsr", "cgp", "early-ifcvt", "machine-licm", "machine-cse", "machine-sink", "branch-fold", "tail-duplicate",
+        "block-placement", "copyprop", "postra-machine-sink", "constant-hoisting", "partial-libcall-inlining",
+        "merge-icmps", "postra-machine-licm", "machine-dce", "ssc", "peephole",
+    )},
+}  # fmt: skip
+_THOROUGH = {name: "false" if value == "true" else "true" for name, value in _QUICK.items()} | {"regalloc": "default"}
+_generating = Lock()
 
 # Rounding to 16-bit floats, which LLVM calls by these names, whatever C library there is. The result is returned in the
 # low half of the register that returns a float, so a function that returns a float with those bits can stand in.
@@ -113,7 +115,6 @@ class Engine:
         provider: Bindings | None = None,
     ) -> None:
         self.provider = provider or bindings()
-        _configure(self.provider)
         symbols = helpers(self.provider) if symbols is None else symbols
         # LLVM reports a missing symbol on stderr alone, at the first lookup, as an address of 0: ask before it does.
         missing = [name for name in _declared(module) if name not in symbols and not _in_process(name)]
@@ -123,6 +124,7 @@ class Engine:
             )
         _export(module, entries, self.provider, quick=opt_level == FAST_COMPILE)
         self._table: int | None = None
+        self._options = _QUICK if opt_level == FAST_COMPILE else _THOROUGH
         try:
             self._engine = self.provider.execution_engine.ExecutionEngine(module, opt_level=opt_level)
         except Exception as error:
@@ -136,7 +138,9 @@ class Engine:
         ``arguments`` are its ctypes, or the number of its pointer-sized integers; ``result`` is None or a ctype.
         """
         if self._table is None:
-            self._table = _lookup(self.provider)(_handle(self._engine), StringRef.of(_TABLE))
+            with _generating:
+                _configure(self.provider, self._options)
+                self._table = _lookup(self.provider)(_handle(self._engine), StringRef.of(_TABLE))
         if not self._table:
             raise TorchstoneError("the machine code of the module could not be linked", stage="compile")
         address = ctypes.c_size_t.from_address(self._table + index * ctypes.sizeof(ctypes.c_size_t)).value
@@ -176,15 +180,18 @@ def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: b
                 llvm.ReturnOp(arg=table)
 
 
-@cache
-def _configure(provider: Bindings) -> None:
-    """Set LLVM's options, once, before its first use: quick ones when TORCHSTONE_QUICK_JIT=1 is in the environment."""
-    if os.environ.get(QUICK_VARIABLE, "0") in ("", "0"):
+def _configure(provider: Bindings, options: Mapping[str, str]) -> None:
+    """Set options of LLVM's code generator, of which the process has one set."""
+    if _set and _set[0] is options:
         return
-    words = [b"torchstone", *(option.encode() for option in _QUICK_OPTIONS)]
+    _set[:] = [options]
+    words = [b"torchstone", *(f"-{name}={value}".encode() for name, value in options.items())]
     parse = provider.capi.LLVMParseCommandLineOptions
     parse.restype, parse.argtypes = None, [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_char_p]
     parse(len(words), (ctypes.c_char_p * len(words))(*words), None)
+
+
+_set: list[Mapping[str, str]] = []
 
 
 @cache

@@ -13,6 +13,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.runtime import jit
+from torchstone.compiler.runtime.cache import CACHE
 from torchstone.compiler.runtime.code import together
 from torchstone.compiler.runtime.cpu import CpuKernel
 
@@ -60,6 +61,7 @@ def test_one_engine_holds_what_was_made_together() -> None:
     engine = weakref.ref(negate._contiguous.function.engine)
     assert engine() is cosine._contiguous.function.engine is again._contiguous.function.engine
     del negate, cosine, again, codes
+    CACHE.clear()
     gc.collect()
     assert engine() is None
 
@@ -113,6 +115,7 @@ def test_a_kernel_that_fails_alone_is_an_error_of_its_program(monkeypatch: pytes
             raise TorchstoneError("no cosine", stage="compile")
         engine(self, module, **options)  # type: ignore[arg-type]
 
+    CACHE.clear()
     monkeypatch.setattr(jit.Engine, "__init__", refuse)
     good, bad = driver.compile_many([(torch.neg, (X,)), (torch.cos, (X,))])
     assert isinstance(bad, TorchstoneError) and "no cosine" in str(bad)

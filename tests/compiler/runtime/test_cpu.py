@@ -15,6 +15,7 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.runtime.bridge import IR_DTYPES, TORCH_DTYPES
+from torchstone.compiler.runtime.cache import CACHE
 from torchstone.compiler.runtime.cpu import CpuKernel
 
 
@@ -304,10 +305,12 @@ def test_bfloat16_between_blocks_keeps_every_value() -> None:
 
 
 def test_the_machine_code_dies_with_the_kernel() -> None:
+    CACHE.clear()
     kernel = CpuKernel(ADD, inputs=[F32, F32], results=[F32])
     engine = weakref.ref(kernel._contiguous.function.engine)
     (out,) = kernel([torch.ones(4, 6), torch.ones(4, 6)])
     del kernel
+    CACHE.clear()
     gc.collect()
     assert engine() is None
     assert out.sum().item() == 48

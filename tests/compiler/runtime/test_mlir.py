@@ -7,9 +7,14 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.ir.dtypes import float32
+from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.runtime import jit, mlir, pipelines
+from torchstone.compiler.runtime.cache import VARIABLE
+from torchstone.compiler.runtime.cpu import CpuKernel
 
 
 def python(source: str, **environment: str) -> str:
@@ -63,15 +68,19 @@ def test_a_failing_pass_reports_what_mlir_said_and_where() -> None:
     assert caught.value.stage == "compile"
 
 
-def test_quick_code_generation_computes_the_same() -> None:
-    source = (
-        "import torch; from torchstone.compiler.runtime.cpu import CpuKernel;"
-        "from torchstone.compiler.ir.types import TensorType; from torchstone.compiler.ir.dtypes import float32;"
-        "t = 'tensor<9x9xf32>';"
-        "text = f'func.func @main(%a: {t}, %o: {t}) -> {t} {{ %r = linalg.matmul ins(%a, %a : {t}, {t}) outs(%o : {t}) "
-        "-> {t} return %r : {t} }}';"
-        "spec = TensorType((9, 9), float32); x = torch.arange(81.0).reshape(9, 9);"
-        "y, = CpuKernel(text, inputs=[spec, spec], results=[spec])([x, torch.zeros(9, 9)]);"
-        "print(torch.equal(y, x @ x))"
+def test_quick_code_generation_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0")
+    t = "tensor<9x9xf32>"
+    text = (
+        f"func.func @main(%a: {t}, %o: {t}) -> {t} {{ %r = linalg.matmul ins(%a, %a : {t}, {t}) outs(%o : {t}) -> {t} "
+        f"%e = linalg.exp ins(%r : {t}) outs(%o : {t}) -> {t} return %e : {t} }}"
     )
-    assert python(source, **{jit.QUICK_VARIABLE: "1"}) == "True"
+    spec = TensorType((9, 9), float32)
+    x, zeros = torch.randn(9, 9), torch.zeros(9, 9)
+    (quick,) = CpuKernel(text, inputs=[spec, spec], results=[spec])([x, zeros])
+    assert jit._set == [jit._QUICK]
+    monkeypatch.setattr(jit, "_QUICK", jit._THOROUGH)
+    (thorough,) = CpuKernel(text, inputs=[spec, spec], results=[spec])([x, zeros])
+    assert jit._set == [jit._THOROUGH]
+    assert torch.equal(quick, thorough)
+    torch.testing.assert_close(quick, (x @ x).exp())

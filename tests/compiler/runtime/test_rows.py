@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.driver import compile
-from torchstone.compiler.runtime import code, jit, rows
+from torchstone.compiler.runtime import cache, code, jit, rows
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +22,7 @@ def _as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def loops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of loops over blocks of rows in each module compiled."""
     found: list[int] = []
+    cache.CACHE.clear()
 
     def counted(module, provider) -> None:
         rows.fuse_rows(module, provider)
