@@ -58,6 +58,14 @@ def _kthvalue(out: Any, source: Tensor, k: int, dim: int = -1, keepdim: bool = F
     return _one_index(out, source, dim, keepdim)
 
 
+def _mode(out: Any, source: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """Eager sorts by ``<``, which is no order where there are NaN: any element may come of that, but an element."""
+    values, picked = _one_index(out, source, dim, keepdim)
+    settled = ~(source != source).any(dim, keepdim=keepdim) if source.dim() else source == source
+    there = (values == picked) | ((values != values) & (picked != picked))
+    return torch.where(settled, values, 0), there
+
+
 def _gram(columns: Tensor) -> Tensor:
     return columns.mH @ columns
 
@@ -99,7 +107,7 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "kthvalue": _kthvalue,
     "median": _one_index,
     "nanmedian": _one_index,
-    "mode": _one_index,
+    "mode": _mode,
     "linalg.svd": _svd,
     "svd": _torch_svd,
     "linalg.eigh": _eigh,

@@ -50,13 +50,19 @@ EXACT_PRIMS = frozenset(_EXACT_PRIMS.split())
 def is_exact(func: Any) -> bool:
     """Whether an op's results are the same numbers in any precision: it selects, moves, compares or rounds."""
     space, name = func._schema.name.split("::")
-    if func.is_view or name in EXACT or name.rstrip("_") in EXACT:
+    if func.is_view or name in EXACT or name.rstrip("_") in EXACT or _copies_view(name):
         return True
     return space == "prims" and name in EXACT_PRIMS
 
 
 @functools.cache
-def _decompositions() -> dict[Any, Any]:
+def _copies_view(name: str) -> bool:
+    view = getattr(torch.ops.aten, name.removesuffix("_copy"), None) if name.endswith("_copy") else None
+    return view is not None and any(getattr(view, overload).is_view for overload in view.overloads())
+
+
+@functools.cache
+def decompositions() -> dict[Any, Any]:
     from torch._decomp import decomposition_table  # half a second, and only for cases that need a referee
 
     return {**decomposition_table, **RECURRENCES}
@@ -79,7 +85,7 @@ def _accumulates(func: Any) -> bool:
     return torch.Tag.pointwise not in func.tags
 
 
-def _movable(value: Any) -> bool:
+def movable(value: Any) -> bool:
     return (
         isinstance(value, Tensor) and value.dtype in (torch.float64, torch.complex128) and value.layout is torch.strided
     )
@@ -116,9 +122,12 @@ class RoundingNoise(TorchDispatchMode):
             return torch.full(like.shape, float(self.direction), dtype=torch.float64)
         return torch.randint(0, 2, like.shape, generator=self.generator).to(torch.float64) * 2.0 - 1.0
 
-    def _move(self, value: Tensor, ulps: float) -> Tensor:
-        """Each number moved by ``ulps`` times the scale; infinities and NaN as they are."""
-        size = ulps * self.scale * self.eps
+    def _move(self, value: Tensor, ulps: float, uneven: bool = False) -> Tensor:
+        """Each number moved by ``ulps`` times the scale, give or take a quarter when ``uneven``: two terms that cancel
+        and are moved to the same side still show that they cancelled. Infinities and NaN stay as they are."""
+        size: Any = ulps * self.scale * self.eps
+        if uneven:
+            size = size * (0.75 + 0.5 * torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
         if value.is_complex():
             moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
         else:
@@ -126,7 +135,7 @@ class RoundingNoise(TorchDispatchMode):
         return torch.where(torch.isfinite(value), moved, value)
 
     def _round(self, value: Any) -> Any:
-        if not _movable(value):
+        if not movable(value):
             return value
         return torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
 
@@ -141,34 +150,41 @@ class RoundingNoise(TorchDispatchMode):
             return steps
         out = func(*args, **kwargs)
         tensors = [result for result in tree_flatten(out)[0] if isinstance(result, Tensor)]
-        if _accumulates(func) and all(map(_movable, tensors)):
+        if _accumulates(func) and all(map(movable, tensors)):
             self.sums += 1
-            operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf)]
-            if not self._sums_exactly(operands, tensors):
-                moved = self._moved_operands(args, kwargs, [], tensors)
-                out = func(*moved[0], **moved[1])
+            operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf)]
+            out = self._accumulated(func, args, kwargs, out, operands, tensors)
         return tree_map(self._round, out)
+
+    def _accumulated(
+        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
+    ) -> Any:
+        """What an accumulation that gave ``out`` may give in another order."""
+        if self._sums_exactly(operands, results):
+            return out
+        moved = self._moved_operands(args, kwargs, [], results)
+        return func(*moved[0], **moved[1])
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""
         written = _written(func, args, kwargs)
         if _accumulates(func):
             self.sums += 1
-            read = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf) and not _holds(written, leaf)]
+            read = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
             if not self._sums_exactly(read, []):
                 args, kwargs = self._moved_operands(args, kwargs, written, [])
         out = func(*args, **kwargs)
         for tensor in written:
-            if _movable(tensor):
+            if movable(tensor):
                 tensor.copy_(self._round(tensor))
         return tree_map(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
 
     def _moved_operands(self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor]) -> Any:
-        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if _movable(leaf) and not _holds(written, leaf)]
+        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
         scale = _growth(_length(operands, results))
 
         def move(leaf: Any) -> Any:
-            return self._move(leaf, scale) if _movable(leaf) and not _holds(written, leaf) else leaf
+            return self._move(leaf, scale, uneven=True) if movable(leaf) and not _holds(written, leaf) else leaf
 
         return tree_map(move, (args, kwargs))
 
@@ -177,13 +193,13 @@ class RoundingNoise(TorchDispatchMode):
 
         Nor when the op accumulates and none of the steps says so: a chain of additions fixes an order of its own.
         """
-        rule = _decompositions().get(func)
+        rule = decompositions().get(func)
         if rule is None or self.depth >= MAX_DEPTH:
             return NotImplemented
         sums = self.sums
         self.depth += 1
         try:
-            if not _agree(rule(*args, **kwargs), func(*args, **kwargs)):
+            if not self._stands_for(func, rule(*args, **kwargs), func(*args, **kwargs)):
                 return NotImplemented
             with self:
                 steps = rule(*args, **kwargs)
@@ -192,6 +208,10 @@ class RoundingNoise(TorchDispatchMode):
             return NotImplemented
         finally:
             self.depth -= 1
+
+    def _stands_for(self, func: Any, steps: Any, whole: Any) -> bool:
+        """Whether what an op's decomposition gives may stand for what the op gives."""
+        return _agree(steps, whole)
 
     def _sums_exactly(self, operands: list[Tensor], results: list[Tensor]) -> bool:
         """Whether no order of the additions rounds: whole numbers that stay small. (That a result is a number of the

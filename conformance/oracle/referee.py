@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.noise import CallLog, RoundingNoise
+from torchstone.conformance.oracle.overflow import Overflow
 from torchstone.conformance.oracle.tree import flatten
 from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.oracle.widen import NoTwin, float64_by_default, widen_inputs, widen_program
@@ -27,6 +28,10 @@ MORE_NOISE = ((1.0, 0),) * 12
 CALM = 1 / 16
 WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
 """Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
+
+ORDERS = (("up", "never"), ("down", "never"), ("both", "never"), *[("any", "never")] * 3)
+OVERFLOWS = (("up", "always"), ("down", "always"), ("both", "always"), *[("any", "some")] * 9)
+"""Runs of the overflow model: which way accumulations overflow, and whether other steps do."""
 
 MOVES = ("up", "down", "random", "random", "random", "random", "random", "random")
 TINY_STEP = 2.0**-12
@@ -110,6 +115,20 @@ class Referee:
 
     def _noisy_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[Run]:
         runs = [self._twin_run(RoundingNoise(self.dtype, seed + k, *kind)) for k, kind in enumerate(kinds)]
+        return [run for run in runs if not run.problem]
+
+    @functools.cached_property
+    def reordered(self) -> list[Run]:
+        """Runs of the overflow model in which accumulations overflow where some order of their terms does."""
+        return self._overflow_runs(ORDERS)
+
+    @functools.cached_property
+    def overflowed(self) -> list[Run]:
+        """Runs of the overflow model in which every other step overflows too, unless it is fused into the next."""
+        return self._overflow_runs(OVERFLOWS)
+
+    def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[Run]:
+        runs = [self._twin_run(Overflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property

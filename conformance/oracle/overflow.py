@@ -1,0 +1,189 @@
+"""The overflow model: which results depend on where a program leaves the range of its dtype.
+
+``3e38 + 3e38 - 3e38`` is infinite in float32 when the sum begins on the left, and 3e38 when it begins on the right.
+The float64 twin never leaves float32's range, and cannot tell. A run of this model is a run of the twin that overflows
+where the narrower dtype may:
+
+- An accumulation (a sum, a contraction, a transform) whose positive terms alone exceed the range may give +inf, one
+  whose negative terms alone do may give -inf, and where both do, NaN. Where one sign stays within the range, no order
+  of the additions overflows to that side. Terms that are infinite or NaN are in every order: they decide the result,
+  except that an infinity may meet an overflow of the other sign.
+- A Fourier transform multiplies by roots of unity, and each algorithm leaves out others that are 0 or 1: a term that
+  is not finite reaches any result of its transform, or misses it, as an infinity or NaN.
+- A mean and a variance, in one pass or in two, and what is normalized by them, may be NaN where they are infinite:
+  there PyTorch's own decompositions stand beside eager, whatever they make of infinities.
+- A product of several factors may overflow before a small one comes in: the sum of its terms bounds nothing. Where
+  sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
+- Any other step gives infinity where its exact result exceeds the range, or stays finite where it is fused into the
+  next.
+
+The orders are drawn at random, and each element has its own: a number that no order gives is in no run.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map
+
+from torchstone.conformance.oracle.noise import RoundingNoise, decompositions, movable
+from torchstone.conformance.tolerances import real_dtype
+
+TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r", "_fft_r2c", "fft_c2c", "fft_c2r", "fft_r2c"))
+_MOMENTS = """
+    _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
+    _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm std std_mean var var_mean
+"""
+MOMENTS = frozenset(_MOMENTS.split())
+PRODUCTS = frozenset(("_trilinear", "cumprod", "prod"))
+REGROUPED = TRANSFORMS | {"_trilinear"}
+"""What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""
+
+Sums = str
+"""To which side accumulations overflow where they may: ``up``, ``down``, ``both`` (NaN), or ``any`` at random."""
+
+
+class Overflow(RoundingNoise):
+    """Runs what is inside it in the range of ``dtype``, without rounding. ``steps``: whether steps that are no
+    accumulations overflow too: ``never``, ``always``, or at random (``some``)."""
+
+    def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str) -> None:
+        super().__init__(dtype, seed)
+        self.choice = sums
+        self.steps = steps
+        self.range = _past(real_dtype(dtype))
+        # The halves are added up in float32, by eager and by any compiler that is to be right.
+        self.room = max(self.range, _past(torch.float32))
+
+    def _round(self, value: Any) -> Any:
+        if not movable(value) or self.steps == "never":
+            return value
+        return _by_part(value, self._overflowed)
+
+    def _overflowed(self, value: Tensor) -> Tensor:
+        beyond = torch.isfinite(value) & (value.abs() >= self.range)
+        if self.steps == "some":
+            beyond &= self._coin(value)
+        return torch.where(beyond, torch.copysign(torch.full_like(value, math.inf), value), value)
+
+    def _coin(self, like: Tensor) -> Tensor:
+        return torch.randint(0, 2, like.shape, generator=self.generator).bool()
+
+    def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Moments that update running statistics are taken apart as those that do not."""
+        rule = decompositions().get(func) if _name(func) in MOMENTS else None
+        if rule is None or not self._stands_for(
+            func, *(each(*_copied(args), **_copied(kwargs)) for each in (rule, func))
+        ):
+            return super()._written_to(func, args, kwargs)
+        with self:
+            return rule(*args, **kwargs)
+
+    def _stands_for(self, func: Any, steps: Any, whole: Any) -> bool:
+        """A decomposition of moments stands for the op though infinities and NaN set them apart."""
+        return super()._stands_for(func, steps, _where_finite(steps, whole) if _name(func) in MOMENTS else whole)
+
+    def _accumulated(
+        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
+    ) -> Any:
+        name = _name(func)
+        least = 1.0 if name in PRODUCTS else 0.0
+        size = functools.partial(_size, least=least, beyond=math.inf if name in REGROUPED else least)
+        factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
+        try:
+            net = func(*tree_map(_finite_part, args), **tree_map(_finite_part, kwargs))
+            total = func(*tree_map(size, args), **tree_map(size, factors))
+        except Exception:  # an op of its own rules about its operands, such as a factorization
+            return out
+        if "avg_pool" in name:
+            net, total = (value * _window(name, args) for value in (net, total))
+        if name in TRANSFORMS:
+            total = _over(total, args[1])
+        return tree_map(lambda *leaves: self._in_some_order(name, *leaves), out, net, total)
+
+    def _in_some_order(self, name: str, out: Any, net: Any, total: Any) -> Any:
+        """A result of an accumulation, given what its finite terms and the sizes of its terms accumulate to."""
+        if not movable(out) or net.shape != out.shape:
+            return out
+        total = torch.maximum(total.real, total.imag) if total.is_complex() else total
+        up = down = ~(total.expand(out.shape) < self.room)
+        if not out.is_complex() and name not in TRANSFORMS | PRODUCTS:
+            up, down = ~((total + net) / 2 < self.room), ~((total - net) / 2 < self.room)
+        return _by_part(out, lambda part: self._chosen(part, up, down, name in TRANSFORMS | MOMENTS))
+
+    def _chosen(self, out: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:
+        """``out``, and where it may go ``up`` or ``down`` what the run chooses. ``mixed``: infinities may be NaN."""
+        kinds = {"up": 0, "down": 1, "both": 2}
+        if self.choice == "any":
+            chosen = torch.randint(0, 4, out.shape, generator=self.generator)
+        else:
+            chosen = torch.full(out.shape, kinds[self.choice])
+        finite = torch.isfinite(out)
+        result = torch.where(finite & up & (chosen == 0), math.inf, out)
+        result = torch.where(finite & down & (chosen == 1), -math.inf, result)
+        lost = (finite & up & down) | ((out == math.inf) & down) | ((out == -math.inf) & up)
+        if mixed:
+            lost |= torch.isinf(out)
+        return torch.where(lost & (chosen == 2), math.nan, result)
+
+
+def _past(dtype: torch.dtype) -> float:
+    """The least number that rounds to infinity."""
+    info = torch.finfo(dtype)
+    largest, exponent = math.frexp(info.max)
+    return math.inf if dtype is torch.float64 else math.ldexp(largest + info.eps / 4, exponent)
+
+
+def _copied(args: Any) -> Any:
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, args)
+
+
+def _name(func: Any) -> str:
+    return func._schema.name.partition("::")[2]
+
+
+def _where_finite(steps: Any, whole: Any) -> list[Any]:
+    """The leaves of ``whole``, but those of ``steps`` where either is not finite."""
+
+    def pick(one: Any, other: Any) -> Any:
+        if not movable(one) or one.shape != other.shape:
+            return other
+        return torch.where(torch.isfinite(one) & torch.isfinite(other), other, one)
+
+    return [pick(*pair) for pair in zip(tree_flatten(steps)[0], tree_flatten(whole)[0], strict=True)]
+
+
+def _by_part(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    return torch.complex(change(value.real), change(value.imag)) if value.is_complex() else change(value)
+
+
+def _finite_part(leaf: Any) -> Any:
+    return torch.where(torch.isfinite(leaf), leaf, 0.0) if movable(leaf) else leaf
+
+
+def _size(leaf: Any, least: float, beyond: float) -> Any:
+    """The magnitude of an operand's terms, ``beyond`` for those that are not finite: in place of the operand, an
+    accumulation gives the sum of its terms' sizes."""
+    if not movable(leaf):
+        return leaf
+    return torch.where(torch.isfinite(leaf), leaf.abs().clamp(min=least), beyond).to(leaf.dtype)
+
+
+def _window(name: str, args: Any) -> int:
+    """How many terms at most an average pool adds up before it divides."""
+    space = int(name[len(name.rstrip("d")) - 1])
+    wanted = args[1] if len(args[1]) == space else [args[1][0]] * space
+    if "adaptive" not in name:
+        return math.prod(wanted)
+    sizes = args[0].shape[-space:]
+    return math.prod(min(size, -(-size // max(count, 1)) + 1) for size, count in zip(sizes, wanted, strict=True))
+
+
+def _over(total: Tensor, dims: Any) -> Tensor:
+    """The largest magnitude over the transformed dims, which is that of the first: the sum of the terms' sizes."""
+    return total.abs().amax(dims, keepdim=True) if total.dim() else total.abs()

@@ -1,0 +1,168 @@
+"""The oracle at the edge of the range: what the order of the steps decides is no fault, what it does not is caught."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from test_oracle_judge import X, Y, compare, one, several
+from torch import Tensor
+
+from torchstone.conformance.oracle.overflow import MOMENTS, REGROUPED, Overflow
+from torchstone.conformance.program import Program, Ref
+from torchstone.conformance.verdict import Outcome
+
+INF, NAN = math.inf, math.nan
+MAX = torch.finfo(torch.float32).max
+
+
+def gives(*values: float) -> Callable[..., Tensor]:
+    return lambda *args: torch.tensor(values)
+
+
+def rows(*rows: list[float]) -> Tensor:
+    return torch.tensor(rows)
+
+
+SUM = one("sum", X, 1)
+MM = one("mm", X, Y)
+BOTH = rows([MAX, MAX, -MAX, -MAX, 1.0])
+COLUMN = torch.ones(4, 1)
+
+SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
+    "a sum that begins with the other sign": (SUM, gives(-INF), (BOTH,)),
+    "a sum of halves that overflow both ways": (SUM, gives(NAN), (BOTH,)),
+    "overflow where eager's order has none": (SUM, gives(INF), (rows([MAX, -MAX, MAX, -MAX, 1.0]),)),
+    "an infinity met by an overflow": (SUM, gives(NAN), (rows([INF, -MAX, -MAX, 1.0]),)),
+    "a contraction": (MM, lambda x, y: torch.full((1, 1), NAN), (rows([MAX, MAX, -MAX, -MAX]), COLUMN * 2)),
+    "a difference of products": (
+        several(("mul", X, X), ("mul", Y, Y), ("sub", Ref("r0"), Ref("r1")), inputs=("x0", "x1")),
+        gives(INF),
+        (torch.tensor([2e20]), torch.tensor([3e20])),
+    ),
+    "the mean of an infinity": (
+        one("var_mean", X, 1),
+        lambda x: (torch.tensor([NAN]), torch.tensor([INF])),
+        (rows([INF, 1, 2, 3]),),
+    ),
+    "an infinity times a root of unity": (
+        one("fft.irfft", X),
+        lambda x: torch.full((6,), NAN),
+        (torch.tensor([1.0, 2.0, INF, 4.0]),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_what_the_order_decides_is_ill_conditioned(name: str) -> None:
+    program, other, tensors = SOFT[name]
+    finding = compare(program, other, *tensors)
+    assert finding.outcome is Outcome.ILL_CONDITIONED, finding
+
+
+CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
+    "NaN left out of a sum": (SUM, lambda x: x.nansum(1), (rows([MAX, NAN, -MAX, 1.0]),)),
+    "NaN left out of an overflow": (SUM, gives(INF), (rows([MAX, MAX, NAN]),)),
+    "the wrong infinity": (SUM, gives(-INF), (rows([INF, MAX, MAX]),)),
+    "the wrong infinity, met by an overflow": (SUM, gives(-INF), (rows([INF, -MAX, -MAX]),)),
+    "overflow on the side that stays in range": (SUM, gives(-INF), (rows([MAX, MAX, -1.0]),)),
+    "NaN of one sign": (SUM, gives(NAN), (rows([MAX, MAX, -1.0]),)),
+    "a finite number that no order gives": (SUM, gives(1e36), (BOTH,)),
+    "infinity for the largest number": (SUM, gives(INF), (rows([MAX, 1.0, -1.0]),)),
+    "a neighbour of what overflows": (SUM, gives(NAN, NAN), (rows([MAX, MAX, -MAX, -MAX], [1.0, 2.0, 3.0, 4.0]),)),
+    "an infinity lost by a contraction": (
+        MM,
+        lambda x, y: torch.full((1, 1), 3.0),
+        (rows([INF, 1.0, 1.0, 1.0]), COLUMN),
+    ),
+    "the wrong infinity in a contraction": (
+        MM,
+        lambda x, y: -(x @ y),
+        (rows([INF, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, -INF]), COLUMN),
+    ),
+    "a contraction that overflows one way": (
+        MM,
+        lambda x, y: torch.full((1, 1), NAN),
+        (rows([MAX, MAX, 1.0, 1.0]), COLUMN),
+    ),
+    "an overflow that eager's steps avoid": (
+        one("softmax", X, 1),
+        lambda x: x.exp() / x.exp().sum(1, keepdim=True),
+        (rows([300.0, 200.0, 0.0]),),
+    ),
+    "a sum of squares that eager scales": (
+        one("hypot", X, Y),
+        lambda x, y: (x * x + y * y).sqrt(),
+        (rows([3e20]), rows([4e20])),
+    ),
+    "a product": (one("mul", X, Y), gives(NAN), (torch.tensor([MAX]), torch.tensor([2.0]))),
+    "the sign of a product": (one("mul", X, Y), gives(-INF), (torch.tensor([MAX]), torch.tensor([2.0]))),
+    "the largest number for infinity": (one("mul", X, Y), gives(MAX), (torch.tensor([INF]), torch.tensor([2.0]))),
+    "NaN for infinity, elementwise": (one("exp"), gives(NAN), (torch.tensor([INF]),)),
+    "maximum that loses NaN": (one("amax", X, 1), gives(MAX), (rows([MAX, NAN, 1.0]),)),
+    "sorted with NaN first": (one("msort"), lambda x: x.sort(0)[0].flip(0), (torch.tensor([MAX, NAN, 1.0]),)),
+    "the mean of an infinity, as the other": (
+        one("var_mean", X, 1),
+        lambda x: (torch.tensor([NAN]), torch.tensor([-INF])),
+        (rows([INF, 1, 2, 3]),),
+    ),
+    "NaN left out of a variance": (one("var", X, 1), lambda x: x[:, 1:].var(1), (rows([NAN, 1, 2, 3]),)),
+    "NaN left out of a norm": (
+        one("nn.functional.layer_norm", X, [4]),
+        lambda x: torch.nn.functional.layer_norm(x.nan_to_num(0, 0, 0), [4]),
+        (rows([NAN, 1, 2, 3], [INF, 1, 2, 3]),),
+    ),
+    "NaN left out of a transform": (
+        one("fft.fft"),
+        lambda x: torch.fft.fft(x.nan_to_num(0.0)),
+        (torch.tensor([1.0, NAN, 3.0, 4.0]),),
+    ),
+    "another row of a transform": (
+        one("fft.irfft"),
+        lambda x: torch.full((2, 6), NAN),
+        (rows([1.0, 2.0, INF, 4.0], [1.0, 2.0, 3.0, 4.0]),),
+    ),
+    "the count of NaN by mode": (
+        one("mode", X, 1),
+        lambda x: (x[:, 0], torch.tensor([1, 1])),
+        (rows([NAN, 1.0], [2.0, 3.0]),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_wrong_results_at_the_edge_of_the_range_are_caught(name: str) -> None:
+    program, wrong, tensors = CAUGHT[name]
+    finding = compare(program, wrong, *tensors)
+    assert finding.outcome is Outcome.MISMATCH, finding
+
+
+def test_float64_that_overflows_only_when_rounded_is_right() -> None:
+    x = torch.tensor([MAX, MAX, 1e20, -1e20], dtype=torch.float32)
+    finding = compare(one("fft.fft"), lambda x: torch.fft.fft(x.double()).to(torch.complex64), x)
+    assert finding.outcome is Outcome.PASS, finding
+
+
+def test_two_terms_that_cancel_have_a_spread() -> None:
+    # In float32 nothing of 1.5 is left beside the others, in another order all of it.
+    x = torch.tensor([[MAX, -MAX, 1.5], [MAX, 1.5, -MAX]])
+    finding = compare(SUM, gives(1.5, 1.5), x)
+    assert finding.outcome is Outcome.PASS, finding
+    small = compare(one("sum", X, 1), gives(1.5, 2.5), rows([1.0, 0.5], [1.0, 0.5]))
+    assert small.outcome is Outcome.MISMATCH
+
+
+@pytest.mark.parametrize("dtype, largest", [(torch.float16, 65504.0), (torch.bfloat16, 3.3895313892515355e38)])
+def test_the_halves_are_added_up_in_float32(dtype: torch.dtype, largest: float) -> None:
+    x = torch.tensor([largest, largest, -largest, -largest], dtype=torch.float64)
+    with Overflow(dtype, 0, "up", "never"):
+        total = x.sum()
+    assert math.isinf(float(total)) == (dtype is torch.bfloat16)
+
+
+def test_names_of_ops_are_names_of_ops() -> None:
+    known = {name.partition("::")[2].split(".")[0] for name in torch._C._dispatch_get_all_op_names()}
+    assert not (MOMENTS | REGROUPED) - known - {"fft_c2c", "fft_c2r", "fft_r2c"}
