@@ -8,7 +8,7 @@ from typing import Any
 
 from torchstone.compiler.contract.promotion import opmath, result_type
 from torchstone.compiler.contract.rules import Expander, expands
-from torchstone.compiler.ir import DType, Expr, Shape, Value
+from torchstone.compiler.ir import DType, Expr, Graph, Operation, Shape, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, dim_min, nonnegative
 
@@ -101,6 +101,19 @@ def compare(b: Expander, relation: str, x: Any, y: Any) -> Value:
     if common.is_bool and relation not in ("eq", "ne"):
         x, y = b.cast(x, dt.uint8), b.cast(y, dt.uint8)
     return getattr(b, relation)(x, y)
+
+
+def loop(b: Expander, more: Fn, step: Fn, carried: Sequence[Value], rest: Sequence[Value]) -> tuple[Value, ...]:
+    """``flat.while``: replace what is carried by ``step(b, *carried, *rest)`` while ``more(b, *carried, *rest)``."""
+
+    def graph(name: str, fn: Callable[..., Any]) -> Graph:
+        args = [Value(v.type, f"x{index}") for index, v in enumerate((*carried, *rest))]
+        ops: list[Operation] = []
+        out = fn(Expander(ops, b.op), *args)
+        return Graph(name, args, ops, out if isinstance(out, tuple) else (out,))
+
+    graphs = {"condition": graph("condition", more), "body": graph("body", step)}
+    return b.emit("while", *carried, *rest, **graphs, carried=len(carried))
 
 
 def zero_check(b: Expander, divisor: Value) -> None:

@@ -1,8 +1,7 @@
 """Orthogonal polynomials of a degree that is a tensor. Eager: aten/src/ATen/native/Math.h.
 
-Chebyshev's have closed forms for high degrees. The others take a recurrence, written out up to the degree 32: a higher
-one, at run time, is an error. All are computed in float64, and NaN where eager's recurrence subtracts one infinity from
-another: as soon as the last but one value has overflowed.
+Chebyshev's have closed forms for high degrees, the others a loop of their recurrence. All are computed in float64, and
+NaN where eager's recurrence subtracts one infinity from another: as soon as the last but one value has overflowed.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchstone.compiler.contract.expansions.common import const, pointwise
+from torchstone.compiler.contract.expansions.common import const, is_nan, loop, pointwise
 from torchstone.compiler.contract.expansions.comparison import LARGEST
 from torchstone.compiler.contract.expansions.indexing import check_all
 from torchstone.compiler.contract.expansions.special_functions import where
@@ -21,7 +20,7 @@ from torchstone.compiler.ir import dtypes as dt
 
 Formula = Callable[[Expander, Value, Value], Value]
 # P of degree k + 1 from x, k and those of degrees k - 1 and k.
-Step = Callable[[Expander, Value, int, Value, Value], Value]
+Step = Callable[[Expander, Value, Value, Value, Value], Value]
 
 
 def _register(name: str, formula: Formula) -> None:
@@ -45,18 +44,6 @@ def _low_degrees(b: Expander, n: Value, first: Value, out: Value) -> Value:
 
 def _low(b: Expander, n: Value) -> Value:
     return where(b, n, "eq", 0, const(b, n, 1), const(b, n, 0))
-
-
-def _unrolled(b: Expander, x: Value, n: Value, first: Value, following: Step, highest: int, largest: float) -> Value:
-    """The polynomial of degree 1 or more, up to the highest, by its recurrence; ``first`` is that of degree 1."""
-    before, last = const(b, x, 1), first
-    out, two_before = last, before
-    for k in range(1, highest):
-        here = b.eq(n, const(b, n, k + 1))
-        two_before = b.select(here, before, two_before)
-        before, last = last, following(b, x, k, before, last)
-        out = b.select(here, last, out)
-    return where(b, b.abs(two_before), "gt", largest, const(b, x, math.nan), out)
 
 
 # Chebyshev's polynomials: with x = cos(a), or x = cosh(a) beyond 1, T = cos(n a), U = sin((n + 1) a) / sin(a),
@@ -102,8 +89,16 @@ def _beyond(b: Expander, x: Value, n: Value, kind: str, largest: float) -> Value
 _LOW = 8
 
 
-def _three_terms(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
-    return b.sub(b.mul(b.add(x, x), last), before)
+def _unrolled(b: Expander, x: Value, n: Value, first: Value, largest: float) -> Value:
+    """2 x P - P, from degree 1, which is ``first``, up to the highest of the low ones."""
+    before, last = const(b, x, 1), first
+    out, two_before = last, before
+    for degree in range(2, _LOW + 1):
+        here = b.eq(n, const(b, n, degree))
+        two_before = b.select(here, before, two_before)
+        before, last = last, b.sub(b.mul(b.add(x, x), last), before)
+        out = b.select(here, last, out)
+    return where(b, b.abs(two_before), "gt", largest, const(b, x, math.nan), out)
 
 
 def _chebyshev(kind: str, *, shifted: bool) -> Formula:
@@ -134,7 +129,7 @@ def _chebyshev(kind: str, *, shifted: bool) -> Formula:
             "v": lambda: b.sub(b.add(wide, wide), one),
             "w": lambda: b.add(b.add(wide, wide), one),
         }[kind]()
-        low = _unrolled(b, wide, degree, first, _three_terms, _LOW, largest)
+        low = _unrolled(b, wide, degree, first, largest)
         out = where(b, degree, "le", _LOW, low, out)
         return b.cast(_low_degrees(b, degree, first, out), x.dtype)
 
@@ -148,7 +143,8 @@ for _kind in "tuvw":
 
 # Polynomials by their recurrence, in float64: P of degree k + 1 from those of degrees k and k - 1.
 
-_HIGHEST = 32
+# A loop of so many steps is an error: it would not end in anybody's time.
+_HIGHEST = 2.0**20
 # From a degree on, eager's Hermite polynomials are NaN.
 _HERMITE_LIMIT = {"float32": 128, "float64": 512}
 
@@ -157,39 +153,67 @@ def _recurrence(first: Callable[[Expander, Value], Value], following: Step, limi
     """``first`` is the polynomial of degree 1; above a limit, NaN."""
 
     def formula(b: Expander, x: Value, n: Value) -> Value:
-        dtype, largest, limit = x.dtype, LARGEST[x.dtype.name], limits.get(x.dtype.name)
+        dtype, largest = x.dtype, LARGEST[x.dtype.name]
         x, n = b.cast(x, dt.float64), b.cast(n, dt.float64)
-        known = b.le(n, const(b, n, _HIGHEST))
-        known = known if limit is None else b.or_(known, b.gt(n, const(b, n, limit)))
-        check_all(b, known, f"{b.op.name}: a degree above {_HIGHEST} is not supported")
+        highest = float(limits.get(dtype.name, _HIGHEST))
+        if dtype.name in limits:
+            steps = where(b, n, "gt", highest, const(b, n, 0), n)
+        else:
+            steps = n
+            check_all(b, b.le(n, const(b, n, highest)), f"{b.op.name}: a degree above {highest:.0f} is not supported")
         start = first(b, x)
-        out = _low_degrees(b, n, start, _unrolled(b, x, n, start, following, _HIGHEST, largest))
-        out = out if limit is None else where(b, n, "gt", limit, const(b, x, math.nan), out)
+        out, two_before = _looped(b, x, steps, start, following)
+        out = where(b, b.abs(two_before), "gt", largest, const(b, x, math.nan), out)
+        out = where(b, n, "gt", highest, const(b, x, math.nan), _low_degrees(b, n, start, out))
         return b.cast(out, dtype)
 
     return formula
 
 
-def _hermite(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+def _looped(b: Expander, x: Value, n: Value, first: Value, following: Step) -> tuple[Value, Value]:
+    """The polynomial of degree n and the one of degree n - 2, from 2 on."""
+
+    def more(b: Expander, k: Value, before: Value, last: Value, out: Value, two_before: Value, *rest: Value) -> Value:
+        _, n = rest
+        left = b.and_(b.gt(n, b.broadcast(k, n.shape)), b.not_(is_nan(b, last)))
+        return b.reduce(left, "or", tuple(range(n.rank)))
+
+    def step(b: Expander, k: Value, before: Value, last: Value, out: Value, two_before: Value, *rest: Value) -> Any:
+        x, n = rest
+        after = b.add(k, const(b, k, 1))
+        here = b.eq(n, b.broadcast(after, n.shape))
+        new = following(b, x, b.broadcast(k, x.shape), before, last)
+        # Once NaN, the loop may end before n.
+        here = b.or_(here, b.and_(is_nan(b, new), b.gt(n, b.broadcast(k, n.shape))))
+        return after, last, new, b.select(here, new, out), b.select(here, before, two_before)
+
+    one = const(b, x, 1)
+    carried = (b.scalar(1.0, dt.float64), one, first, first, one)
+    return loop(b, more, step, carried, (x, n))[3:]
+
+
+def _hermite(b: Expander, x: Value, k: Value, before: Value, last: Value) -> Value:
     """2 x H - 2 k H."""
-    return b.sub(b.mul(b.add(x, x), last), b.mul(const(b, x, 2 * k), before))
+    return b.sub(b.mul(b.add(x, x), last), b.mul(b.add(k, k), before))
 
 
-def _probabilists(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+def _probabilists(b: Expander, x: Value, k: Value, before: Value, last: Value) -> Value:
     """x He - k He."""
-    return b.sub(b.mul(x, last), b.mul(const(b, x, k), before))
+    return b.sub(b.mul(x, last), b.mul(k, before))
 
 
-def _laguerre(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+def _laguerre(b: Expander, x: Value, k: Value, before: Value, last: Value) -> Value:
     """((2 k + 1 - x) L - k L) / (k + 1)."""
-    grown = b.mul(b.sub(const(b, x, 2 * k + 1), x), last)
-    return b.div(b.sub(grown, b.mul(const(b, x, k), before)), const(b, x, k + 1))
+    after = b.add(k, const(b, x, 1))
+    grown = b.mul(b.sub(b.add(k, after), x), last)
+    return b.div(b.sub(grown, b.mul(k, before)), after)
 
 
-def _legendre(b: Expander, x: Value, k: int, before: Value, last: Value) -> Value:
+def _legendre(b: Expander, x: Value, k: Value, before: Value, last: Value) -> Value:
     """((2 k + 1) x P - k P) / (k + 1)."""
-    grown = b.mul(b.mul(const(b, x, 2 * k + 1), x), last)
-    return b.div(b.sub(grown, b.mul(const(b, x, k), before)), const(b, x, k + 1))
+    after = b.add(k, const(b, x, 1))
+    grown = b.mul(b.mul(b.add(k, after), x), last)
+    return b.div(b.sub(grown, b.mul(k, before)), after)
 
 
 _register("hermite_polynomial_h", _recurrence(lambda b, x: b.add(x, x), _hermite, _HERMITE_LIMIT))
