@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchstone.compiler.contract.expansions.common import const, convert_number, is_nan, ordered, wrap_dim
+from torchstone.compiler.contract.expansions.common import (
+    const,
+    convert_number,
+    is_nan,
+    loop,
+    ordered,
+    size_value,
+    wrap_dim,
+)
+from torchstone.compiler.contract.expansions.elementwise import complex_log_add
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import DType, Value
@@ -52,18 +61,64 @@ expands.row("aten.cummin.default", _extreme("min"))
 @expands("aten.logcumsumexp.default")
 def logcumsumexp(b: Expander, x: Value, dim: int) -> Value:
     """log of the cumulative sum of e**x: after step k each element is combined with the 2**k before it."""
-    if x.dtype.is_complex:
-        raise b.unsupported("complex: the branch of its logarithm depends on the order of the sums")
     out = b.cast(x, opmath(x.dtype))
-    if x.rank and 0 not in x.shape:
-        dim = wrap_dim(dim, x.rank)
+    dim = wrap_dim(dim, x.rank)
+    if 0 in x.shape or not x.rank:
+        return x
+    if x.dtype.is_complex:
+        out = _log_add_in_order(b, out, dim)
+    elif not isinstance(x.shape[dim], int):
+        out = _log_add_all(b, out, dim)
+    else:
         size, step = x.shape[dim], 1
-        if not isinstance(size, int):
-            raise b.unsupported("a run-time length")
         while step < size:
             out = _log_add(b, _shifted(b, out, dim, step, -math.inf), out)
             step *= 2
     return b.cast(out, b.type.dtype)
+
+
+def _log_add_all(b: Expander, x: Value, dim: int) -> Value:
+    """The same for a length known at run time."""
+
+    def more(b: Expander, step: Value, out: Value) -> Value:
+        return b.lt(step, size_value(b, out.shape[dim]))
+
+    def double(b: Expander, step: Value, out: Value) -> tuple[Value, Value]:
+        place = b.iota(size=out.shape[dim], dtype=dt.int64)
+        place = b.sub(place, b.broadcast(step, place.shape))
+        zero = const(b, place, 0)
+        earlier = _taken(b, out, b.max(place, zero), dim)
+        none = b.broadcast(b.lt(place, zero), out.shape, (dim,))
+        return b.add(step, step), _log_add(b, b.select(none, const(b, out, -math.inf), earlier), out)
+
+    return loop(b, more, double, (b.scalar(1, dt.int64), x), ())[1]
+
+
+def _log_add_in_order(b: Expander, x: Value, dim: int) -> Value:
+    """Complex numbers one after the other: the order decides how often the sum goes round 0."""
+    rest = tuple(size for d, size in enumerate(x.shape) if d != dim)
+
+    def more(b: Expander, k: Value, total: Value, out: Value, x: Value) -> Value:
+        return b.lt(k, size_value(b, x.shape[dim]))
+
+    def add(b: Expander, k: Value, total: Value, out: Value, x: Value) -> tuple[Value, ...]:
+        one = b.reshape(k, (1,))
+        total = complex_log_add(b, b.reshape(_taken(b, x, one, dim), rest), total)
+        place = b.broadcast(b.iota(size=x.shape[dim], dtype=dt.int64), x.shape, (dim,))
+        others = tuple(d for d in range(x.rank) if d != dim)
+        out = b.select(b.eq(place, b.broadcast(k, x.shape)), b.broadcast(total, x.shape, others), out)
+        return b.add(k, const(b, k, 1)), total, out
+
+    start = b.full(complex(-math.inf), rest, x.dtype)
+    return loop(b, more, add, (b.scalar(0, dt.int64), start, x), (x,))[2]
+
+
+def _taken(b: Expander, x: Value, places: Value, dim: int) -> Value:
+    """The elements at places along a dim."""
+    out = b.gather(x, places, dims=(dim,))
+    order = [*range(1, x.rank)]
+    order.insert(dim, 0)
+    return b.transpose(out, tuple(order))
 
 
 def _shifted(b: Expander, x: Value, dim: int, step: int, identity: Any) -> Value:

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.export import Dim
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 
 Agrees = Callable[..., None]
@@ -57,15 +56,21 @@ def test_logcumsumexp(agrees: Agrees, dtype: torch.dtype) -> None:
         agrees(lambda x: torch.logcumsumexp(x, -1), tensor.to(dtype))
 
 
-def test_logcumsumexp_of_complex_numbers_is_refused() -> None:
-    with pytest.raises(Unsupported, match="branch"):
-        compile(lambda x: torch.logcumsumexp(x, 0), (torch.ones(3, dtype=torch.complex64),), target="evaluator")
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_logcumsumexp_of_complex_numbers_goes_round_as_often_as_eager(agrees: Agrees, dtype: torch.dtype) -> None:
+    x = torch.randn(4, 9, dtype=dtype, generator=torch.Generator().manual_seed(0)) * 4
+    for tensor in (x, x[0, 0], x[:0], x[:, :0]):
+        for dim in (0, -1):
+            agrees(lambda x, d=dim: torch.logcumsumexp(x, d), tensor)
+    special = torch.tensor([complex(-math.inf, 1), complex(-math.inf, 2), 3 + 4j, complex(math.inf, 1), 2], dtype=dtype)
+    got = compile(lambda x: torch.logcumsumexp(x, 0), (special,), target="linalg")(special)
+    torch.testing.assert_close(got, torch.logcumsumexp(special, 0), equal_nan=True)
 
 
 @pytest.mark.parametrize("target", ["evaluator", "linalg"])
 def test_lengths_known_at_run_time(target: str) -> None:
     def program(x: torch.Tensor) -> Any:
-        return x.cumsum(0), x.cumprod(0), x.cummax(0), x.cummin(0)
+        return x.cumsum(0), x.cumprod(0), x.cummax(0), x.cummin(0), x.logcumsumexp(0), (x + 1j).logcumsumexp(0)
 
     compiled = compile(program, (torch.rand(4, 3),), target=target, dynamic_shapes=({0: Dim("n", min=2)},))
     for size in (2, 7, 33):
