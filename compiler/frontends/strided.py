@@ -13,9 +13,9 @@ import torch
 
 from torchstone.compiler.diagnostics import Unsupported
 
-_AS_STRIDED = torch.ops.aten.as_strided.default
+_AS_STRIDED = frozenset({torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default})
 _SCATTER = torch.ops.aten.as_strided_scatter.default
-BY_MEMORY = frozenset({_AS_STRIDED, _SCATTER})
+BY_MEMORY = _AS_STRIDED | {_SCATTER}
 # Above this many places, it is not looked for two of them that are one.
 _MOST_PLACES = 1 << 20
 
@@ -33,7 +33,7 @@ def by_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Te
     place = torch.full((), offset, dtype=torch.int64)
     for s, step in zip(size, stride, strict=True):
         place = place.unsqueeze(-1) + torch.arange(s) * step
-    if func is _AS_STRIDED:
+    if func in _AS_STRIDED:
         chosen = x.reshape(-1)[place.reshape(-1)]  # which knows every dtype, as torch.take does not
         return chosen.reshape(place.shape)
     if _overlap(size, stride):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from torchstone.compiler.contract.expansions.blending import gathered
-from torchstone.compiler.contract.expansions.common import const, expand_dims, wrap_dim
+from torchstone.compiler.contract.expansions.common import const, expand_dims, is_nan, wrap_dim
 from torchstone.compiler.contract.expansions.join import concat
 from torchstone.compiler.contract.expansions.reduction import norm
 from torchstone.compiler.contract.promotion import opmath
@@ -24,12 +24,17 @@ def cdist(b: Expander, x: Value, y: Value, p: float, compute_mode: int | None = 
     lead = len(batch)
     left = b.broadcast(b.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), shape)
     right = b.broadcast(b.reshape(y, (*y.shape[:-2], 1, *y.shape[-2:])), shape)
-    return _distance(b, b.sub(left, right), p, lead + 2)
+    gap = b.sub(left, right)
+    if p == math.inf:  # eager compares with what it has so far, and NaN is greater than nothing
+        gap = b.select(is_nan(b, gap), const(b, gap, 0), gap)
+    return _distance(b, gap, p, lead + 2)
 
 
 def _distance(b: Expander, gap: Value, p: float, dim: int) -> Value:
     if gap.shape[dim] == 0:
         return const(b, b.reduce(gap, "sum", (dim,)), 0)
+    if p == 0:  # the count of numbers that differ, but NaN where one is NaN
+        return b.reduce(b.min(b.ceil(b.abs(gap)), const(b, gap, 1)), "sum", (dim,))
     return norm(b, gap, p, (dim,))
 
 

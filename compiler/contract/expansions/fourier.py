@@ -61,6 +61,26 @@ def _transform(b: Expander, x: Value, dim: int, size: int, *, forward: bool) -> 
     return _along(b, x, b.complex(cosine, b.neg(sine) if forward else sine), dim)
 
 
+def _real_transform(b: Expander, x: Value, dim: int, size: int) -> Value:
+    """The forward transform of float64 numbers."""
+    length = _length(b, x.shape[dim])
+    cosine, sine = _roots(b, length, size, length)
+    return b.complex(_along(b, x, cosine, dim), _no_imag(b, _along(b, x, b.neg(sine), dim), dim, length))
+
+
+def _middle(length: int) -> tuple[int, ...]:
+    """The coefficients that are their own conjugates where the signal is real."""
+    return (0, length // 2) if length % 2 == 0 else (0,)
+
+
+def _no_imag(b: Expander, x: Value, dim: int, length: int) -> Value:
+    """Imaginary parts, 0 where a real signal has none: neither written nor read by eager, be it NaN."""
+    size = _length(b, x.shape[dim])
+    real = tuple(k in _middle(length) for k in range(size))
+    mask = b.emit("constant", value=real, shape=(size,), dtype=dt.boolean)[0]
+    return b.select(b.broadcast(mask, x.shape, (dim,)), const(b, x, 0), x)
+
+
 def _scale(norm: int, count: int) -> float:
     """fft_norm_mode: none, by the root of n, by n."""
     return (1.0, 1 / math.sqrt(count), 1 / count)[norm]
@@ -86,12 +106,12 @@ def c2c(b: Expander, x: Value, dims: Sequence[int], norm: int, forward: bool) ->
 @expands("aten._fft_r2c.default")
 def r2c(b: Expander, x: Value, dims: Sequence[int], norm: int, onesided: bool) -> Value:
     """Of real numbers; of the last dim only the first n // 2 + 1 when one-sided."""
-    x = b.cast(x, dt.complex128)
-    count = 1
-    for dim in (wrap_dim(d, x.rank) for d in reversed(dims)):
-        length = _length(b, x.shape[dim])
-        count *= length
-        x = _transform(b, x, dim, _length(b, b.type.dims[dim]), forward=True)
+    *others, last = (wrap_dim(d, x.rank) for d in dims)
+    count = _length(b, x.shape[last])
+    x = _real_transform(b, b.cast(x, dt.float64), last, _length(b, b.type.dims[last]))
+    for dim in others:
+        count *= _length(b, x.shape[dim])
+        x = _transform(b, x, dim, _length(b, x.shape[dim]), forward=True)
     return _finish(b, x, norm, count)
 
 
@@ -109,11 +129,9 @@ def c2r(b: Expander, x: Value, dims: Sequence[int], norm: int, last_dim_size: in
     x = b.slice(x, last, 0, there)
     cosine, sine = _roots(b, there, length, length)
     # Each but the first, and the middle one of an even length, stands for its conjugate too.
-    single = (0, length // 2) if length % 2 == 0 else (0,)
-    twice = b.emit(
-        "constant", value=tuple(1.0 if k in single else 2.0 for k in range(there)), shape=(there,), dtype=dt.float64
-    )[0]
+    twice = tuple(1.0 if k in _middle(length) else 2.0 for k in range(there))
+    twice = b.emit("constant", value=twice, shape=(there,), dtype=dt.float64)[0]
     weight = b.broadcast(twice, cosine.shape, (0,))
     real = _along(b, b.real(x), b.mul(weight, cosine), last)
-    imag = _along(b, b.imag(x), b.mul(weight, sine), last)
+    imag = _along(b, _no_imag(b, b.imag(x), last, length), b.mul(weight, sine), last)
     return _finish(b, b.sub(real, imag), norm, count)

@@ -118,6 +118,9 @@ def _batch_norm(
     training: bool, momentum: float, eps: float,
 ) -> tuple[Value, Value, Value, list[Value]]:  # fmt: skip
     """The normalized value, the batch's mean and rstd, and the updated running statistics, in the compute dtype."""
+    sizes = {v.shape[0] for v in (weight, bias, *running) if v is not None} | {x.shape[1]}
+    if len([size for size in sizes if isinstance(size, int)]) > 1:
+        raise b.unsupported("statistics or parameters of another size than the channels, past whose end eager reads")
     values = b.cast(x, opmath(x.dtype))
     dims = tuple(d for d in range(x.rank) if d != 1)
     updated: list[Value] = []

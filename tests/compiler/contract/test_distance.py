@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
+
+from torchstone.compiler.driver import compile
 
 Agrees = Callable[..., None]
 aten = torch.ops.aten
@@ -25,6 +28,17 @@ def test_between_two_tensors(agrees: Agrees, p: float, dtype: torch.dtype) -> No
         x, y = x.to(dtype), y.to(dtype)
         distances = aten._cdist_forward(x, y, p, None)
         agrees(lambda g, x, y, d: aten._cdist_backward(g, x, y, p, d), distances.cos(), x, y, distances, slack=16.0)
+
+
+@pytest.mark.parametrize("p", NORMS)
+@pytest.mark.parametrize("width", [3, 9])
+def test_numbers_that_are_not_finite(p: float, width: int) -> None:
+    nan, inf = math.nan, math.inf
+    x = torch.tensor([[1, 2, 0.3], [1, inf, 2], [nan, 1, 1], [-inf, inf, 0], [nan, nan, nan]]).repeat(1, width // 3)
+    y = torch.tensor([[1, 2, 0.4], [1, inf, 3], [nan, 0, 0], [0, 0, 1]]).repeat(1, width // 3)
+    for program, args in ((lambda x, y: torch.cdist(x, y, p), (x, y)), (lambda x: torch.pdist(x, p), (x,))):
+        got = compile(program, args, target="linalg")(*args)
+        torch.testing.assert_close(got, program(*args), equal_nan=True)
 
 
 @pytest.mark.parametrize("p", NORMS)

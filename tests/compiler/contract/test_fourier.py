@@ -33,3 +33,15 @@ def test_there_and_back(length: int) -> None:
     there = compile(lambda x: torch.fft.rfft(x, dim=0), (x,), target="evaluator")(x)
     back = compile(lambda x: torch.fft.irfft(x, length, dim=0), (there,), target="evaluator")(there)
     torch.testing.assert_close(back, x, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("length", [7, 8])
+def test_what_a_real_signal_has_no_imaginary_part_of(length: int) -> None:
+    x = torch.arange(1.0, length + 1)
+    x[3] = torch.inf
+    got = compile(torch.fft.rfft, (x,), target="linalg")(x)
+    assert (got.imag[[0, -1] if length % 2 == 0 else [0]] == 0).all()
+    half = torch.fft.rfft(torch.arange(1.0, length + 1))
+    half.imag[0], half.imag[-1] = torch.nan, half.imag[-1] if length % 2 else torch.inf
+    back = compile(lambda x: torch.fft.irfft(x, length), (half,), target="linalg")(half)
+    torch.testing.assert_close(back, torch.arange(1.0, length + 1))
