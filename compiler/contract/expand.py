@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from torchstone.compiler.contract.expansions import EXPANSIONS
@@ -90,11 +91,13 @@ def _unsupported(op: Operation, origin: Operation, refusal: str) -> Unsupported:
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """Return the graph without ops that have no effect and whose results nobody uses."""
+    """Return the graph, or a new one, without ops that have no effect and whose results nobody uses."""
     live = {id(v) for v in values_in(graph.outputs)}
     kept: list[Operation] = []
     for op in reversed(graph.ops):
         if has_effect(op) or any(id(r) in live for r in op.results):
             kept.append(op.with_graphs(eliminate_dead_code))
             live.update(id(v) for v in op.values)
-    return Graph(graph.name, graph.args, kept[::-1], graph.outputs)
+    kept.reverse()
+    same = len(kept) == len(graph.ops) and all(map(is_, kept, graph.ops))
+    return graph if same else Graph(graph.name, graph.args, kept, graph.outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from torchstone.compiler.runtime import mlir
@@ -11,10 +12,12 @@ CMPI = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7
 UNORDERED = 14
 
 
+@cache
 def integer(bits: int) -> Any:
     return mlir.ir.IntegerType.get_signless(bits)
 
 
+@cache
 def floating(bits: int) -> Any:
     return mlir.ir.F32Type.get() if bits == 32 else mlir.ir.F64Type.get()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from torchstone.compiler.diagnostics import Unsupported
@@ -136,8 +137,11 @@ def static_sizes(dims: Sequence[Dim]) -> list[int]:
 
 def mlir_location(name: str, location: Location) -> Any:
     """Return an MLIR location: the op's name at the user's line, when there is one."""
+    frame = location.frames[0] if location.frames else None
+    return _location(name, frame.file, frame.line) if frame is not None else _location(name, "", 0)
+
+
+@lru_cache(maxsize=4096)
+def _location(name: str, file: str, line: int) -> Any:
     ir = mlir.ir
-    if not location.frames:
-        return ir.Location.name(name)
-    frame = location.frames[0]
-    return ir.Location.name(name, ir.Location.file(frame.file, frame.line, 0))
+    return ir.Location.name(name, ir.Location.file(file, line, 0)) if file else ir.Location.name(name)

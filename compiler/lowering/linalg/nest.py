@@ -6,6 +6,7 @@ A ``LoopNest`` is a ``linalg.generic``. ``Steps`` are nested ``scf.for`` loops, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from torchstone.compiler.ir import Operation, Value
@@ -150,7 +151,7 @@ class LoopNest(Reader):
             indices.append(tuple(loop(d) for d in untold))
         maps = [affine_map(len(self.sizes), i) for i in (*indices, *(i for _, i in outputs))]
         kinds = ["reduction" if d in self.reduced else "parallel" for d in range(len(self.sizes))]
-        iterators = [ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]
+        iterators = [_iterator(kind) for kind in kinds]
         targets = [t for t, _ in outputs]
         op = mlir.linalg.GenericOp(
             [t.type for t in targets], tensors, targets, ir.ArrayAttr.get(maps), ir.ArrayAttr.get(iterators)
@@ -212,6 +213,12 @@ class Steps(Reader):
         return list(loop.results)
 
 
+@cache
+def _iterator(kind: str) -> Any:
+    return mlir.ir.Attribute.parse(f"#linalg.iterator_type<{kind}>")
+
+
+@lru_cache(maxsize=4096)
 def affine_map(rank: int, index: Index) -> Any:
     ir = mlir.ir
     parts = []

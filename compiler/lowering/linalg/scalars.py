@@ -8,6 +8,7 @@ calls a function nobody has or uses an instruction that flushes subnormals; inte
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeAlias
 
 from torchstone.compiler.ir import dtypes as dt
@@ -32,6 +33,7 @@ def is_coded(dtype: DType) -> bool:
     return is_float8(dtype) or dtype.name == "bfloat16"
 
 
+@cache
 def element(dtype: DType) -> Any:
     """Return the MLIR type of an element in memory."""
     if dtype.is_bool or is_coded(dtype):
