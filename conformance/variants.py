@@ -29,8 +29,8 @@ class NotApplicable(Exception):
 class Variant:
     """``apply(case)`` returns the case asked in this way, or raises ``NotApplicable``.
 
-    ``tried``: whether eager is asked at once if it takes the case. Not where only the values differ: a NaN can end the
-    process (MKL's eigenvalues), and what eager makes of it is the worker's to find.
+    ``tried``: whether eager is asked at once if it takes the case. Not where that can end the process, as a NaN does
+    (MKL's eigenvalues) and a scalar where an op counts on a dim (``_chunk_cat``): the worker finds that out.
     """
 
     name: str
@@ -217,7 +217,7 @@ _ROWS = (
     _row(
         "special", "NaN, infinities, zeros of both signs, subnormals, extremes.", _special, "no input of floats", False
     ),
-    _row("scalar", "Every input 0-d.", _scalar, "every input is 0-d already"),
+    _row("scalar", "Every input 0-d.", _scalar, "every input is 0-d already", tried=False),
     Variant("empty", "No rows: leading dims of size 0.", _leading(0)),
     Variant("single", "One row: leading dims of size 1.", _leading(1)),
     Variant(DYNAMIC, "Compiled once with every size free, run at several.", _varying),

@@ -117,4 +117,17 @@ def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]]
     if recorder.captures:
         raise Unsupported(f"{op.name}: PyTorch's decomposition uses a constant tensor", op=op.name, where=describe(op))
     sizes.name_back(recorder.graph.ops)
+    for old, new in zip(op.results, results, strict=True):
+        if isinstance(new, Value) and _differ(old.type, new.type):
+            message = f"{op.name}: PyTorch's decomposition gives {new.type} for {old.type}"
+            raise Unsupported(message, op=op.name, where=describe(op))
     return recorder.graph.ops, results
+
+
+def _differ(left: Any, right: Any) -> bool:
+    """Whether two types are of tensors that cannot have one shape."""
+    if not isinstance(left, TensorType) or not isinstance(right, TensorType):
+        return False
+    if len(left.dims) != len(right.dims):
+        return True
+    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(left.dims, right.dims, strict=True))

@@ -78,13 +78,24 @@ def test_several_results_and_inputs_without_gradients() -> None:
         ("special", case("torch.neg", torch.ones(3, dtype=torch.int32)), "no input of floats"),
         ("backward", case("torch.neg", torch.ones(3, dtype=torch.int32)), "differentiable"),
         ("backward", case("torch.floor_divide", torch.ones(3), torch.ones(3)), "derivative"),
-        ("scalar", case("torch.sum", torch.ones(3, 2), args=(1,)), "eager raises IndexError"),
         ("empty", case("torch.amax", torch.ones(3)), "eager raises RuntimeError: amax()"),
     ],
 )
 def test_what_cannot_be_asked_says_why(name: str, given: Case, reason: str) -> None:
     found = apply(given, name)
     assert isinstance(found, Untested) and reason in found.reason and found.variant == name
+
+
+@pytest.mark.parametrize(
+    "name, given, reason",
+    [
+        ("scalar", case("torch.sum", torch.ones(3, 2), args=(1,)), "eager raises IndexError"),
+        ("special", case("torch.linalg.eig", torch.ones(3, 3)), "eager raises RuntimeError"),
+    ],
+)
+def test_what_could_end_the_process_is_left_to_the_worker(name: str, given: Case, reason: str) -> None:
+    verdict = try_case(asked(given, name), load("linalg"))
+    assert verdict.outcome == "untested" and reason in verdict.message
 
 
 def test_other_sizes_keep_what_was_equal_equal() -> None:

@@ -65,3 +65,11 @@ def test_what_a_decomposition_assumes_of_a_run_time_size_is_required(monkeypatch
     assert not guards
     assert [op.name for op in out.ops] == ["aten.masked_select.default", "flat.require", "aten.mul.Tensor"]
     assert str(out.ops[1]) == 'flat.require() {left=3, right=<u0>, relation="lt"}'
+
+
+def test_a_decomposition_that_gives_another_shape_is_refused() -> None:
+    graph = parse_graph(
+        "graph @f(%x: f32[2, 5], %y: f32[1]) {\n  %0: f32[1] = aten.addcmul.default(%y, %x, %x, 2)\n  return %0\n}\n"
+    )
+    with pytest.raises(Unsupported, match=r"gives f32\[2, 5\] for f32\[1\]"):
+        decompose(graph, keep, {})
