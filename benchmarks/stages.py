@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from throughput import select, together
 
+from torchstone.compiler.runtime.cache import CACHE
 from torchstone.conformance.backends import load
 from torchstone.conformance.case import Case
 from torchstone.conformance.trial import try_case
@@ -44,6 +45,7 @@ STAGES = (
     ("lower: verify", "compiler.lowering.linalg.build", "_verify"),
     ("compile (the rest)", "compiler.runtime.cpu", "CpuKernel.__init__"),
     ("compile (the rest)", "compiler.runtime.code", "_compile"),
+    ("compile: key", "compiler.runtime.cache", "key_of"),
     ("compile: destination", "compiler.runtime.code", "Code.prepare"),
     ("compile: merge", "compiler.runtime.code", "_merged"),
     ("compile: pipeline {0}", "compiler.runtime.pipelines", "run"),
@@ -133,6 +135,7 @@ def measure(cases: list[Case], name: str, rounds: int) -> dict[str, float]:
         clock.seconds.clear()
         for start in range(0, len(cases), size):
             batch = cases[start : start + size]
+            CACHE.clear()
             compiled = together(batch, backend)
             for index, case in enumerate(batch):
                 try_case(case, backend, compiled.pop(index, None))

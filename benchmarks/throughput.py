@@ -5,7 +5,8 @@ Two rates are taken. *compile and call* is the backend's own time: `compile`, th
 backends in isolated workers, and kept if both pass it. Then one process times all of them, the backends in turn on
 each batch of cases (and each first in every second round), so that whatever else the machine does meets both. A backend
 that compiles many cases together does so, as in a worker; the others compile them one by one. The first round warms up
-and does not count.
+and does not count. The compile cache is on and cold: it is emptied before each batch is timed, so that nothing compiled
+before is used again, and looking for it is paid for.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler.runtime.cache import CACHE
 from torchstone.conformance.backends import Backend, load
 from torchstone.conformance.case import Case
 from torchstone.conformance.runner import Pool
@@ -45,6 +47,7 @@ def select(backends: list[str], ops: list[str] | None, dtype: str, per_op: int, 
 
 def compile_and_call(cases: list[Case], backend: Backend) -> float:
     """Return the seconds that the backend takes to compile the cases and run each once."""
+    CACHE.clear()
     args = [case.fresh_args() for case in cases]
     start = time.perf_counter()
     compiled = together(cases, backend)
@@ -58,6 +61,7 @@ def compile_and_call(cases: list[Case], backend: Backend) -> float:
 
 def verdict(cases: list[Case], backend: Backend) -> float:
     """Return the seconds of the whole cases: eager, backend, oracle."""
+    CACHE.clear()
     start = time.perf_counter()
     compiled = together(cases, backend)
     for index, case in enumerate(cases):

@@ -62,3 +62,10 @@ def test_the_programs_of_the_leak_check_are_in_torch() -> None:
     for unary in leak.UNARY:
         for binary in leak.BINARY:
             assert leak.program(unary, binary)(torch.rand(3, 2), torch.rand(2)).shape == (3,)
+
+
+def test_one_compilation_serves_every_shape() -> None:
+    dynamic: Any = importlib.import_module("dynamic")
+    assert len(set(dynamic.shapes(50))) == 50
+    row = dynamic.measure(dynamic.PROGRAMS["gelu and layer norm"], 50, 60)
+    assert row["shapes"] == 50 and row["compiled"] == 1 and row["compiled again"] == 0
