@@ -18,7 +18,7 @@ from torchstone.compiler.runtime.cache import Made
 from torchstone.compiler.runtime.destination import find, separate_results, to_destination
 from torchstone.compiler.runtime.guards import divert_aborts
 from torchstone.compiler.runtime.mlir import Bindings
-from torchstone.compiler.runtime.outline import outline_nests
+from torchstone.compiler.runtime.outline import keep_outlined, outline_nests
 from torchstone.compiler.runtime.rows import fuse_rows
 
 _waiting: ContextVar[list[Code] | None] = ContextVar("waiting", default=None)
@@ -146,7 +146,8 @@ def _compile(codes: Sequence[Code]) -> None:
     made = [Made(index, code.boundary, messages[index]) for index, code in enumerate(codes)]
     for code, mine in zip(codes, made, strict=True):
         code.link(engine, mine)
-    cache.CACHE.add(engine, {code.key: mine for code, mine in zip(codes, made, strict=True) if code.key is not None})
+    if keyed := {code.key: mine for code, mine in zip(codes, made, strict=True) if code.key is not None}:
+        cache.CACHE.add(engine, keyed)
 
 
 def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -159,10 +160,12 @@ def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tupl
     pipelines.run("buffers", module, provider=provider)
     if codes[0].opt_level == jit.FAST_CODE:
         fuse_rows(module, provider)
-        outline_nests(module, provider)
     used = finish_buffers(module, provider)
+    if codes[0].opt_level == jit.FAST_CODE:
+        outline_nests(module, provider)
     pipelines.run_llvm(module, bare=boundary.bare, used=used, provider=provider)
     separate_results(module, bare=boundary.bare, provider=provider)
+    keep_outlined(module, provider)
     return [divert_aborts(module, provider, name) if boundary.guarded else () for name in names]
 
 
