@@ -51,8 +51,13 @@ def _others(case: Case, dims: tuple[tuple[int, ...], ...]) -> Iterator[Case]:
 
 
 def _resized(tensor: Tensor, axes: tuple[int, ...], change: int) -> Tensor:
-    """A tensor of other sizes, its elements taken from ``tensor`` again and again: indices stay indices."""
+    """A tensor of other sizes, its elements taken from ``tensor`` again and again: indices stay indices.
+
+    Of integers the last one is repeated: what rises goes on rising, as offsets have to.
+    """
     for axis in axes:
         size = tensor.shape[axis]
-        tensor = tensor.index_select(axis, torch.arange(max(size + change, _LEAST)) % size)
+        places = torch.arange(max(size + change, _LEAST))
+        floats = tensor.is_floating_point() or tensor.is_complex()
+        tensor = tensor.index_select(axis, places % size if floats else places.clamp(max=size - 1))
     return tensor

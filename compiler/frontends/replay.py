@@ -46,9 +46,20 @@ class _Replay(torch.fx.Interpreter):
             token, op, *rest = args
             out = op(*rest, **kwargs)
             return (token, *out) if isinstance(out, tuple) else (token, out)
-        if is_composite(target) and _is_symbolic(args, kwargs):
-            target = reference(target) or target
-        return super().call_function(target, args, kwargs)
+        ops = self._recorder.graph.ops
+        kept = len(ops)
+        try:
+            return super().call_function(target, args, kwargs)
+        except (RuntimeError, Unsupported) as error:
+            # PyTorch takes composite ops apart in C++, which cannot do it for every symbolic size; Python can.
+            in_python = reference(target) if is_composite(target) and _is_symbolic(args, kwargs) else None
+            if in_python is None:
+                raise
+            del ops[kept:]
+            try:
+                return in_python(*args, **kwargs)
+            except (TypeError, ValueError):
+                raise error from None
 
     def fetch_attr(self, target: str) -> Any:
         """Return a fake tensor for a tensor that the graph holds; the recorder knows the tensor itself."""
@@ -62,7 +73,7 @@ class _Replay(torch.fx.Interpreter):
 
 
 def is_composite(target: Any) -> bool:
-    """Say whether PyTorch takes an op apart before a mode sees it: in C++, not for every symbolic size."""
+    """Say whether PyTorch takes an op apart before a mode sees it."""
     return isinstance(target, torch._ops.OpOverload) and target.has_kernel_for_dispatch_key(
         torch._C.DispatchKey.CompositeImplicitAutograd
     )

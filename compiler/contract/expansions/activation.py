@@ -74,10 +74,24 @@ def hardswish(b: Expander, x: Value) -> Value:
     return pointwise(b, lambda x: b.div(b.mul(x, _relu6_of_x_plus_3(b, x)), const(b, x, 6)), x)
 
 
+_SIXTH = 0.1666666716337204  # float32(1 / 6)
+
+
 @expands("aten.hardsigmoid.default")
 def hardsigmoid(b: Expander, x: Value) -> Value:
     """min(max(x + 3, 0), 6) / 6."""
     return pointwise(b, lambda x: b.div(_relu6_of_x_plus_3(b, x), const(b, x, 6)), x)
+
+
+@expands("aten.hardsigmoid_backward.default")
+def hardsigmoid_backward(b: Expander, grad: Value, x: Value) -> Value:
+    """A sixth of the gradient where the slope is: a float32 sixth in every dtype, as in eager's kernel."""
+
+    def formula(grad: Value, x: Value) -> Value:
+        slope = b.lt(b.abs(x), const(b, x, 3))
+        return b.select(slope, b.mul(grad, const(b, x, _SIXTH)), const(b, x, 0))
+
+    return pointwise(b, formula, grad, x)
 
 
 @expands("aten.softplus.default")

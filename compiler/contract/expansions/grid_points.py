@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torchstone.compiler.contract.expansions.common import const, is_nan
 from torchstone.compiler.contract.expansions.join import concat
 from torchstone.compiler.contract.rules import Expander
-from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
 
 ZEROS, BORDER, REFLECTION = 0, 1, 2
@@ -39,13 +39,26 @@ class Axis:
             scale = (size - 1 if self.align_corners else size) / 2
             if self.align_corners:
                 return b.mul(shifted, const(b, grid, scale))
-            # Eager's kernel is compiled to multiply and subtract in one, rounding once: near 0 that tells.
-            wide = b.cast(shifted, dt.float64 if grid.dtype == dt.float32 else grid.dtype)
-            return b.cast(b.sub(b.mul(wide, const(b, wide, scale)), const(b, wide, 0.5)), grid.dtype)
+            return self._fused(shifted, scale, 0.5)
         if self.align_corners:
             return b.mul(b.div(shifted, const(b, grid, 2)), const(b, grid, size - 1))
         scaled = b.sub(b.mul(shifted, const(b, grid, size)), const(b, grid, 1))
         return b.div(scaled, const(b, grid, 2))
+
+    def _fused(self, x: Value, factor: float, less: float) -> Value:
+        """``x * factor - less``, rounded once: eager's kernel is compiled so, and near 0 it tells.
+
+        The leading digits of a number that a point in the image has are few, and so are those of the factor.
+        """
+        b = self.b
+        once = b.sub(b.mul(x, const(b, x, factor)), const(b, x, less))
+        if x.dtype.is_half:
+            return once
+        step = const(b, x, 2.0**11 if x.dtype == dt.float32 else 2.0**26)
+        high = b.div(b.trunc(b.mul(x, step)), step)
+        high, low = (b.mul(v, const(b, x, factor)) for v in (high, b.sub(x, high)))
+        exact = b.add(b.sub(high, const(b, x, less)), low)
+        return b.select(b.lt(b.abs(x), step), exact, once)
 
     def padded(self, place: Value) -> Value:
         """A place beyond the border is moved onto it, or mirrored at it as often as needed."""
@@ -118,17 +131,17 @@ class Taps:
     slope: Value | None = None
 
 
-def nearest(b: Expander, axis: Axis, grid: Value) -> Taps:
+def nearest(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
     return Taps(axis.index(b.round(axis.padded(axis.place(grid)))))
 
 
-def linear(b: Expander, axis: Axis, grid: Value) -> Taps:
-    """The pixel below and the one above, each weighted by how near it is."""
+def linear(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
+    """The pixel below and the one above, each weighted by how near it is; the weights in the dtype ``wide``."""
     given = axis.place(grid)
     place = axis.padded(given)
-    below, slope = b.floor(place), axis.slope(given)
+    below, slope = b.floor(place), b.cast(axis.slope(given), wide)
     index = axis.index(below)
-    upper = b.sub(place, below)
+    upper = b.cast(b.sub(place, below), wide)
     lower = b.sub(const(b, upper, 1), upper)
     last = place.rank - 1
     return Taps(
@@ -138,19 +151,19 @@ def linear(b: Expander, axis: Axis, grid: Value) -> Taps:
     )
 
 
-def cubic(b: Expander, axis: Axis, grid: Value) -> Taps:
+def cubic(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
     """Four pixels around a point, each brought into the image by itself."""
     place = axis.place(grid)
     below = b.floor(place)
     last = place.rank - 1
-    wide = concat(b, [b.add(below, const(b, below, k - 1)) for k in range(4)], last)
-    weights, slopes = _cubic_weights(b, b.sub(place, below))
-    scale = const(b, place, (axis.size - 1 if axis.align_corners else axis.size) / 2)
+    four = concat(b, [b.add(below, const(b, below, k - 1)) for k in range(4)], last)
+    weights, slopes = cubic_weights(b, b.cast(b.sub(place, below), wide))
+    scale = const(b, weights[0], (axis.size - 1 if axis.align_corners else axis.size) / 2)
     slope = concat(b, [b.mul(v, scale) for v in slopes], last)
-    return Taps(axis.index(axis.padded(wide)), concat(b, weights, last), slope)
+    return Taps(axis.index(axis.padded(four)), concat(b, weights, last), slope)
 
 
-def _cubic_weights(b: Expander, t: Value) -> tuple[list[Value], list[Value]]:
+def cubic_weights(b: Expander, t: Value) -> tuple[list[Value], list[Value]]:
     """Weights of the four elements around a point (Keys' kernel, a = -0.75), and their derivatives."""
     a = -0.75
 

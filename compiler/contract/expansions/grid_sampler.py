@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 
@@ -10,8 +11,9 @@ from torchstone.compiler.contract.expansions.grid_points import Axis, Taps, cubi
 from torchstone.compiler.contract.expansions.indexing import read, zeros
 from torchstone.compiler.contract.expansions.join import concat
 from torchstone.compiler.contract.expansions.scatter import write
+from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
-from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
 
 _BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
@@ -23,7 +25,9 @@ class _Pixels:
     The last dim of the grid holds a point, its coordinate along the last dim of the image first.
     """
 
-    def __init__(self, b: Expander, image: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> None:
+    def __init__(
+        self, b: Expander, image: Value, grid: Value, mode: int, padding: int, align_corners: bool, wide: DType
+    ) -> None:
         self.b, self.image = b, image
         self.space = image.rank - 2
         if mode == _BICUBIC and self.space != 2:
@@ -36,7 +40,7 @@ class _Pixels:
                 raise b.unsupported("an image of run-time size")
             self.axes.append(Axis(b, size, padding, align_corners, self.space))
             coordinate = b.slice(grid, grid.rank - 1, self.space - 1 - d, self.space - d)
-            self.taps.append(taps_of(b, self.axes[-1], coordinate))
+            self.taps.append(taps_of(b, self.axes[-1], coordinate, wide))
         self.points = grid.shape[:-1]
         self.shape = (*self.points, *(t.index.shape[-1] for t in self.taps))
         batch = b.broadcast(b.iota(size=self.shape[0], dtype=dt.int64), self.shape, (0,))
@@ -67,6 +71,16 @@ class _Pixels:
         spread = [self._spread(v, d) for d, v in reversed([*enumerate(factors)]) if v is not None]
         return reduce(self.b.mul, spread) if spread else None
 
+    def beyond_first(self, value: Value, d: int) -> Value:
+        """How much more the taps along a dim are than the first one, where that is a number.
+
+        Slopes add up to 0, so that it makes no difference, but an even image then has a gradient of 0, exactly.
+        """
+        b, dim = self.b, len(self.points) + d
+        first = b.slice(value, dim, 0, 1)
+        first = b.select(b.lt(b.abs(first), const(b, first, math.inf)), first, const(b, first, 0))
+        return b.sub(value, b.broadcast(first, value.shape, tuple(range(value.rank))))
+
     def summed(self, value: Value) -> Value:
         """The sum over the taps, in order; 16-bit floats are rounded at each step, as a scatter does."""
         b, rank = self.b, len(self.points)
@@ -82,7 +96,7 @@ def grid_sampler(b: Expander, x: Value, grid: Value, mode: int, padding: int, al
     """The weighted sum of the pixels around each point."""
     if 0 in b.type.dims:
         return zeros(b, b.type.dims, x.dtype)
-    pixels = _Pixels(b, x, grid, mode, padding, align_corners)
+    pixels = _Pixels(b, x, grid, mode, padding, align_corners, x.dtype)
     value, weight = pixels.values(), pixels.weights()
     out = pixels.summed(value if weight is None else b.mul(value, pixels.over_channels(weight)))
     return b.transpose(out, (0, out.rank - 1, *range(1, out.rank - 1)))
@@ -96,21 +110,22 @@ def grid_sampler_backward(
     """Of the image: what a point gets goes back to its pixels by their weights. Of the grid: how the weights move."""
     if 0 in grad.shape:
         return (zeros(b, x.shape, x.dtype) if output_mask[0] else None), zeros(b, grid.shape, grid.dtype)
-    pixels = _Pixels(b, x, grid, mode, padding, align_corners)
-    grad = b.transpose(grad, (0, *range(2, grad.rank), 1))
+    wide = opmath(x.dtype)
+    pixels = _Pixels(b, x, grid, mode, padding, align_corners, wide)
+    grad = b.transpose(b.cast(grad, wide), (0, *range(2, grad.rank), 1))
     dims = (*range(len(pixels.points)), len(pixels.shape))
     grad = b.broadcast(grad, (*pixels.shape, x.shape[1]), dims)
     weight = pixels.weights()
     of_image = None
     if output_mask[0]:
         updates = grad if weight is None else b.mul(grad, pixels.over_channels(weight))
-        of_image = write(b, zeros(b, x.shape, x.dtype), updates, pixels.indices, pixels.dims, "add")
+        of_image = write(b, zeros(b, x.shape, x.dtype), b.cast(updates, x.dtype), pixels.indices, pixels.dims, "add")
     if weight is None:
         return of_image, zeros(b, grid.shape, grid.dtype)
-    along = b.reduce(b.mul(grad, pixels.values()), "sum", (len(pixels.shape),))
+    along = b.reduce(b.mul(grad, b.cast(pixels.values(), wide)), "sum", (len(pixels.shape),))
     parts: list[Value] = []
     for d in reversed(range(pixels.space)):
         slope = pixels.weights(moving=d)
         assert slope is not None
-        parts.append(b.reshape(pixels.summed(b.mul(along, slope)), (*pixels.points, 1)))
-    return of_image, concat(b, parts, grid.rank - 1)
+        parts.append(b.reshape(pixels.summed(b.mul(pixels.beyond_first(along, d), slope)), (*pixels.points, 1)))
+    return of_image, b.cast(concat(b, parts, grid.rank - 1), grid.dtype)
