@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from torchstone.compiler.contract.bounds import REQUIRE, hoist, require_bounds
@@ -99,8 +99,9 @@ def compile(
     """Compile ``fn(*args, **kwargs)`` for a target and return an executable.
 
     ``fn`` is a function or module, ``args`` and ``kwargs`` example arguments (tensors on CPU, any pytree of them, plain
-    Python values, which are specialized). ``dynamic_shapes`` is what torch.export.export takes; without it every size
-    is static. Results take no part in autograd: that is what torch.compile is for.
+    Python values). ``dynamic_shapes`` is what torch.export.export takes; without it every size is static. An int or
+    float may be another at each call where the program only computes with it; ``specialized`` lists the others.
+    Results take no part in autograd: that is what torch.compile is for.
     Without ``library_calls`` the executable is compiled code only, and what would need one is refused.
     A result that is an argument or a view of one is that argument or view, as in eager; without ``alias_results`` the
     compiled code computes it like any other.
@@ -112,11 +113,18 @@ def compile(
             captured = dispatch.capture(fn, args, kwargs)
         else:
             captured = export.capture(fn, args, dynamic_shapes, kwargs)
-    if alias_results:
-        captured.drop_aliased()
-    else:
-        captured.keep_aliased()
-    return build(captured, row, library_calls=library_calls)
+
+    def built(captured: Captured) -> Executable:
+        if alias_results:
+            captured.drop_aliased()
+        else:
+            captured.keep_aliased()
+        return build(captured, row, library_calls=library_calls)
+
+    if captured.otherwise is not None:
+        with suppress(Exception):  # the specialized program raises what is to be raised
+            return built(captured)
+    return built(captured.otherwise or captured)
 
 
 def compile_many(

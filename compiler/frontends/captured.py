@@ -61,7 +61,22 @@ class Aliased:
     index: int
 
 
-Result: TypeAlias = Plain | Size | Computed | Aliased
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A leaf of the result that is a Python number: output number ``index`` of the graph, which is 0-d."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A leaf of the arguments that is a number of any value, of this class; a 0-d tensor for the graph."""
+
+    kind: type
+    dtype: torch.dtype
+
+
+Result: TypeAlias = Plain | Size | Computed | Aliased | Number
 
 
 @dataclass(slots=True)
@@ -78,6 +93,7 @@ class Captured:
     ``row_major`` says that it goes by places in memory: an argument has to be row-major where the example's was, and
     else have its strides.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
+    ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     """
 
     graph: Graph
@@ -96,6 +112,7 @@ class Captured:
     integers: list[int] = field(default_factory=list)
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
+    otherwise: Captured | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
     _flat: int | None = None
     _checked: set[tuple[int, ...]] = field(default_factory=set)
@@ -135,12 +152,14 @@ class Captured:
                 if type(leaf) is not int:
                     raise GuardError(f"argument {index} was an int when compiled, is {leaf!r}")
                 integers.append((f"argument {index}", example.dim, leaf))
+            elif isinstance(example, Scalar):
+                tensors.append(_scalar(index, example, leaf))
             elif type(leaf) is not type(example) or not (leaf == example or leaf != leaf):
                 raise GuardError(
                     f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
                 )
         if self.row_major:
-            check_layouts(tensors, [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)])
+            check_layouts(tensors, [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor | Scalar)])
         for one, other in self._same:
             if leaves[one] is not leaves[other]:
                 raise GuardError(f"arguments {one} and {other} were one tensor when compiled, are two")
@@ -218,11 +237,13 @@ class Captured:
 
     def drop_aliased(self) -> None:
         """Let results that are arguments or views of them be that: the graph does not compute their elements."""
-        kept = [r.index for r in self.results if isinstance(r, Computed)]
+        kept = [r.index for r in self.results if isinstance(r, Computed | Number)]
         place = {index: new for new, index in enumerate(dict.fromkeys(kept))}
         written = len(self.graph.outputs) - len(self.mutated) - len(self.gradients)
         self.graph.outputs = (*(self.graph.outputs[i] for i in place), *self.graph.outputs[written:])
-        self.results = [replace(r, index=place[r.index]) if isinstance(r, Computed) else r for r in self.results]
+        self.results = [
+            replace(r, index=place[r.index]) if isinstance(r, Computed | Number) else r for r in self.results
+        ]
 
     def keep_aliased(self) -> None:
         """Let the graph compute every result into memory of its own."""
@@ -234,9 +255,16 @@ def flatten_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> 
     return pytree.tree_flatten((tuple(args), dict(sorted((kwargs or {}).items()))))
 
 
-def check_layouts(tensors: Sequence[torch.Tensor], examples: Sequence[torch.Tensor]) -> None:
+def constants(leaves: Sequence[Any]) -> list[str]:
+    """Tell which arguments are numbers that a program was specialized to."""
+    return [f"argument {i} is {e!r}" for i, e in enumerate(leaves) if isinstance(e, bool | int | float | complex)]
+
+
+def check_layouts(tensors: Sequence[torch.Tensor], examples: Sequence[torch.Tensor | Scalar]) -> None:
     """GuardError unless every tensor lies in memory as its example did."""
     for index, (tensor, example) in enumerate(zip(tensors, examples, strict=True)):
+        if isinstance(example, Scalar):
+            continue
         same = tensor.is_contiguous() if example.is_contiguous() else tensor.stride() == example.stride()
         if not same or tensor.storage_offset() != example.storage_offset():
             raise GuardError(f"tensor {index} lies in memory in another way than when compiled, and the program looks")
@@ -280,9 +308,22 @@ def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor
             return out.new_empty_strided(out.shape, [evaluate(s, sizes) for s in strides]).copy_(out)
         case Aliased(arg, view):
             return tensors[arg] if view is None else view(tensors[arg], sizes)
+        case Number(index):
+            return outputs[index].item()
         case Size(dim):
             return evaluate(dim, sizes)
     return result.value
+
+
+def _scalar(index: int, example: Scalar, leaf: Any) -> torch.Tensor:
+    if type(leaf) is not example.kind:
+        raise GuardError(f"argument {index} was of class {example.kind.__name__} when compiled, is {leaf!r}")
+    try:
+        return torch.tensor(leaf, dtype=example.dtype)
+    except (RuntimeError, ValueError, OverflowError):
+        raise GuardError(
+            f"argument {index} is {leaf}, which is no {str(example.dtype).removeprefix('torch.')}"
+        ) from None
 
 
 def _misfit(arg: Value, tensor: torch.Tensor) -> str:

@@ -8,6 +8,7 @@ the program is recorded again on fake tensors, and such sizes are symbols.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -22,13 +23,29 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.frontends.aliases import results_of
-from torchstone.compiler.frontends.captured import Aliased, Captured, Computed, Plain, View, flatten_arguments
+from torchstone.compiler.frontends.captured import (
+    Aliased,
+    Captured,
+    Computed,
+    Number,
+    Plain,
+    Result,
+    Scalar,
+    View,
+    constants,
+    flatten_arguments,
+)
 from torchstone.compiler.frontends.control_flow import called_directly
+from torchstone.compiler.frontends.escape import NoEscape
 from torchstone.compiler.frontends.gradients import WatchGradients
+from torchstone.compiler.frontends.numbers import NOTE, NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
-from torchstone.compiler.frontends.recorder import Mutation, NoEscape, Policy, Recorder, SizedByValues, raised_at
+from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
-from torchstone.compiler.ir import Location
+from torchstone.compiler.ir import Graph, Location
+
+# Arguments that may be run-time numbers. A bool is what programs branch on.
+SCALARS = {int: torch.int64, float: torch.float64}
 
 
 def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Captured:
@@ -50,25 +67,70 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
 
 def _capture_somehow(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str) -> Captured:
     with contextlib.suppress(SizedByValues):
-        return _capture(fn, leaves, in_spec, name, Policy.NUMBERS)
+        plain = _capture(fn, leaves, in_spec, name, Policy.NUMBERS)
+        return _with_numbers(fn, leaves, in_spec, name, plain)
     # Where PyTorch cannot do without a number, the program is specialized to it: whatever was raised is raised again.
     with contextlib.suppress(Exception), quiet():
         return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
     return _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
 
 
-def _capture(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, policy: Policy) -> Captured:
+def _with_numbers(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, plain: Captured) -> Captured:
+    """Return a program whose numbers are run-time values, where it only computes with them; else ``plain``.
+
+    It does when it makes the same calls whether they are Python's numbers or symbols.
+    """
+    numbers = [index for index, leaf in enumerate(leaves) if type(leaf) in SCALARS]
+    floats = [index for index in numbers if type(leaves[index]) is float]
+    for chosen in dict.fromkeys((tuple(numbers), tuple(floats), ())):
+        if not chosen and not plain.specialized:
+            continue
+        with contextlib.suppress(Exception), quiet():
+            found = _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, frozenset(chosen))
+            if _calls(found.graph) == _calls(plain.graph):
+                found.otherwise = plain
+                return found
+    return plain
+
+
+def _calls(graph: Graph) -> list[str]:
+    """Return the ops of a program that are not there for a number, without their overloads."""
+    kept = [op for op in graph.ops if op.name.startswith("aten.") and NOTE not in op.location.notes]
+    names = [op.location.notes[0] if op.location.notes else op.name for op in kept]
+    return [name.rpartition(".")[0] for name in names]
+
+
+def _capture(
+    fn: Any,
+    leaves: list[Any],
+    in_spec: pytree.TreeSpec,
+    name: str,
+    policy: Policy,
+    numbers: frozenset[int] = frozenset(),
+) -> Captured:
     with contextlib.suppress(Mutation):
-        return _record(fn, leaves, in_spec, name, policy, functional=False)
+        return _record(fn, leaves, in_spec, name, policy, numbers, functional=False)
     try:
-        return _record(fn, leaves, in_spec, name, policy, functional=True)
+        return _record(fn, leaves, in_spec, name, policy, numbers, functional=True)
     except Mutation as error:
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
 
 
 def _record(
-    fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, policy: Policy, *, functional: bool
+    fn: Any,
+    leaves: list[Any],
+    in_spec: pytree.TreeSpec,
+    name: str,
+    policy: Policy,
+    numbers: frozenset[int],
+    *,
+    functional: bool,
 ) -> Captured:
+    """``numbers`` are the leaves that are run-time numbers: 0-d tensors, of which the program is given the numbers."""
+    examples = leaves
+    leaves = [
+        torch.tensor(leaf, dtype=SCALARS[type(leaf)]) if index in numbers else leaf for index, leaf in enumerate(leaves)
+    ]
     clones = _clone(leaves, tracked=not functional)
     modules = modules_held(fn, leaves)
     state = _state(modules) if functional else []
@@ -88,10 +150,13 @@ def _record(
     for clone, original in zip(lifted, state, strict=True):
         recorder.capture(clone, original)
     spec: list[pytree.TreeSpec] = []
+    given_as: set[str] = set()
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
-        args, kwargs = pytree.tree_unflatten(clones, in_spec)
+        given = [clone.item() if index in numbers else clone for index, clone in enumerate(clones)]
+        given_as.update(recorder.numbers)
+        args, kwargs = pytree.tree_unflatten(given, in_spec)
         with NoEscape(), called_directly(), watch, _replaced(modules, state, lifted):
             out = fn(*args, **kwargs)
         # PyTorch's pytree would take a Size apart and put a tuple together.
@@ -116,30 +181,45 @@ def _record(
         gradients = {recorder.position(t): recorder.operand(grad) for t, grad in (*found, *left)}
     graph = recorder.graph
     mutated = sorted(recorder.mutations)
-    graph.outputs = (*outputs, *(recorder.mutations[i] for i in mutated), *gradients.values())
+    returned = [recorder.number(leaf) for leaf in flat if isinstance(leaf, NUMBERS)]
+    graph.outputs = (*outputs, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
     if shared is None:
         tensors = iter(results_of(graph, outputs))
     else:
         tensors = (
-            Computed(i) if owner is None else Aliased(recorder.position(owner[0]), owner[1], i)
+            # A view at a place that values tell is computed: no list of views tells it for other values.
+            Computed(i)
+            if owner is None or (owner[1] is not None and recorder.numbers)
+            else Aliased(recorder.position(owner[0]), owner[1], i)
             for i, owner in enumerate(shared)
         )
-    if any(isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool) for leaf in flat):
-        raise Unsupported("a size that depends on values is among the results", stage="capture")
     if mode is not None and mode.shape_env is not None:
+        if not recorder.bind_sizes(mode.shape_env).isdisjoint(given_as):
+            raise Unsupported("an int of the arguments is a size", stage="capture")
         settle(graph, mode.shape_env)
+    known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
+    places = itertools.count(len(outputs))
+
+    def result(leaf: Any) -> Result:
+        if isinstance(leaf, torch.Tensor):
+            return next(tensors)
+        return Number(next(places)) if isinstance(leaf, NUMBERS) else Plain(leaf)
+
     return Captured(
         graph,
-        leaves,
+        known,
         in_spec,
         spec[-1],
-        [next(tensors) if isinstance(leaf, torch.Tensor) else Plain(leaf) for leaf in flat],
+        [result(leaf) for leaf in flat],
         captures=[t for _, t in recorder.captures],
         mutated=mutated,
         gradients=list(gradients),
         fresh=bool(watch.seen),
         modes=[(m, m.training) for module in modules for m in module.modules()],
-        specialized=[describe(op) for op in recorder.specialized],
+        specialized=[
+            *constants(known),
+            *(describe(op) for op in recorder.specialized),
+        ],
         row_major=recorder.row_major,
     )
 

@@ -22,14 +22,16 @@ from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.aliases import results_of
-from torchstone.compiler.frontends.captured import Captured, Guard, flatten_arguments
+from torchstone.compiler.frontends.captured import Captured, Guard, Number, constants, flatten_arguments
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
+from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
 from torchstone.compiler.frontends.replay import FRAMES, is_composite, replay
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
-from torchstone.compiler.frontends.symbolic import holds
-from torchstone.compiler.ir import Value
+from torchstone.compiler.frontends.symbolic import holds, to_dim
+from torchstone.compiler.ir import Graph, TensorType, Value
+from torchstone.compiler.ir.dims import symbols
 from torchstone.compiler.ops.evaluate import bind_symbols
 
 # Composite ops are made of composite ops, and a round takes those apart that the graph has.
@@ -165,15 +167,21 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
             raise Unsupported(f"an output of kind {spec.kind.name}", stage="capture")
     graph = recorder.graph
     values = [v for v in returned if isinstance(v, Value)]
-    graph.outputs = (*values, *written)
+    numbers = {i: recorder.number(v) for i, v in enumerate(returned) if _is_computed(v, graph)}
+    graph.outputs = (*values, *numbers.values(), *written)
     dynamic = {i: size for i, size in enumerate(given) if isinstance(size, torch.SymInt)}
     bound, integers = bind_integers(graph, leaves, dynamic)
     mode = detect_fake_mode(list(fakes.values()))
     if mode is not None and mode.shape_env is not None:
+        recorder.bind_sizes(mode.shape_env)
         settle(graph, mode.shape_env)
     renamed = rename_symbols(graph)
     tensors = iter(results_of(graph, values, mutated, written))
-    results = [next(tensors) if isinstance(v, Value) else plain_result(v, renamed) for v in returned]
+    places = {i: len(values) + place for place, i in enumerate(numbers)}
+    results = [
+        Number(places[i]) if i in places else next(tensors) if isinstance(v, Value) else plain_result(v, renamed)
+        for i, v in enumerate(returned)
+    ]
     captures = [t for _, t in recorder.captures]
     modes = [(m, m.training) for m in fn.modules()] if isinstance(fn, torch.nn.Module) else []
     out_spec = program.call_spec.out_spec
@@ -188,6 +196,7 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
         mutated,
         modes=modes,
         integers=integers,
+        specialized=constants(bound),
         row_major=recorder.row_major,
     )
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -195,6 +204,15 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
     out.hints.update({str(out.leaves[i].dim): leaves[i] for i in integers})
     _add_guards(out, mode, program, renamed)
     return out
+
+
+def _is_computed(leaf: Any, graph: Graph) -> bool:
+    """Say whether a result is a number that the sizes of the arguments do not tell."""
+    if isinstance(leaf, torch.SymInt):
+        return not symbols(to_dim(leaf)) <= {
+            s for a in graph.args if isinstance(a.type, TensorType) for s in a.type.symbols
+        }
+    return isinstance(leaf, NUMBERS)
 
 
 def _add_guards(captured: Captured, mode: Any, program: torch.export.ExportedProgram, renamed: dict[str, str]) -> None:

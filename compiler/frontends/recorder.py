@@ -5,25 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.frontends import control_flow
 from torchstone.compiler.frontends.gradients import KeepGradients
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
-from torchstone.compiler.frontends.numbers import float_value
+from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, as_operand, cast_number, number_value, takes_number
 from torchstone.compiler.frontends.randomness import Draws
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
 from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
-from torchstone.compiler.ir.sizes import sized_by_values
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import symbol
+from torchstone.compiler.ir.sizes import BIND, sized_by_values, symbols_mentioned
 from torchstone.compiler.library import is_ordered
 
 _OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
@@ -90,45 +92,11 @@ class Policy(Enum):
     SPECIALIZE = "specialize the program to both"
 
 
-class NoEscape(TorchFunctionMode):
-    """Refuses the doors through which values leave a program unseen by dispatch."""
-
-    # Arguments whose memory PyTorch reads in C++, by place or by name.
-    READ: Mapping[str, tuple[Any, ...]] = {
-        "tensor_split": (1, "indices_or_sections", "tensor_indices_or_sections"),
-        "ctc_loss": (2, 3, "input_lengths", "target_lengths"),
-    }
-    PACKED = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"})
-    DOORS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in self.DOORS:
-            raise Unsupported(
-                f"Tensor.{name}() takes values out of the program while it is captured",
-                stage="capture",
-                op=f"Tensor.{name}",
-            )
-        if name in self.PACKED and isinstance(args[1], torch.Tensor) and args[1].dtype is torch.int64:
-            raise Unsupported("a packed sequence: PyTorch reads its batch sizes unseen", stage="capture", op=name)
-        if name in self.READ:
-            kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
-            args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
-        return func(*args, **(kwargs or {}))
-
-
-def _numbers(tensor: Any) -> Any:
-    """Read a tensor's numbers one by one, as Python reads them and dispatch sees it."""
-    if not isinstance(tensor, torch.Tensor):
-        return tensor
-    return int(tensor) if tensor.dim() == 0 else [int(number) for number in tensor.unbind()]
-
-
 class Recorder(TorchDispatchMode):
     """Records into ``graph``. Tensors not announced with ``input`` become captured inputs (``captures``).
 
     ``mutations`` maps the index of an argument to the value it holds after the program, for functionalized programs.
-    ``floats`` holds the run-time floats that are values of the graph, by the name of PyTorch's symbol.
+    ``numbers`` holds the run-time numbers that are values of the graph, by the name of PyTorch's symbol.
     ``specialized`` holds the ops that say what the program was specialized to.
     ``row_major`` says that the program means what it was recorded as only for tensors that lie in memory as these do.
     """
@@ -144,7 +112,7 @@ class Recorder(TorchDispatchMode):
         self.captures: list[tuple[Value, torch.Tensor]] = []
         self.mutations: dict[int, Value] = {}
         self.location: Location | None = None
-        self.floats: dict[str, Value] = {}
+        self.numbers: dict[str, Value] = {}
         self.specialized: list[Operation] = []
         self.draws: Draws | None = None
         self.row_major = False
@@ -181,8 +149,57 @@ class Recorder(TorchDispatchMode):
         if isinstance(leaf, list | tuple):
             return tuple(self.operand(item) for item in leaf)
         if isinstance(leaf, torch.SymFloat):
-            return float_value(leaf, self.floats, self.graph.ops, self.location or user_location())
+            return self.number(leaf)
         return to_literal(leaf)
+
+    def number(self, number: Any) -> Value:
+        """Return the 0-d value of a run-time number."""
+        return number_value(number, self.numbers, self.graph.ops, self.location or user_location())
+
+    def _operands(self, func: Any, leaves: list[Any]) -> tuple[Any, ...]:
+        """Return the operands for the arguments of a call, in the order of its schema."""
+        tensors = [self.operand(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+        def operand(argument: Any, leaf: Any) -> Any:
+            if not isinstance(leaf, NUMBERS) or not self._is_value(leaf):
+                return self.operand(leaf)
+            if isinstance(leaf, torch.SymInt) and "int" in str(argument.type).lower():
+                return self.operand(leaf)  # it is made a size, see ``bind_sizes``
+            if not takes_number(func, argument):
+                raise Unsupported(f"{argument.name} depends on values", op=str(func), stage="capture")
+            value = self.number(leaf)
+            dtype = as_operand(value, tensors)
+            location = self.location or user_location()
+            return value if dtype is None else cast_number(value, dtype, self.graph.ops, location)
+
+        return tuple(operand(a, leaf) for a, leaf in zip(func._schema.arguments, leaves, strict=True))
+
+    def _at_place(self, func: Any, x: torch.Tensor, *more: Any) -> Operation:
+        """Return the op that reads or writes at a place that values tell, from the end when it is negative."""
+        *source, dim, index, location = more
+        indices = (*[None] * (dim % x.dim()), self.number(index))
+        written = (self.operand(source[0]), False) if source else ()
+        return Operation(_AT_PLACE[func], (self.operand(x), indices, *written), (), location=location.noted(str(func)))
+
+    def _is_value(self, number: Any) -> bool:
+        """Say whether a number that is no size depends on values: as an argument of an op it has to be a value."""
+        return any(str(s) in self.numbers for s in number.node.expr.free_symbols)
+
+    def bind_sizes(self, env: ShapeEnv) -> set[str]:
+        """Make sizes of the ints among the numbers that are used as one, or assumed things of; return their names."""
+        names = symbols_mentioned(self.graph)
+        names.update(
+            str(s) for asserts in env.deferred_runtime_asserts.values() for a in asserts for s in a.expr.free_symbols
+        )
+        names &= {name for name, value in self.numbers.items() if value.dtype == dt.int64}
+        makers = {id(r): op for op in self.graph.ops for r in op.results}
+        for name in sorted(names):
+            value = self.numbers[name]
+            op = makers.get(id(value))
+            place = 0 if op is None else next(i for i, other in enumerate(self.graph.ops) if other is op) + 1
+            location = op.location if op is not None else Location()
+            self.graph.ops.insert(place, Operation(BIND, (value,), (), {"size": symbol(name)}, location))
+        return names
 
     def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
         """Announce an argument of the graph that stands for a tensor the program holds; read again at each call."""
@@ -256,8 +273,11 @@ class Recorder(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _record(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
-        operands = tuple(self.operand(leaf) for leaf in schema_order(func, args, kwargs))
-        op = Operation(str(func), operands, (), location=location)
+        leaves = schema_order(func, args, kwargs)
+        if func in _AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self._is_value(leaves[-1]):
+            op = self._at_place(func, *leaves, location)
+        else:
+            op = Operation(str(func), self._operands(func, leaves), (), location=location)
         if sized_by_values(op):
             self._met_size(op)
         shapes: Any = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
@@ -298,12 +318,14 @@ class Recorder(TorchDispatchMode):
 
     def _number(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
         """Give Python the number, and have the tensor it came from held against it at run time."""
-        if self._policy not in (Policy.NUMBERS, Policy.SPECIALIZE):
+        if self._policy is Policy.REFUSE:
             raise Unsupported("the program looks at the values of its tensors", op=str(func), stage="capture")
-        number = func(*args, **kwargs)
         if func is torch.ops.aten.equal.default and args[0].shape != args[1].shape:
-            return number
-        with self:
+            return False
+        if self._policy is Policy.SYMBOLS:
+            return self._symbol(func, args, kwargs, location)
+        number = func(*args, **kwargs)
+        with self, self._noted(location):
             tensor = _NUMBERS[func](*args, **kwargs)
         if (again := tensor.item()) != number and again == again:
             raise Unsupported("the values of its tensors say one thing, eager another", op=str(func), stage="capture")
@@ -311,6 +333,28 @@ class Recorder(TorchDispatchMode):
         self.graph.ops.append(op)
         self.specialized.append(op)
         return number
+
+    def _symbol(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
+        """Give Python PyTorch's symbol of a number, whose value the graph has."""
+        if func is not torch.ops.aten._local_scalar_dense.default:
+            with self, self._noted(location):
+                return _NUMBERS[func](*args, **kwargs).item()
+        number = func(*args, **kwargs)
+        if isinstance(number, NUMBERS):
+            (theirs,) = number.node.expr.free_symbols
+            with self, self._noted(location):
+                dtype = torch.float64 if isinstance(number, torch.SymFloat) else torch.int64
+                self.numbers[str(theirs)] = self.operand(args[0].reshape(()).to(dtype))
+        return number
+
+    @contextlib.contextmanager
+    def _noted(self, location: Location) -> Iterator[None]:
+        """Note on the ops recorded inside that they are there for a number."""
+        was, self.location = self.location, location.noted(NOTE)
+        try:
+            yield
+        finally:
+            self.location = was
 
     def _results(self, func: Any, out: Any) -> tuple[Value, ...]:
         results: list[Value] = []
@@ -362,6 +406,11 @@ _NUMBERS: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten.equal.default: lambda x, y: torch.eq(x, y).all(),
     torch.ops.aten.allclose.default: _allclose,
     torch.ops.aten.is_nonzero.default: lambda x: x.reshape(()) != 0,
+}
+_AT_PLACE = {
+    torch.ops.aten.select.int: "aten.index.Tensor",
+    torch.ops.aten.select_copy.int: "aten.index.Tensor",
+    torch.ops.aten.select_scatter.default: "aten.index_put.default",
 }
 _BLANK = frozenset(
     {

@@ -39,6 +39,14 @@ def symbols_used(op: Operation) -> set[str]:
     return found
 
 
+def symbols_mentioned(graph: Graph) -> set[str]:
+    """Return the symbols in a graph's types and literals, and in those of the graphs in it."""
+    found = {s for op in graph.ops for s in symbols_used(op)}
+    found.update(s for arg in graph.args if isinstance(arg.type, TensorType) for s in arg.type.symbols)
+    found.update(s for literal in _literals(graph.outputs) for s in symbols(literal))
+    return found.union(*(symbols_mentioned(g) for op in graph.ops for g in op.graphs.values()))
+
+
 def _literals(items: tuple[Any, ...]) -> Iterator[Expr]:
     for item in items:
         if isinstance(item, Expr):

@@ -1,0 +1,91 @@
+"""The doors through which values leave a program unseen by dispatch: some are watched, the others refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from torchstone.compiler.diagnostics import Unsupported
+
+# The longest tensor that is read into a list: each number of it is an op or two.
+_LONGEST_LIST = 64
+
+
+class NoEscape(TorchFunctionMode):
+    """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory."""
+
+    # Arguments whose memory PyTorch reads in C++, by place or by name.
+    READ: Mapping[str, tuple[Any, ...]] = {
+        "tensor_split": (1, "indices_or_sections", "tensor_indices_or_sections"),
+        "ctc_loss": (2, 3, "input_lengths", "target_lengths"),
+    }
+    PACKED = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"})
+    DOORS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
+    INDEXING = frozenset({"__getitem__", "__setitem__"})
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name == "tolist" and args[0].numel() <= _LONGEST_LIST:
+            return _list(args[0])
+        if name in self.DOORS:
+            raise Unsupported(
+                f"Tensor.{name}() takes values out of the program while it is captured",
+                stage="capture",
+                op=f"Tensor.{name}",
+            )
+        if name in self.PACKED and isinstance(args[1], torch.Tensor) and args[1].dtype is torch.int64:
+            raise Unsupported("a packed sequence: PyTorch reads its batch sizes unseen", stage="capture", op=name)
+        if name in self.READ:
+            kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
+            args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
+        if name in self.INDEXING:
+            args = (*_selected(args[0], args[1]), *args[2:])
+        return func(*args, **(kwargs or {}))
+
+
+def _numbers(tensor: Any) -> Any:
+    """Read a tensor's numbers."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
+    return int(tensor) if tensor.dim() == 0 else [int(number) for number in tensor.unbind()]
+
+
+def _list(tensor: torch.Tensor) -> Any:
+    return tensor.item() if tensor.dim() == 0 else [_list(part) for part in tensor.unbind()]
+
+
+def _selected(x: torch.Tensor, index: Any) -> tuple[torch.Tensor, Any]:
+    """Read the 0-d integers among indices, which eager takes for Python's, and whose numbers it reads in C++.
+
+    Return what is left to be indexed, of one place along these dims, and the indices that do it.
+    """
+    entries = list(index) if isinstance(index, tuple) else [index]
+    for place, entry in enumerate(entries):
+        if not _is_number(entry):
+            continue
+        before, after = entries[:place], entries[place + 1 :]
+        if any(e is Ellipsis for e in before):
+            dim = x.dim() - 1 - sum(map(_dims, after))
+        else:
+            dim = sum(map(_dims, before))
+        if not 0 <= dim < x.dim():
+            return x, index
+        x = x.select(dim, entry.item()).unsqueeze(dim)
+        entries[place] = 0
+    return x, tuple(entries) if isinstance(index, tuple) else entries[0]
+
+
+def _is_number(entry: Any) -> bool:
+    integer = isinstance(entry, torch.Tensor) and not entry.dtype.is_floating_point and not entry.dtype.is_complex
+    return integer and entry.dim() == 0 and entry.dtype not in (torch.bool, torch.uint8)
+
+
+def _dims(entry: Any) -> int:
+    """Return how many dims of a tensor an index is for."""
+    if entry is None or entry is Ellipsis or isinstance(entry, bool):
+        return 0
+    mask = isinstance(entry, torch.Tensor) and entry.dtype in (torch.bool, torch.uint8)
+    return entry.dim() if mask else 1
