@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import scipy.special
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,6 +160,18 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], Kind]] 
         (WAVES,),
         Kind.VALUE,
     ),
+    "a Bessel function further off than eager's": (
+        one("special.bessel_j0"),
+        lambda x: torch.special.bessel_j0(x) + 2e-6,
+        (torch.tensor([5.5], dtype=torch.float64),),
+        Kind.VALUE,
+    ),
+    "a wrong digit where eager's are right": (
+        one("igamma", X, Y),
+        lambda x, y: torch.igamma(x, y) * (1 + 1e-13),
+        (torch.tensor([1.5, 3.0], dtype=torch.float64), torch.tensor([1.0, 2.0], dtype=torch.float64)),
+        Kind.VALUE,
+    ),
     "conjugate forgotten": (one("conj"), lambda x: x, (torch.tensor([1 + 2j]),), Kind.VALUE),
 }
 
@@ -220,6 +233,16 @@ PASSES: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         (POINTS,),
     ),
     "a transform by its matrix": (one("fft.fft"), transform, (WAVES,)),
+    "right where eager's float64 is not": (
+        one("special.bessel_j0"),
+        lambda x: torch.from_numpy(scipy.special.j0(x.numpy())),
+        (torch.linspace(3, 20, 50, dtype=torch.float64),),
+    ),
+    "an incomplete gamma function to its last digits": (
+        one("igamma", X, Y),
+        lambda x, y: torch.from_numpy(scipy.special.gammainc(x.numpy(), y.numpy())),
+        (torch.linspace(15, 40, 50, dtype=torch.float64), torch.linspace(18, 36, 50, dtype=torch.float64)),
+    ),
     "a list for a tuple": (one("split", X, 2), lambda x: list(x.split(2)), (A,)),
     "another layout": (one("add", X, X), lambda x: (x + x).t().contiguous().t(), (A,)),
     "empty": (one("sum", X, 0), lambda x: torch.empty(0), (torch.empty(3, 0),)),
