@@ -18,7 +18,8 @@ CORE = ("python", "torch", "torchstone")
 
 def doctor(form: FormatOption = Format.table) -> int:
     """Check the installation; exit code 0 when the core works, whatever optional part is missing."""
-    rows = [_python(), _package("torchstone"), _torch(), _mlir(), _compiler(), _tensorrt(), *_backends()]
+    rows = [_python(), _package("torchstone"), _torch(), _mlir(), _cache(), _compiler(), _tensorrt()]
+    rows.extend(_backends())
     show(rows, COLUMNS, form)
     broken = [row["check"] for row in rows if row["check"] in CORE and not row["ok"]]
     if broken:
@@ -57,6 +58,13 @@ def _mlir() -> dict[str, object]:
     provider = mlir.available()
     found = {"": "none", "mlir": "upstream mlir", "torch_mlir": "torch_mlir, from the torch-mlir wheel"}[provider]
     return _row("mlir bindings", bool(provider), found, "pip install torch-mlir==20261001")
+
+
+def _cache() -> dict[str, object]:
+    from torchstone.compiler.runtime import cache
+
+    found = f"in memory, the last {cache.KEPT} modules" if cache.enabled() else f"off: {cache.VARIABLE} is 0"
+    return _row("compile cache", cache.enabled(), found, f"unset {cache.VARIABLE}")
 
 
 def _compiler() -> dict[str, object]:
