@@ -132,6 +132,7 @@ class RoundingNoise(TorchDispatchMode):
             moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
         else:
             moved = value * (1.0 + size * self._sides(value))
+        moved = torch.where(torch.isfinite(moved), moved, value * (1.0 - size))  # float64's own largest numbers
         return torch.where(torch.isfinite(value), moved, value)
 
     def _round(self, value: Any) -> Any:

@@ -113,7 +113,8 @@ class Overflow(RoundingNoise):
         total = torch.maximum(total.real, total.imag) if total.is_complex() else total
         up = down = ~(total.expand(out.shape) < self.room)
         if not out.is_complex() and name not in TRANSFORMS | PRODUCTS:
-            up, down = ~((total + net) / 2 < self.room), ~((total - net) / 2 < self.room)
+            lost = total * torch.finfo(torch.float64).eps  # small terms of one sign, beside large ones of the other
+            up, down = (~((total + side * net) / 2 + lost < self.room) for side in (1, -1))
         return _by_part(out, lambda part: self._chosen(part, up, down, name in TRANSFORMS | MOMENTS))
 
     def _chosen(self, out: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:

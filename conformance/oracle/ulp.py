@@ -22,7 +22,7 @@ def ulp(magnitude: Tensor, dtype: torch.dtype) -> Tensor:
     info = torch.finfo(real_dtype(dtype))
     bits = precision(dtype)
     lowest = round(math.log2(info.tiny)) + 1
-    _, exponent = torch.frexp(magnitude)
+    _, exponent = torch.frexp(magnitude.clamp(max=torch.finfo(torch.float64).max))  # a complex modulus may overflow
     exponent = torch.where(magnitude == 0, lowest, exponent.to(torch.int64).clamp(min=lowest))
     return torch.pow(2.0, (exponent - bits).to(torch.float64))
 

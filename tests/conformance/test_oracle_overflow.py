@@ -155,6 +155,17 @@ def test_two_terms_that_cancel_have_a_spread() -> None:
     assert small.outcome is Outcome.MISMATCH
 
 
+def test_the_largest_numbers_of_float64_have_a_spread_too() -> None:
+    # (max + max j) has no modulus in float64; what cancels beside it may come out in another order all the same.
+    largest = torch.finfo(torch.float64).max
+    x = torch.tensor([[largest, -largest, 1.5], [largest, 1.5, -largest], [largest, 0.0, 0.0]], dtype=torch.float64)
+    x = torch.complex(x, x)
+    finding = compare(SUM, lambda x: torch.tensor([1.5 + 1.5j, 1.5 + 1.5j, x[2, 0]], dtype=torch.complex128), x)
+    assert finding.outcome is Outcome.PASS, finding
+    wrong = compare(SUM, lambda x: torch.tensor([1e301, 0, x[2, 0]], dtype=torch.complex128), x)
+    assert wrong.outcome is Outcome.MISMATCH, wrong
+
+
 @pytest.mark.parametrize("dtype, largest", [(torch.float16, 65504.0), (torch.bfloat16, 3.3895313892515355e38)])
 def test_the_halves_are_added_up_in_float32(dtype: torch.dtype, largest: float) -> None:
     x = torch.tensor([largest, largest, -largest, -largest], dtype=torch.float64)
