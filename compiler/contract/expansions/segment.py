@@ -86,8 +86,6 @@ def segment_reduce_backward(
     offsets: Value | None = None, axis: int = 0, initial: Any = None,
 ) -> Value:  # fmt: skip
     """What a segment gets goes to all its elements, or to those that are its maximum; 0 for elements in none."""
-    if reduce == "prod":
-        raise b.unsupported("the gradient of a product")
     axis = wrap_dim(axis, x.rank)
     starts, ends = _bounds(b, x, lengths, offsets, axis, unsafe=True)
     zero = zeros(b, x.shape, x.dtype)
@@ -110,7 +108,30 @@ def segment_reduce_backward(
         shared = b.and_(b.gt(count, const(b, count, 1)), b.gt(above, const(b, above, 0)))
         above = b.select(shared, b.div(above, count), above)
         given = b.and_(given, best)
+    if reduce == "prod":
+        begin = b.broadcast(tensor(b, 1.0 if initial is None else initial, compute), out.shape, ())
+        above = _product_of_others(b, x, above, of_segment(out), begin, places, dims)
     return b.select(given, b.cast(above, x.dtype), zero)
+
+
+def _product_of_others(
+    b: Expander, x: Value, above: Value, product: Value, begin: Value, places: list[Value], dims: range
+) -> Value:
+    """The gradient of a product: by a division, but where the element is 0 or NaN the other elements multiplied."""
+    x = b.cast(x, product.dtype)
+    none, unknown = b.eq(x, const(b, x, 0)), is_nan(b, x)
+    bad = b.or_(none, unknown)
+
+    def others(here: Value) -> Value:
+        """Whether the segment has such an element beside this one."""
+        ones = b.cast(here, dt.int64)
+        total = read(b, write(b, zeros(b, begin.shape, dt.int64), ones, places, dims, "add"), places, dims)
+        return b.gt(b.sub(total, ones), const(b, ones, 0))
+
+    rest = read(b, write(b, begin, b.select(bad, const(b, x, 1), x), places, dims, "mul"), places, dims)
+    rest = b.select(others(none), b.mul(rest, const(b, x, 0)), rest)
+    rest = b.select(others(unknown), const(b, x, math.nan), rest)
+    return b.select(bad, b.mul(above, rest), b.div(b.mul(above, product), x))
 
 
 def _within(b: Expander, segment: Value, count: Dim) -> Value:

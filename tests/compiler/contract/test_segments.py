@@ -64,15 +64,16 @@ def test_unpooling(agrees: Agrees, space: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
 @pytest.mark.parametrize("name", ["lengths", "offsets"])
 def test_backward_of_segments(agrees: Agrees, dtype: torch.dtype, reduce: str, name: str) -> None:
-    """Equal maxima share; elements in no segment get nothing."""
+    """Equal maxima share; elements in no segment get nothing; of a product with zeros, the others decide."""
+    zeros = torch.tensor([0.0, 2.0, 3.0, NAN, 4.0, 0.0, 0.0])
     line = torch.tensor([1.0, 2.0, 2.0, NAN, 4.0, 5.0, 1.0])
     batch = torch.tensor([2.0, 2.0, 1.0]).expand(2, 6, 3)
     whole = {"lengths": [3, 0, 4], "offsets": [1, 3, 3, 6]}
     rows = {"lengths": [[2, 0, 4], [3, 3, 0]], "offsets": [[0, 2, 4], [3, 3, 6]]}
-    for x, axis, given in ((line, 0, whole), (batch, 1, rows)):
+    for x, axis, given in ((line, 0, whole), (zeros, 0, whole), (zeros.flip(0), 0, whole), (batch, 1, rows)):
         x, segments = x.to(dtype), torch.tensor(given[name])
         out = torch.segment_reduce(x, reduce, **{name: segments}, axis=axis, unsafe=True)
         grad = torch.linspace(-1, 2, out.numel()).reshape(out.shape).to(dtype)
