@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from torchstone.compiler.contract.expansions.common import const, is_nan
+from torchstone.compiler.contract.expansions.common import const, is_nan, tensor
+from torchstone.compiler.contract.expansions.indexing import bound
 from torchstone.compiler.contract.expansions.join import concat
 from torchstone.compiler.contract.rules import Expander
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim, dim_max
 
 ZEROS, BORDER, REFLECTION = 0, 1, 2
 # What eager's 3-d kernel puts for a coordinate that is no number, far outside every image.
@@ -26,37 +28,53 @@ class Axis:
     """How grid coordinates become places along one dim of the image."""
 
     b: Expander
-    size: int
+    size: Dim
     padding: int
     align_corners: bool
     space: int
 
+    def number(self, like: Value, size: Dim, over: int = 1) -> Value:
+        """A size, or a part of it, with the shape and dtype of ``like``."""
+        if isinstance(size, int):
+            return const(self.b, like, size / over)
+        whole = tensor(self.b, size, like.dtype)
+        part = whole if over == 1 else self.b.div(whole, const(self.b, whole, over))
+        return self.b.broadcast(part, like.shape, ())
+
+    @property
+    def reach(self) -> Dim:
+        """From the center of the first pixel to that of the last one, or from edge to edge."""
+        return self.size - 1 if self.align_corners else self.size
+
+    @property
+    def low(self) -> float:
+        """Where the image begins."""
+        return 0.0 if self.align_corners else -0.5
+
     def place(self, grid: Value) -> Value:
         """The fractional place: -1 and 1 are the centers of the corner pixels, or their outer edges."""
-        b, size = self.b, self.size
+        b = self.b
         shifted = b.add(grid, const(b, grid, 1))
         if self.space == 2:
-            scale = (size - 1 if self.align_corners else size) / 2
-            if self.align_corners:
-                return b.mul(shifted, const(b, grid, scale))
-            return self._fused(shifted, scale, 0.5)
+            scale = self.number(grid, self.reach, over=2)
+            return b.mul(shifted, scale) if self.align_corners else self._fused(shifted, scale, 0.5)
         if self.align_corners:
-            return b.mul(b.div(shifted, const(b, grid, 2)), const(b, grid, size - 1))
-        scaled = b.sub(b.mul(shifted, const(b, grid, size)), const(b, grid, 1))
+            return b.mul(b.div(shifted, const(b, grid, 2)), self.number(grid, self.reach))
+        scaled = b.sub(b.mul(shifted, self.number(grid, self.reach)), const(b, grid, 1))
         return b.div(scaled, const(b, grid, 2))
 
-    def _fused(self, x: Value, factor: float, less: float) -> Value:
+    def _fused(self, x: Value, factor: Value, less: float) -> Value:
         """``x * factor - less``, rounded once: eager's kernel is compiled so, and near 0 it tells.
 
         The leading digits of a number that a point in the image has are few, and so are those of the factor.
         """
         b = self.b
-        once = b.sub(b.mul(x, const(b, x, factor)), const(b, x, less))
+        once = b.sub(b.mul(x, factor), const(b, x, less))
         if x.dtype.is_half:
             return once
         step = const(b, x, 2.0**11 if x.dtype == dt.float32 else 2.0**26)
         high = b.div(b.trunc(b.mul(x, step)), step)
-        high, low = (b.mul(v, const(b, x, factor)) for v in (high, b.sub(x, high)))
+        high, low = (b.mul(v, factor) for v in (high, b.sub(x, high)))
         exact = b.add(b.sub(high, const(b, x, less)), low)
         return b.select(b.lt(b.abs(x), step), exact, once)
 
@@ -74,50 +92,56 @@ class Axis:
 
     def _clipped(self, place: Value) -> Value:
         b = self.b
-        last = const(b, place, self.size - 1)
+        last = self.number(place, self.size - 1)
         zero = const(b, place, 0)
         clipped = b.min(b.max(place, zero), last)
         return b.select(is_nan(b, place), zero if self.space == 2 else last, clipped)
 
     def _reflected(self, place: Value) -> Value:
         b = self.b
-        low, span = (0.0, self.size - 1) if self.align_corners else (-0.5, self.size)
-        if span == 0:
+        if self.reach == 0:
             return const(b, place, 0)
-        least, whole = const(b, place, low), const(b, place, span)
+        least, whole = const(b, place, self.low), self.number(place, self.reach)
         distance = b.abs(b.sub(place, least))
         if self.space == 2:
-            twice = const(b, place, 2 * span)
+            twice = self.number(place, 2 * self.reach)
             extra = b.sub(distance, b.mul(b.trunc(b.div(distance, twice)), twice))
-            return b.add(b.min(extra, b.sub(twice, extra)), least)
+            return self._nowhere_to_go(b.add(b.min(extra, b.sub(twice, extra)), least))
         extra = b.rem(distance, whole)
         flips = b.floor(b.div(distance, whole))
         odd = b.eq(b.rem(flips, const(b, place, 2)), const(b, place, 1))
-        return b.add(b.select(odd, b.sub(whole, extra), extra), least)
+        return self._nowhere_to_go(b.add(b.select(odd, b.sub(whole, extra), extra), least))
+
+    def _nowhere_to_go(self, place: Value) -> Value:
+        """In an image of one pixel there is one place."""
+        if isinstance(self.reach, int):
+            return place
+        zero = const(self.b, place, 0)
+        return self.b.select(self.b.eq(self.number(place, self.reach), zero), zero, place)
 
     def index(self, whole: Value) -> Value:
         """A whole place as int64; all that are outside by more than one, or are no number, are -2."""
         b = self.b
-        near = b.and_(b.ge(whole, const(b, whole, -1)), b.le(whole, const(b, whole, self.size)))
+        near = b.and_(b.ge(whole, const(b, whole, -1)), b.le(whole, self.number(whole, self.size)))
         return b.cast(b.select(near, whole, const(b, whole, -2)), dt.int64)
 
     def inside(self, index: Value) -> Value:
         b = self.b
-        return b.and_(b.ge(index, const(b, index, 0)), b.lt(index, const(b, index, self.size)))
+        return b.and_(b.ge(index, const(b, index, 0)), b.lt(index, bound(b, index, self.size)))
 
     def slope(self, place: Value) -> Value:
         """How fast the padded place moves with the grid coordinate: not at all beyond the border, or on it."""
         b = self.b
-        scale = const(b, place, (self.size - 1 if self.align_corners else self.size) / 2)
+        scale = self.number(place, self.reach, over=2)
         if self.padding == ZEROS:
             return scale
         if self.padding == REFLECTION:
-            low, span = (0.0, self.size - 1) if self.align_corners else (-0.5, self.size)
-            flips = b.floor(b.div(b.sub(place, const(b, place, low)), const(b, place, max(span, 1))))
+            whole = self.number(place, dim_max(self.reach, 1))
+            flips = b.floor(b.div(b.sub(place, const(b, place, self.low)), whole))
             back = b.ne(b.rem(flips, const(b, place, 2)), const(b, place, 0))
             scale = b.select(back, b.neg(scale), scale)
             place = self._reflected(place)
-        moves = b.and_(b.gt(place, const(b, place, 0)), b.lt(place, const(b, place, self.size - 1)))
+        moves = b.and_(b.gt(place, const(b, place, 0)), b.lt(place, self.number(place, self.size - 1)))
         return b.select(moves, scale, const(b, place, 0))
 
 
@@ -158,7 +182,7 @@ def cubic(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
     last = place.rank - 1
     four = concat(b, [b.add(below, const(b, below, k - 1)) for k in range(4)], last)
     weights, slopes = cubic_weights(b, b.cast(b.sub(place, below), wide))
-    scale = const(b, weights[0], (axis.size - 1 if axis.align_corners else axis.size) / 2)
+    scale = axis.number(weights[0], axis.reach, over=2)
     slope = concat(b, [b.mul(v, scale) for v in slopes], last)
     return Taps(axis.index(axis.padded(four)), concat(b, weights, last), slope)
 

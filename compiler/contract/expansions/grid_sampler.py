@@ -36,8 +36,6 @@ class _Pixels:
         self.axes: list[Axis] = []
         self.taps: list[Taps] = []
         for d, size in enumerate(image.shape[2:]):
-            if not isinstance(size, int):
-                raise b.unsupported("an image of run-time size")
             self.axes.append(Axis(b, size, padding, align_corners, self.space))
             coordinate = b.slice(grid, grid.rank - 1, self.space - 1 - d, self.space - d)
             self.taps.append(taps_of(b, self.axes[-1], coordinate, wide))

@@ -1,0 +1,130 @@
+"""Programs compiled once with every size free and run at others; sizes that do not fit raise before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.nn import functional as F
+
+import torchstone
+from torchstone.compiler.contract.bounds import hoist, require_bounds
+from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.ir import parse_graph
+from torchstone.compiler.ir.dims import nonnegative, parse_dim
+
+Shape = tuple[int, ...]
+Program = Callable[..., Any]
+
+
+def compile_free(fn: Program, args: tuple[torch.Tensor, ...], target: str = "linalg") -> Any:
+    shapes = tuple(dict.fromkeys(range(a.dim()), Dim.AUTO) for a in args)
+    return torchstone.compile(fn, args, target, dynamic_shapes=shapes)
+
+
+# The program, the shapes it is compiled at, and others.
+PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
+    "adaptive average": (
+        lambda x: F.adaptive_avg_pool2d(x, (3, 2)), [(2, 3, 6, 7)], [[(3, 2, 2, 2)], [(2, 4, 9, 5)]],
+    ),
+    "adaptive maximum": (
+        lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True), [(2, 3, 6, 7)], [[(2, 4, 9, 5)]],
+    ),
+    "gradient of the adaptive average": (
+        lambda grad, x: torch.ops.aten._adaptive_avg_pool2d_backward(grad, x), [(2, 3, 4, 5), (2, 3, 6, 7)],
+        [[(2, 3, 4, 5), (2, 3, 9, 5)]],
+    ),
+    "convolution": (
+        lambda x, w: F.conv2d(x, w, padding=1, stride=2, dilation=2), [(2, 3, 9, 8), (4, 3, 3, 2)],
+        [[(3, 2, 12, 9), (5, 2, 2, 4)]],
+    ),
+    "transposed convolution": (
+        lambda x, w: F.conv_transpose2d(x, w, padding=1, stride=2), [(2, 3, 4, 5), (3, 4, 3, 2)],
+        [[(3, 2, 5, 3), (2, 5, 2, 4)]],
+    ),
+    "diagonal": (lambda x: x.diagonal(-1, 1, 2) * 2, [(3, 5, 4)], [[(2, 3, 6)], [(2, 6, 3)]]),
+    "trace": (torch.trace, [(5, 4)], [[(3, 6)]]),
+    "linear interpolation": (
+        lambda x: F.interpolate(x, (5, 7), mode="bilinear"), [(2, 3, 6, 7)], [[(2, 2, 4, 9)], [(2, 2, 5, 7)]],
+    ),
+    "sampling an image": (
+        lambda x, grid: F.grid_sample(x, grid, "bilinear", "reflection", False), [(2, 3, 5, 6), (2, 4, 5, 2)],
+        [[(3, 2, 4, 7), (3, 3, 2, 2)]],
+    ),
+    "sampling a volume": (
+        lambda x, grid: F.grid_sample(x, grid, "bilinear", "border", True), [(2, 3, 5, 6, 4), (2, 4, 5, 2, 3)],
+        [[(3, 2, 4, 7, 3), (3, 3, 2, 2, 3)]],
+    ),
+    "halves": (lambda x: F.glu(x, 0), [(6, 7)], [[(8, 3)]]),
+    "groups": (lambda x: F.channel_shuffle(x, 2), [(2, 4, 6, 7)], [[(3, 6, 5, 5)]]),
+    "written row": (lambda x, y: x.select_scatter(y, 0, 1), [(5, 4), (4,)], [[(6, 3), (3,)]]),
+    "sizes that become constants": (lambda x: F.local_response_norm(x, 3), [(2, 3, 6, 7)], []),
+    "transform of a cut signal": (lambda x: torch.fft.fft(x, 4, 1).abs(), [(2, 6, 3)], [[(3, 6, 5)]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["evaluator", "linalg"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_any_size(name: str, target: str) -> None:
+    fn, shapes, others = PROGRAMS[name]
+    executable = compile_free(fn, tuple(map(torch.randn, shapes)), target)
+    for sizes in (shapes, *others):
+        args = tuple(map(torch.randn, sizes))
+        torch.testing.assert_close(executable(*args), fn(*args), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["evaluator", "linalg"])
+def test_a_slice_outside_raises_in_python(target: str) -> None:
+    def cropped(x: torch.Tensor) -> torch.Tensor:
+        return F.pad(x, (-2, -2), mode="replicate") * 2
+
+    executable = compile_free(cropped, (torch.randn(4, 3, 9),), target)
+    x = torch.randn(5, 2, 8)
+    torch.testing.assert_close(executable(x), cropped(x))
+    with pytest.raises(GuardError) as error:
+        executable(torch.randn(5, 2, 3))
+    assert "s2=3" in str(error.value) or "size s2" in str(error.value)
+
+
+def test_sizes_that_have_to_be_equal_name_op_and_line() -> None:
+    def put(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return x.index_put((index,), values)
+
+    rows = torch.tensor([0, 2])
+    executable = compile_free(put, (torch.randn(5, 4), rows, torch.randn(2, 4)))
+    args = torch.randn(6, 3), torch.tensor([1, 2, 0]), torch.randn(3, 3)
+    torch.testing.assert_close(executable(*args), put(*args))
+    with pytest.raises(GuardError, match=r"s2=3, s3=2: (?s:.*)test_any_size.py(?s:.*)aten.index_put.default"):
+        executable(args[0], args[1], torch.randn(2, 3))
+
+
+def test_bounds_are_required_where_they_can_be_broken() -> None:
+    text = (
+        "graph @main(%x: f32[s0, 6]) {{\n  %a: f32[{size}] = flat.slice(%x) "
+        "{{start=[<{start}>, 0], limit=[<{limit}>, 6], stride=[1, 1]}}\n  return %a\n}}\n"
+    )
+    for start, limit, size, ranges in (
+        ("0", "s0", "s0, 6", []), ("0", "s0-2", "s0-2, 6", [(5, True), (1, False)]),
+        ("0", "s0+2", "s0+2, 6", [(5, False)]), ("min(1, s0)", "s0", "-min(1, s0)+s0, 6", [(5, True), (0, True)]),
+    ):  # fmt: skip
+        flat, guards = hoist(
+            require_bounds(parse_graph(text.format(start=start, limit=limit, size=size).replace("<0>", "0")))
+        )
+        assert [op.name for op in flat.ops] == ["flat.slice"]
+        assert bool(guards) == bool(ranges)
+        for rows, fits in ranges:
+            assert all(guard({"s0": rows}) is None for guard in guards) is fits
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("s0", True), ("s0-1", False), ("s0*s1+2", True), ("floordiv(s0, 2)", True), ("floordiv(s0-1, 2)", False),
+        ("mod(s0-9, 3)", True), ("max(s0-9, 0)", True), ("min(s0-9, 4)", False), ("min(s0, 4)", True),
+    ],
+)  # fmt: skip
+def test_nonnegative(text: str, known: bool) -> None:
+    assert nonnegative(parse_dim(text)) is known
