@@ -102,19 +102,34 @@ def _scalar(tensor: Tensor) -> Tensor:
 
 
 def _leading(size: int) -> Callable[[Case], Case]:
-    """Cut the leading dim of the first input, and of every input with as many rows, to ``size``."""
+    """Cut the leading dim of the first input to ``size``, and of every input with as many rows.
+
+    Inputs of fewer dims only if eager does not take the case otherwise: they may be parameters of as many channels, and
+    eager's batch norm writes past the end of those that are too short.
+    """
 
     def apply(case: Case) -> Case:
-        rows = next((t.shape[0] for t in case.args if t.dim()), 0)
-        if rows <= size:
+        first = next((t for t in case.args if t.dim()), None)
+        if first is None or first.shape[0] <= size:
             raise NotApplicable(f"no input has more than {size} rows")
+        rows, dims = first.shape[0], first.dim()
 
-        def cut(tensor: Tensor) -> Tensor:
-            return tensor[:size].clone() if tensor.dim() and tensor.shape[0] == rows else tensor
+        def cut(tensor: Tensor, least: int) -> Tensor:
+            return tensor[:size].clone() if tensor.dim() >= least and tensor.shape[0] == rows else tensor
 
-        return _inputs(case, cut, "nothing to cut")
+        changed = _inputs(case, lambda tensor: cut(tensor, dims), "nothing to cut")
+        return changed if _taken(changed) else _inputs(case, lambda tensor: cut(tensor, 1), "nothing to cut")
 
     return apply
+
+
+def _taken(case: Case) -> bool:
+    try:
+        with torch.no_grad():
+            case.program(*case.fresh_args())
+    except Exception:
+        return False
+    return True
 
 
 def _varying(case: Case) -> Case:

@@ -53,6 +53,13 @@ def test_rows() -> None:
     assert [t.dim() for t in asked(pair, "scalar").args] == [0, 0]
 
 
+def test_rows_are_told_from_channels() -> None:
+    norm = case("torch.nn.functional.batch_norm", torch.randn(5, 5, 2), torch.zeros(5), torch.ones(5))
+    assert [list(t.shape) for t in asked(norm, "single").args] == [[1, 5, 2], [5], [5]]
+    loss = case("torch.nn.functional.nll_loss", torch.randn(5, 3), torch.zeros(5, dtype=torch.int64))
+    assert [list(t.shape) for t in asked(loss, "single").args] == [[1, 3], [1]]
+
+
 def test_gradients_are_those_of_autograd() -> None:
     x, w = torch.randn(3, 4), torch.randn(4, 2)
     changed = asked(case("torch.mm", x, w), "backward")
