@@ -34,7 +34,8 @@ def expand(graph: Graph, takes: Takes, calls: Calls = lambda op: False) -> Graph
 
     def keep(op: Operation) -> None:
         operands = tuple(map_operand(o, mapped) for o in op.operands)
-        kept = Operation(op.name, operands, op.results, op.attributes, op.location)
+        same = all(map(is_, operands, op.operands))
+        kept = op if same else Operation(op.name, operands, op.results, op.attributes, op.location)
         out.ops.append(kept.with_graphs(lambda nested: expand(nested, takes, calls)))
         values.update({id(r): r for r in op.results})
 

@@ -19,11 +19,13 @@ def share(graph: Graph) -> Graph:
         return values.get(id(leaf), leaf) if isinstance(leaf, Value) else leaf
 
     for op in graph.ops:
-        moved = Operation(
-            op.name, tuple(map_operand(o, mapped) for o in op.operands), op.results, op.attributes, op.location
-        )
-        moved = moved.with_graphs(share)
-        if op.name.startswith("flat.") and op.name != BIND and not op.graphs and not is_ordered(op):
+        moved = op
+        if values:
+            operands = tuple(map_operand(o, mapped) for o in op.operands)
+            moved = Operation(op.name, operands, op.results, op.attributes, op.location)
+        if op.graphs:
+            moved = moved.with_graphs(share)
+        elif op.name.startswith("flat.") and op.name != BIND and not is_ordered(op):
             first = made.setdefault(_key(moved), moved)
             if first is not moved:
                 values.update({id(mine): theirs for mine, theirs in zip(op.results, first.results, strict=True)})

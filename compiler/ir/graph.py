@@ -101,7 +101,8 @@ class Operation:
     @property
     def values(self) -> Iterator[Value]:
         """The values among the operands, those inside lists included, in order."""
-        return values_in(self.operands)
+        found = [operand for operand in self.operands if isinstance(operand, Value)]
+        return iter(found) if len(found) == len(self.operands) else values_in(self.operands)
 
     def __str__(self) -> str:
         from torchstone.compiler.ir.printer import print_operation
