@@ -75,9 +75,18 @@ def _graphs(step: Step) -> dict[str, Graph]:
 def _joined(kernels: list[Lowered]) -> dict[str, Callable[[], str]]:
     def join(stage: str) -> Callable[[], str]:
         own = [kernel for kernel in kernels if stage in kernel.texts]
-        return lambda: "".join(f"// ---- kernel {i} ----\n{k.texts[stage]()}" for i, k in enumerate(own))
+        return lambda: join_kernels([k.texts[stage] for k in own])
 
     return {stage: join(stage) for stage in dict.fromkeys(s for k in kernels for s in k.texts)}
+
+
+# What ``join_kernels`` writes ahead of each.
+KERNEL_HEADER = r"(?m)^// ---- kernel \d+ ----\n"
+
+
+def join_kernels(texts: Iterable[Callable[[], str]]) -> str:
+    """Return the texts of kernels as one."""
+    return "".join(f"// ---- kernel {i} ----\n{text().rstrip()}\n" for i, text in enumerate(texts))
 
 
 def print_schedule(graph: Graph, steps: list[Step]) -> str:
