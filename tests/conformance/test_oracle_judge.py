@@ -172,6 +172,12 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], Kind]] 
         (torch.tensor([1.5, 3.0], dtype=torch.float64), torch.tensor([1.0, 2.0], dtype=torch.float64)),
         Kind.VALUE,
     ),
+    "other places in memory": (
+        one("as_strided_copy", X, [2, 2], [1, 4]),
+        lambda x: x.contiguous().as_strided([2, 2], [1, 4]),
+        (A.t(),),
+        Kind.VALUE,
+    ),
     "conjugate forgotten": (one("conj"), lambda x: x, (torch.tensor([1 + 2j]),), Kind.VALUE),
 }
 
