@@ -1,6 +1,6 @@
 """Large contractions of floats: tiles of the result that stay in vector registers while the summed dims go by.
 
-    for a block of columns, a block of the summed dims, a tile of ROWS rows, a panel of PANEL vectors of columns:
+    for a block of columns, a block of the summed dims, a tile of rows, a panel of some vectors of columns:
       acc = 0
       for each place in the summed block: acc[i] += broadcast(a[row i]) * b[panel]
       c[tile] += acc
@@ -27,7 +27,7 @@ from torchstone.compiler.runtime import mlir
 LEAST_WORK = 1 << 17
 # A tile fills the vector registers but for a panel of b; a block of b stays in the second cache. Rows that are many
 # more than registers cost five times as much.
-PANEL, ROWS = 3, {64: 8, 32: 4}
+NARROW, WIDE = (3, {64: 8, 32: 4}), (4, {64: 6})
 COLUMNS, SUMMED = 192, 128
 
 
@@ -51,6 +51,10 @@ class Tiles(Reader):
         self.vector = mlir.ir.VectorType.get([self.lanes], self.element)
         self.at: dict[int, Any] = {}
         self.row, self.column = summed.start - 1, len(sizes) - 1
+        # A panel is of three vectors of columns, of four where those leave no rest.
+        vectors = -(-sizes[self.column] // self.lanes)
+        self.panel, rows = WIDE if vectors % WIDE[0] == 0 and register_bytes() == 64 else NARROW
+        self.rows = rows[register_bytes()]
         self.out = [d for d in range(len(sizes)) if d not in summed]
 
     def loop(self, number: int) -> Any:
@@ -84,7 +88,7 @@ class Tiles(Reader):
 
     def _columns(self, c: Any, block: int) -> Any:
         """Go over blocks of columns, then over what does not fill a panel."""
-        size, panel = self.sizes[self.column], PANEL * self.lanes
+        size, panel = self.sizes[self.column], self.panel * self.lanes
         whole = size - size % panel
 
         def columns(c: Any) -> Any:
@@ -101,7 +105,8 @@ class Tiles(Reader):
         return c
 
     def _panels(self, c: Any, low: Any, high: Any, rows: int) -> Any:
-        return self._for(self.column, low, high, PANEL * self.lanes, c, lambda c: self._tile(c, rows, PANEL, fits=True))
+        step = self.panel * self.lanes
+        return self._for(self.column, low, high, step, c, lambda c: self._tile(c, rows, self.panel, fits=True))
 
     def _summed(self, c: Any, block: int, body: Callable[[Any, int], Any]) -> Any:
         """Go over blocks of the first summed dim and over tiles of rows; ``body`` is given how many rows a tile has."""
@@ -120,7 +125,7 @@ class Tiles(Reader):
     def _rows(self, c: Any, body: Callable[[Any, int], Any]) -> Any:
         if self.row not in self.out:  # a has no free dim
             return body(c, 1)
-        size, rows = self.sizes[self.row], ROWS[register_bytes()]
+        size, rows = self.sizes[self.row], self.rows
         whole = size - size % rows
         if whole:
             c = self._for(self.row, 0, whole, rows, c, lambda c: body(c, rows))
