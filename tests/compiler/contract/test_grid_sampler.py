@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch.nn import functional as F
+
+from torchstone.compiler.driver import compile
 
 Agrees = Callable[..., None]
 NAN, INF = float("nan"), float("inf")
@@ -55,3 +58,22 @@ def test_backward(agrees: Agrees, dtype: torch.dtype, sizes: tuple[int, ...], pa
     for mode in (0, 1, 2)[: 5 - space]:
         agrees(lambda g, x, p, m=mode: op(g, x, p, m, padding, align, [True, True]), *args, slack=20.0)
     agrees(lambda g, x, p: op(g, x, p, 0, padding, align, [False, True])[1], *args, slack=20.0)
+
+
+def test_near_the_first_pixel_no_digits_are_lost() -> None:
+    """A place next to 0 is a difference of near numbers: eager rounds it once, and so has it to seven digits."""
+    grid = (torch.tensor([1e-3, 1e-4, -1e-5], dtype=torch.float64) * 2 / 3 - 2 / 3).float()
+    grid = torch.stack((grid, torch.full_like(grid, -2 / 3)), -1)[None, None]
+    image = torch.zeros(1, 1, 3, 3)
+    image[..., 1] = 1
+    sample = partial(F.grid_sample, align_corners=False)
+    got = compile(sample, (image, grid), target="linalg")(image, grid)
+    torch.testing.assert_close(got, sample(image, grid), rtol=1e-6, atol=0)
+
+
+def test_the_gradient_of_an_even_image_is_nothing() -> None:
+    """The slopes of the weights add up to 0."""
+    op = torch.ops.aten.grid_sampler_2d_backward
+    grad, image, grid = torch.randn(1, 2, 4, 4), torch.ones(1, 2, 6, 6), torch.rand(1, 4, 4, 2) * 0.2
+    compiled = compile(lambda *args: op(*args, 2, 1, False, (True, True)), (grad, image, grid), target="linalg")
+    assert not compiled(grad, image, grid)[1].any()

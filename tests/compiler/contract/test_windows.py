@@ -213,6 +213,7 @@ def test_fractional_max_pooling(agrees: Agrees, space: int) -> None:
         x = _special(2, 3, *(7, 9, 8)[:space], dtype=dtype)
         samples = torch.rand(2, 3, space, dtype=dtype, generator=torch.Generator().manual_seed(2))
         agrees(lambda x, s, w=window, c=size: op(x, w, c, s), x, samples)
+        agrees(lambda x, s, w=window, c=size: op(x, w, c, s), x[0], samples)  # those of the first image
         grad, found = _values(2, 3, *size, dtype=dtype), op(x, window, size, samples)[1]
         agrees(lambda g, x, i, w=window, c=size: back(g, x, w, c, i), grad, _values(*x.shape, dtype=dtype), found)
 
@@ -230,6 +231,12 @@ def test_gradients_of_shrinking(agrees: Agrees) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         both = lambda g, x: (aten.hardshrink_backward(g, x, 0.5), aten.softshrink_backward(g, x, 0.3))  # noqa: E731
         agrees(both, _values(8, dtype=dtype), x.to(dtype))
+
+
+def test_gradient_of_hardsigmoid(agrees: Agrees) -> None:
+    x = torch.tensor([-3.0, -2.9, 0.0, 1.0, 3.0, 4.0, float("nan"), float("inf")])
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        agrees(aten.hardsigmoid_backward, _values(8, dtype=dtype), x.to(dtype))
 
 
 DYNAMIC: dict[str, Callable[..., Any]] = {

@@ -144,3 +144,25 @@ def test_loops_checkpoints_and_custom_functions_are_captured() -> None:
 
     x = torch.randn(4)
     torch.testing.assert_close(compile(program, (x,), "evaluator")(x), program(x))
+
+
+def test_ops_with_effects_under_functionalization() -> None:
+    """The gradient of an eigendecomposition checks for errors, which PyTorch takes for an effect."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        torch.linalg.eigvals(x).abs().sum().backward()
+        assert x.grad is not None
+        return x.grad.mul_(2)
+
+    x = torch.randn(3, 3) + torch.diag(torch.arange(3.0) * 5)
+    torch.testing.assert_close(compile(program, (x,))(x), program(x), rtol=1e-4, atol=1e-4)
+
+
+def test_an_lstm_is_made_of_simpler_ops() -> None:
+    lstm = torch.nn.LSTM(3, 4).eval()
+    x = torch.randn(5, 2, 3)
+    with torch.no_grad():
+        executable = compile(lstm, (x,))
+        torch.testing.assert_close(executable(x), lstm(x))
+    assert not executable.library_calls and torch.backends.mkldnn.enabled
