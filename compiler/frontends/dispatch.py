@@ -36,7 +36,7 @@ from torchstone.compiler.frontends.captured import (
     flatten_arguments,
 )
 from torchstone.compiler.frontends.control_flow import called_directly
-from torchstone.compiler.frontends.escape import NoEscape
+from torchstone.compiler.frontends.escape import NoEscape, transforms_kept
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
@@ -58,7 +58,7 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
     if not name.isidentifier():
         name = "main"
     try:
-        with generator_kept():
+        with generator_kept(), transforms_kept():
             return _capture_somehow(fn, leaves, in_spec, name)
     except Unsupported as error:
         error.where = error.where or raised_at(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +13,18 @@ from torchstone.compiler.diagnostics import Unsupported
 
 # The longest tensor that is read into a list: each number of it is an op or two.
 _LONGEST_LIST = 64
+
+
+@contextlib.contextmanager
+def transforms_kept() -> Iterator[None]:
+    """Leave torch.func's transforms that an error was raised in: it leaves some of them to the next program."""
+    functorch = torch._C._functorch
+    depth = functorch.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        if functorch.get_dynamic_layer_stack_depth() > depth:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
 
 
 class NoEscape(TorchFunctionMode):

@@ -20,9 +20,10 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Captured, Guard, Number, constants, flatten_arguments
+from torchstone.compiler.frontends.escape import transforms_kept
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
@@ -98,6 +99,10 @@ def capture(
             if rounds == _MOST_ROUNDS:
                 why = f"an in-place {error} that torch.export did not functionalize"
                 raise Unsupported(why, stage="capture") from None
+        except TorchstoneError:
+            raise
+        except Exception as error:
+            raise Unsupported(_message(error), stage="capture") from error
         program = _functionalize(program)
     raise AssertionError("unreachable")
 
@@ -126,7 +131,7 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
 @contextlib.contextmanager
 def _unseeded() -> Iterator[None]:
     """Refuse a program that seeds the random generator: torch.export does not say where."""
-    with generator_kept():
+    with generator_kept(), transforms_kept():
         draws = Draws()
         yield
         if draws.seed() is not None:

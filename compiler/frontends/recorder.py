@@ -203,6 +203,8 @@ class Recorder(TorchDispatchMode):
 
     def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
         """Announce an argument of the graph that stands for a tensor the program holds; read again at each call."""
+        if torch._C._functorch.is_functorch_wrapped_tensor(original):
+            raise Unsupported("a tensor inside of torch.func that is taken for a constant", stage="capture")
         value = self.input(tensor, f"c{len(self.captures)}")
         self.captures.append((value, original))
         return value
@@ -236,11 +238,7 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if isinstance(func, torch._ops.HigherOrderOperator):
             return control_flow.record(self, func, args, self.location or user_location())
-        if (
-            func.namespace in ("prim", "profiler")
-            or func._schema.name.startswith("aten::sym_")
-            or func in (torch.ops.aten.is_pinned.default, torch.ops.aten.is_same_size.default)
-        ):
+        if func.namespace in ("prim", "profiler") or func._schema.name.startswith("aten::sym_") or func in _FACTS:
             return func(*args, **kwargs)
         if func._schema.name.startswith("aten::_foreach_") and not func._schema.is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
@@ -400,6 +398,13 @@ def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
     return isclose(*args, **kwargs).all()
 
 
+# What tells Python of tensors but their values.
+_FACTS = frozenset(
+    {
+        torch.ops.aten.is_pinned.default, torch.ops.aten.is_same_size.default,
+        torch.ops.aten._has_same_storage_numel.default,
+    }
+)  # fmt: skip
 # What gives Python a number, and the 0-d tensor that holds it.
 _NUMBERS: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten._local_scalar_dense.default: lambda x: x.reshape(()),

@@ -88,3 +88,19 @@ def test_python_decides_while_the_program_is_captured(dynamic) -> None:
         got, expected = exe(x, names), shapes_and_loops(x, names)
         torch.testing.assert_close(got[0], expected[0])
         assert got[1] == expected[1]
+
+
+def differentiated(x):
+    return torch.func.grad(lambda a: a.sin().sum())(x)
+
+
+def drawn_from_a_generator(x):
+    return x + torch.rand(3, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("fn", [differentiated, drawn_from_a_generator])
+def test_what_export_cannot_trace_is_refused_and_leaves_nothing_behind(fn) -> None:
+    with pytest.raises(Unsupported) as caught:
+        compile(fn, (torch.randn(4, 3),), "evaluator", N)
+    assert caught.value.stage == "capture"
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
