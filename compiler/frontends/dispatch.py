@@ -157,7 +157,13 @@ def _record(
         given = [clone.item() if index in numbers else clone for index, clone in enumerate(clones)]
         given_as.update(recorder.numbers)
         args, kwargs = pytree.tree_unflatten(given, in_spec)
-        with NoEscape(), called_directly(), watch, _replaced(modules, state, lifted):
+        with (
+            NoEscape(),
+            called_directly(),
+            watch,
+            _replaced(modules, state, lifted),
+            _attributes_kept(modules, recorder),
+        ):
             out = fn(*args, **kwargs)
         # PyTorch's pytree would take a Size apart and put a tuple together.
         flat, out_spec = pytree.tree_flatten(out, is_leaf=lambda node: isinstance(node, torch.Size))
@@ -330,6 +336,30 @@ def _replaced(
             named = {name: other[id(t)] for name, t in tensors if id(t) in other}
             stack.enter_context(_reparametrize_module(module, named, tie_weights=True))
         yield
+
+
+@contextlib.contextmanager
+def _attributes_kept(modules: Sequence[torch.nn.Module], recorder: Recorder) -> Iterator[None]:
+    """Refuse a program that puts another tensor in the place of one of a module that it reads, and put that one back.
+
+    A plain attribute that is made anew and not read before, as a normed weight is, does no harm.
+    """
+    places = [p for m in modules for inner in m.modules() for p in (inner._buffers, inner._parameters, vars(inner))]
+    had = [{name: t for name, t in place.items() if isinstance(t, torch.Tensor)} for place in places]
+    changed: list[Any] = []
+    try:
+        yield
+    finally:
+        for place, tensors in zip(places, had, strict=True):
+            changed.extend((name, tensor) for name, tensor in tensors.items() if place.get(name) is not tensor)
+            place.update(tensors)
+    read = {id(t) for _, t in recorder.captures} | {id(t) for m in modules for t in (*m.buffers(), *m.parameters())}
+    changed = [name for name, tensor in changed if id(tensor) in read]
+    if changed:
+        raise Unsupported(
+            f"the program puts another tensor in the place of {changed[0]}; write to it instead, as copy_() does",
+            stage="capture",
+        )
 
 
 def _needs_grad(leaf: Any) -> bool:

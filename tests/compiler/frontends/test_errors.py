@@ -104,3 +104,21 @@ def test_what_export_cannot_trace_is_refused_and_leaves_nothing_behind(fn) -> No
         compile(fn, (torch.randn(4, 3),), "evaluator", N)
     assert caught.value.stage == "capture"
     assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+
+
+class Replacing(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        self.seen = self.seen + x.sum(0)
+        return x + self.seen
+
+
+def test_another_tensor_in_the_place_of_a_buffer_is_refused() -> None:
+    module = Replacing()
+    seen = module.seen
+    with pytest.raises(Unsupported, match="another tensor in the place of seen"):
+        compile(module, (torch.randn(4, 3),), "evaluator")
+    assert module.seen is seen
