@@ -32,7 +32,8 @@ class CpuKernel:
 
     Sizes of ``inputs`` may be symbols (bound at each call) or None (anything); sizes of ``results`` are ints or
     expressions over those symbols. ``work`` estimates the loop iterations (None: unknown), which decides between quick
-    compilation and quick code. ``fused`` says that elementwise ops already share loop nests where they should.
+    compilation and quick code; a kernel that was compiled quickly and is called often is compiled again, for quick code.
+    ``fused`` says that elementwise ops already share loop nests where they should.
     Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a tensor does not fit, RuntimeError
     with the message of a check that failed in the kernel.
     """
@@ -54,7 +55,11 @@ class CpuKernel:
         self.entry = entry
         self.fused = fused
         self._module = module
-        self._opt_level = jit.opt_level([_work(self.inputs, self.results) if work is None else work])
+        self._work = _work(self.inputs, self.results) if work is None else work
+        self._opt_level = jit.opt_level([self._work])
+        # What may still run in quickly made code: by then it has cost what making quick code costs, at most twice the
+        # least possible however often the kernel is called.
+        self._allowance = jit.SMALL_WORK
         self._dtypes = [torch_dtype(t.dtype) for t in self.inputs]
         self._out = [(t.shape, torch_dtype(t.dtype)) for t in self.results]
         self._dynamic = not all(t.is_static for t in (*self.inputs, *self.results))
@@ -73,6 +78,8 @@ class CpuKernel:
                 raise GuardError(f"argument {index}: expected {spec}, got {got}")
             contiguous = contiguous and tensor.is_contiguous()
             ready.append(tensor)
+        if self._opt_level == jit.FAST_COMPILE:
+            self._spend()
         bound = self._bind(ready) if self._dynamic else None
         outputs = [
             torch.empty(shape if bound is None else [evaluate(d, bound) for d in shape], dtype=dtype)  # type: ignore[arg-type]
@@ -88,6 +95,14 @@ class CpuKernel:
             self._module, entry=self.entry, strided=strided, ranks=[t.rank for t in (*self.inputs, *self.results)],
             fused=self.fused, opt_level=self._opt_level, provider=self.provider,
         )  # fmt: skip
+
+    def _spend(self) -> None:
+        """Count a call, and compile for quick code once the calls so far would have paid for it."""
+        assert self._work is not None
+        self._allowance -= max(self._work, 1)
+        if self._allowance < 0:
+            self._opt_level = jit.FAST_CODE
+            self._contiguous, self._strided = self._code(strided=False), None
 
     def _bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
         """Bind each symbol to a size, then hold every size of every input against its expression."""

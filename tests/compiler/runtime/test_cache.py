@@ -105,6 +105,16 @@ def test_the_options_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> Non
     assert function(negate()).address != function(quick).address
 
 
+def test_a_kernel_that_is_called_often_gets_quick_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as what quick compilation left slow has cost as much as compiling well."""
+    monkeypatch.setattr(jit, "SMALL_WORK", 10 * len(X))
+    kernel = CpuKernel(NEGATE, inputs=[F32], results=[F32], work=len(X))
+    first = function(kernel).address
+    for call in range(1, 13):
+        assert torch.equal(kernel([X])[0], -X)
+        assert (function(kernel).address == first) == (call <= 10), call
+
+
 def test_strides_are_part_of_the_key() -> None:
     kernels = [CpuKernel(_square(), inputs=[_SQUARE], results=[_SQUARE]) for _ in range(2)]
     x = torch.randn(3, 3)
