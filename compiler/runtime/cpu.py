@@ -32,7 +32,7 @@ class CpuKernel:
 
     Sizes of ``inputs`` may be symbols (bound at each call) or None (anything); sizes of ``results`` are ints or
     expressions over those symbols. ``work`` estimates the loop iterations (None: unknown), which decides between quick
-    compilation and quick code; a kernel that was compiled quickly and is called often is compiled again, for quick code.
+    compilation and quick code; one that was compiled quickly and is called often is compiled again, for quick code.
     ``fused`` says that elementwise ops already share loop nests where they should.
     Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a tensor does not fit, RuntimeError
     with the message of a check that failed in the kernel.
