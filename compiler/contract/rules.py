@@ -32,8 +32,9 @@ class Expander(Builder):
 
     def fitted(self, made: Value | None, result: Value) -> Value | None:
         """What a rule made for a result, of the very sizes that the result has."""
-        same = made is None or made.type == result.type or made.dtype != result.dtype or made.rank != result.rank
-        return made if same else self.fit(made, result.shape)
+        if made is None or made.type == result.type or made.dtype != result.dtype or made.rank != result.rank:
+            return made
+        return self.fit(made, result.shape)
 
     def unsupported(self, why: str) -> Unsupported:
         """Return the error to raise: ``raise b.unsupported("ceil_mode")``."""

@@ -185,6 +185,8 @@ def _record(
         with recorder.drawing(Location()):
             outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
         gradients = {recorder.position(t): recorder.operand(grad) for t, grad in (*found, *left)}
+    if recorder.refused is not None:
+        raise recorder.refused
     graph = recorder.graph
     mutated = sorted(recorder.mutations)
     returned = [recorder.number(leaf) for leaf in flat if isinstance(leaf, NUMBERS)]
@@ -243,7 +245,8 @@ class _Functionalize(FunctionalTensorMode):
         # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
         below = PythonFunctionalizeAPI()
         with below.redispatch_to_next():
-            return below.wrap_tensors(func(*below.unwrap_tensors(args), **below.unwrap_tensors(kwargs or {})))
+            unwrap: Callable[[Any], Any] = below.unwrap_tensors
+            return below.wrap_tensors(func(*unwrap(args), **unwrap(kwargs or {})))
 
     def _sync_view_replay_annotations(self, args: Any, kwargs: Any) -> None:
         """Nothing to do: these are notes for PyTorch's tracer."""
@@ -344,7 +347,9 @@ def _attributes_kept(modules: Sequence[torch.nn.Module], recorder: Recorder) -> 
 
     A plain attribute that is made anew and not read before, as a normed weight is, does no harm.
     """
-    places = [p for m in modules for inner in m.modules() for p in (inner._buffers, inner._parameters, vars(inner))]
+    places: list[dict[str, Any]] = [
+        p for m in modules for inner in m.modules() for p in (inner._buffers, inner._parameters, vars(inner))
+    ]
     had = [{name: t for name, t in place.items() if isinstance(t, torch.Tensor)} for place in places]
     changed: list[Any] = []
     try:

@@ -10,14 +10,15 @@ from enum import Enum
 from typing import Any
 
 import torch
+from torch._C import _functorch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from torchstone.compiler.diagnostics import Unsupported, quote
-from torchstone.compiler.frontends import control_flow
+from torchstone.compiler.frontends import control_flow, floats
 from torchstone.compiler.frontends.gradients import KeepGradients
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
-from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, as_operand, cast_number, number_value, takes_number
+from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.frontends.randomness import Draws
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
 from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
@@ -105,9 +106,9 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, name: str, *, functional: bool = False, policy: Policy = Policy.REFUSE) -> None:
         super().__init__()
-        if functional:
-            # PyTorch runs ordinary modes before its own FunctionalTensorMode; the recorder has to come after it.
-            self._mode_key = torch._C._TorchDispatchModeKey.PROXY
+        # PyTorch runs ordinary modes before its own FunctionalTensorMode; the recorder has to come after it. In the
+        # place of PyTorch's own tracer, it is also told of what Python does with symbols.
+        self._mode_key = torch._C._TorchDispatchModeKey.PROXY
         self.graph = Graph(name, [])
         self.captures: list[tuple[Value, torch.Tensor]] = []
         self.mutations: dict[int, Value] = {}
@@ -118,6 +119,8 @@ class Recorder(TorchDispatchMode):
         self.row_major = False
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
+        self.refused: Unsupported | None = None
+        self._floats: dict[int, Value] = {}  # of Python's operations, by the node of their result
         self._onednn: list[bool] = []
         self._policy = policy
         self._functional = functional
@@ -154,7 +157,11 @@ class Recorder(TorchDispatchMode):
 
     def number(self, number: Any) -> Value:
         """Return the 0-d value of a run-time number."""
-        return number_value(number, self.numbers, self.graph.ops, self.location or user_location())
+        value = self._floats.get(id(number.node))
+        return value if value is not None else number_value(number, self.numbers, self._emitter())
+
+    def _emitter(self) -> Emitter:
+        return Emitter(self.graph.ops, self.location or user_location())
 
     def _operands(self, func: Any, leaves: list[Any]) -> tuple[Any, ...]:
         """Return the operands for the arguments of a call, in the order of its schema."""
@@ -169,8 +176,7 @@ class Recorder(TorchDispatchMode):
                 raise Unsupported(f"{argument.name} depends on values", op=str(func), stage="capture")
             value = self.number(leaf)
             dtype = as_operand(value, tensors)
-            location = self.location or user_location()
-            return value if dtype is None else cast_number(value, dtype, self.graph.ops, location)
+            return value if dtype is None else self._emitter().cast(value, dtype)
 
         return tuple(operand(a, leaf) for a, leaf in zip(func._schema.arguments, leaves, strict=True))
 
@@ -203,7 +209,7 @@ class Recorder(TorchDispatchMode):
 
     def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
         """Announce an argument of the graph that stands for a tensor the program holds; read again at each call."""
-        if torch._C._functorch.is_functorch_wrapped_tensor(original):
+        if _functorch.is_functorch_wrapped_tensor(original):
             raise Unsupported("a tensor inside of torch.func that is taken for a constant", stage="capture")
         value = self.input(tensor, f"c{len(self.captures)}")
         self.captures.append((value, original))
@@ -267,8 +273,31 @@ class Recorder(TorchDispatchMode):
         return self._record(func, args, kwargs, location)
 
     def __sym_dispatch__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Compute with sizes; PyTorch asks the mode in the place of its tracer, which records that too."""
-        return func(*args, **kwargs)
+        """Compute with numbers: ints and logic are left to sympy, and what makes or takes floats is recorded at once.
+
+        A float of sizes alone has what sympy says of it too, for the sizes that are made of it.
+        """
+        if not floats.computes_with_floats(func, args):
+            return func(*args, **kwargs)
+        given = [a for a in (*args, *kwargs.values()) if isinstance(a, NUMBERS)]
+        sized = not any(self._is_value(a) for a in given)
+        try:
+            value = floats.compute(func, args, self.number, sized, self._emitter())
+        except Unsupported as error:
+            if sized:
+                return func(*args, **kwargs)
+            self.refused = error  # also where the program goes on with another number
+            raise
+        if sized:
+            out = func(*args, **kwargs)
+        else:
+            out = floats.symbol_of(value, given[0].node.shape_env)
+            (theirs,) = out.node.expr.free_symbols
+            self.numbers[str(theirs)] = value if value.dtype == dt.float64 else self._emitter().cast(value, dt.int64)
+        if isinstance(out, NUMBERS):
+            self._alive.append(out.node)
+            self._floats[id(out.node)] = value
+        return out
 
     def _record(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
         leaves = schema_order(func, args, kwargs)

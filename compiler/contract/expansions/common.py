@@ -103,7 +103,9 @@ def compare(b: Expander, relation: str, x: Any, y: Any) -> Value:
     return getattr(b, relation)(x, y)
 
 
-def loop(b: Expander, more: Fn, step: Fn, carried: Sequence[Value], rest: Sequence[Value]) -> tuple[Value, ...]:
+def loop(
+    b: Expander, more: Fn, step: Callable[..., tuple[Value, ...]], carried: Sequence[Value], rest: Sequence[Value]
+) -> tuple[Value, ...]:
     """``flat.while``: replace what is carried by ``step(b, *carried, *rest)`` while ``more(b, *carried, *rest)``."""
 
     def graph(name: str, fn: Callable[..., Any]) -> Graph:

@@ -67,10 +67,10 @@ def logcumsumexp(b: Expander, x: Value, dim: int) -> Value:
         return x
     if x.dtype.is_complex:
         out = _log_add_in_order(b, out, dim)
-    elif not isinstance(x.shape[dim], int):
+    elif not isinstance(size := x.shape[dim], int):
         out = _log_add_all(b, out, dim)
     else:
-        size, step = x.shape[dim], 1
+        step = 1
         while step < size:
             out = _log_add(b, _shifted(b, out, dim, step, -math.inf), out)
             step *= 2

@@ -189,7 +189,8 @@ def _looped(b: Expander, x: Value, n: Value, first: Value, following: Step) -> t
 
     one = const(b, x, 1)
     carried = (b.scalar(1.0, dt.float64), one, first, first, one)
-    return loop(b, more, step, carried, (x, n))[3:]
+    *_, out, two_before = loop(b, more, step, carried, (x, n))
+    return out, two_before
 
 
 def _hermite(b: Expander, x: Value, k: Value, before: Value, last: Value) -> Value:

@@ -117,23 +117,23 @@ def overlapped_along(b: Expander, x: Value, dim: int, size: Dim, window: Window)
     """``overlapped`` for one dim: [kernel, windows] at ``dim`` and the next one -> [size] at ``dim``."""
     before, count, after = x.shape[:dim], x.shape[dim + 1], x.shape[dim + 2 :]
     lead, rest = product(before), product(after)
-    if not isinstance(window.kernel[0], int):
+    if not isinstance(kernel := window.kernel[0], int):
         steps = (window.dilation[0], window.stride[0])
-        index = _elements(b, (window.kernel[0], count), steps, window.padding[0])
+        index = _elements(b, (kernel, count), steps, window.padding[0])
         # What is outside belongs to the padding: it is dropped. [kernel, windows, lead, rest] -> [size, lead, rest]
         updates = b.transpose(b.reshape(x, (lead, *index.shape, rest)), (1, 2, 0, 3))
         into = b.full(convert_number(0, x.dtype), (size, lead, rest), x.dtype)
         out = b.transpose(write(b, into, updates, [index], [0], "add"), (1, 0, 2))
     elif isinstance(size, int) and isinstance(count, int):
-        out = blend(b, b.reshape(x, (lead, window.kernel[0] * count, rest)), 1, _reading(size, count, window))
+        out = blend(b, b.reshape(x, (lead, kernel * count, rest)), 1, _reading(size, count, kernel, window))
     else:
-        out = _shifted(b, b.reshape(x, (lead, window.kernel[0], count, rest)), size, window)
+        out = _shifted(b, b.reshape(x, (lead, kernel, count, rest)), size, kernel, window)
     return b.reshape(out, (*before, size, *after))
 
 
-def _reading(size: int, count: int, window: Window) -> list[list[tuple[int, float]]]:
+def _reading(size: int, count: int, kernel: int, window: Window) -> list[list[tuple[int, float]]]:
     """For each element, the windows that read it and the place in them, as indices into [kernel, windows]."""
-    (kernel,), (stride,), (padding,), (dilation,) = window.kernel, window.stride, window.padding, window.dilation
+    (stride,), (padding,), (dilation,) = window.stride, window.padding, window.dilation
     rows: list[list[tuple[int, float]]] = [[] for _ in range(size)]
     for place, at in itertools.product(range(kernel), range(count)):
         element = at * stride + place * dilation - padding
@@ -142,13 +142,13 @@ def _reading(size: int, count: int, window: Window) -> list[list[tuple[int, floa
     return rows
 
 
-def _shifted(b: Expander, x: Value, size: Dim, window: Window) -> Value:
+def _shifted(b: Expander, x: Value, size: Dim, kernel: int, window: Window) -> Value:
     """[lead, kernel, windows, rest] -> [lead, size, rest], for sizes of run time.
 
     Row k belongs k dilations further on. Rows ``dilation`` longer than the result, one after the other, read as rows
     of the result's length, are shifted that way; then they are added up.
     """
-    (kernel,), (stride,), (padding,), (dilation,) = window.kernel, window.stride, window.padding, window.dilation
+    (stride,), (padding,), (dilation,) = window.stride, window.padding, window.dilation
     lead, _, count, rest = x.shape
     apart = -(-kernel * dilation // stride) if kernel > 1 else 0  # zeros after a row, in strides
     zero = b.scalar(convert_number(0, x.dtype), x.dtype)
