@@ -1,8 +1,7 @@
-"""What PyTorch leaves open in a result, and what stays the same whichever way a backend takes.
+"""What stays the same whichever factors a decomposition gives.
 
-The order of equal elements in an unstable sort, the sign or phase of singular vectors: two right answers differ. For
-such ops a second comparison judges derived values instead: the elements the indices point at, the matrix the factors
-multiply to.
+The sign or phase of singular vectors is left open: two right answers differ. For such ops a second comparison judges
+derived values instead: the matrix the factors multiply to, and that they are orthogonal.
 """
 
 from __future__ import annotations
@@ -10,60 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from torchstone.conformance.literals import Ref
 from torchstone.conformance.program import Program
-
-
-def _pick(source: Tensor, dim: int, indices: Tensor) -> Tensor:
-    """The elements that indices into one dim point at; raises when one is out of bounds."""
-    return source.gather(dim, indices)
-
-
-def _sort(out: Any, source: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = False) -> Any:
-    values, indices = out
-    if stable:
-        return out
-    return values, _pick(source, dim, indices), indices.sort(dim).values
-
-
-def _argsort(out: Tensor, source: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    if stable:
-        return out
-    return _pick(source, dim, out), out.sort(dim).values
-
-
-def _topk(out: Any, source: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    values, indices = out
-    picked = _pick(source, dim, indices)
-    ordered = indices.sort(dim).values
-    distinct = ordered.dim() == 0 or bool((ordered.diff(dim=dim) != 0).all())
-    if not sorted:
-        values, picked = values.sort(dim).values, picked.sort(dim).values
-    return values, picked, torch.tensor(distinct)
-
-
-def _one_index(out: Any, source: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    if isinstance(out, Tensor):
-        return out
-    values, indices = out
-    kept = indices if keepdim or source.dim() == 0 else indices.unsqueeze(dim)
-    picked = _pick(source, dim, kept)
-    return values, picked if keepdim or source.dim() == 0 else picked.squeeze(dim)
-
-
-def _kthvalue(out: Any, source: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    return _one_index(out, source, dim, keepdim)
-
-
-def _mode(out: Any, source: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """Eager sorts by ``<``, which is no order where there are NaN: any element may come of that, but an element."""
-    values, picked = _one_index(out, source, dim, keepdim)
-    settled = ~(source != source).any(dim, keepdim=keepdim) if source.dim() else source == source
-    there = (values == picked) | ((values != values) & (picked != picked))
-    return torch.where(settled, values, 0), there
 
 
 def _gram(columns: Tensor) -> Tensor:
@@ -101,13 +50,6 @@ def _torch_qr(out: Any, source: Tensor, some: bool = True) -> Any:
 
 
 _TABLE: dict[str, Callable[..., Any]] = {
-    "sort": _sort,
-    "argsort": _argsort,
-    "topk": _topk,
-    "kthvalue": _kthvalue,
-    "median": _one_index,
-    "nanmedian": _one_index,
-    "mode": _mode,
     "linalg.svd": _svd,
     "svd": _torch_svd,
     "linalg.eigh": _eigh,

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.literals import dtype_name
+from torchstone.conformance.oracle.choices import Choice
 from torchstone.conformance.oracle.invariants import derivation
 from torchstone.conformance.oracle.referee import CALM, Referee, Run
 from torchstone.conformance.oracle.special import second_opinion
@@ -64,22 +65,41 @@ def judge(program: Program, args: tuple[Tensor, ...], expected: Observed, actual
     """Compare a backend's run of ``program`` on ``args`` with eager's. ``args`` are pristine and stay so."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        finding = _judge(program, args, expected, actual, None)
-        derive = derivation(program)
-        if finding.kind != Kind.VALUE or derive is None:
+        finding = _judge(Referee(program, lambda: fresh(args)), expected, actual)
+        if finding.kind != Kind.VALUE:
             return finding
-        try:
-            wanted = Observed(derive(fresh(args), expected.outputs), expected.inputs)
-            given = Observed(derive(fresh(args), actual.outputs), actual.inputs)
-        except Exception as error:  # an index out of bounds, factors that do not multiply: the first finding stands
-            return Finding(finding.outcome, finding.kind, finding.message, {**finding.evidence, "derived": str(error)})
-        derived = _judge(program, args, wanted, given, derive)
-        if derived.ok:
+        if _chosen(program, args, actual) or _derived(program, args, expected, actual):
             return Finding(Outcome.PASS, evidence={"rule": "equal up to what PyTorch leaves open"})
         return finding
 
 
-def _judge(program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, derive: Any) -> Finding:
+def _chosen(program: Program, args: tuple[Tensor, ...], actual: Observed) -> bool:
+    """Whether the backend is right beside eager with another choice among equal elements."""
+    given, inputs = flatten(actual.outputs), fresh(args)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), Choice(given) as choice:
+            outputs = program(*inputs)
+    except Exception:  # what eager does not run under a mode, it has but one choice for
+        return False
+    referee = Referee(program, lambda: fresh(args), around=lambda: Choice(given))
+    return choice.made and _judge(referee, Observed(outputs, inputs), actual).ok
+
+
+def _derived(program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed) -> bool:
+    """Whether the backend is right in what stays the same whichever results are given."""
+    derive = derivation(program)
+    if derive is None:
+        return False
+    try:
+        wanted = Observed(derive(fresh(args), expected.outputs), expected.inputs)
+        given = Observed(derive(fresh(args), actual.outputs), actual.inputs)
+    except Exception:  # factors that do not multiply
+        return False
+    return _judge(Referee(program, lambda: fresh(args), derive), wanted, given).ok
+
+
+def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
+    args, targets = referee.args(), [call.target for call in referee.program.calls]
     mismatch = _structure(expected.outputs, actual.outputs)
     if mismatch is not None:
         return mismatch
@@ -87,8 +107,6 @@ def _judge(program: Program, args: tuple[Tensor, ...], expected: Observed, actua
     mutable_from = len(rows)
     rows += list(paths(expected.inputs, "input"))
     others = flatten((actual.outputs, actual.inputs))
-    referee = Referee(program, lambda: fresh(args), derive)
-    targets = [call.target for call in program.calls]
     softer: Finding | None = None
     rules: set[str] = set()
     for index, ((name, wanted), given) in enumerate(zip(rows, others, strict=True)):

@@ -54,10 +54,17 @@ class Run:
 class Referee:
     """The runs of one program on one set of inputs."""
 
-    def __init__(self, program: Program, args: Callable[[], tuple[Tensor, ...]], derive: Derive | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        args: Callable[[], tuple[Tensor, ...]],
+        derive: Derive | None = None,
+        around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    ) -> None:
         self.program = program
         self.args = args
         self.derive = derive or (lambda inputs, outputs: outputs)
+        self.around = around
         floating = [tensor.dtype for tensor in args() if tensor.dtype.is_floating_point or tensor.dtype.is_complex]
         self.dtype = min(floating, key=precision, default=torch.float32)
 
@@ -66,7 +73,7 @@ class Referee:
             warnings.simplefilter("ignore")
             try:
                 before = fresh(args)
-                with mode or contextlib.nullcontext():
+                with self.around(), mode or contextlib.nullcontext():
                     outputs = program(*args)
                 return Run(flatten((self.derive(before, outputs), args)))
             except Exception as error:
