@@ -8,7 +8,8 @@ In order, each step only on the numbers the one before did not settle:
 3. conditioning: what eager itself gives when its inputs move by one ULP, or what float64 gives when steps round
    differently, is ``ill-conditioned``. Not so when the inputs lie exactly on the discontinuity (a tie to round, an
    edge of a domain): the function's value there is defined, and the backend has it wrong;
-4. overflow: what some order of the steps gives where they leave the dtype's range is ``ill-conditioned`` too.
+4. overflow: what some order of the steps gives where they leave the dtype's range is ``ill-conditioned`` too, and so
+   is the NaN of a documented formula that eager's kernel loses.
 """
 
 from __future__ import annotations
@@ -241,6 +242,7 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
     if not bool(bad.any()):
         return Finding(Outcome.PASS, evidence={"rule": rule})
     soft = bad & (_conditioned(b, e, truth, dtype, row, context) | _overflowed(b, e, bad, dtype, row, context))
+    soft |= bad & _undefined(b, e, dtype, context)
     if bool((bad & ~soft).any()):
         return _report(name, expected, actual, bad & ~soft, truth, Outcome.MISMATCH, note, row)
     return _report(name, expected, actual, soft, truth, Outcome.ILL_CONDITIONED, note, row)
@@ -329,6 +331,15 @@ def _overflowed(
     for run in context.others(context.referee.overflowed, like) if bool((bad & gone).any()) else []:
         found |= gone & near(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
     return found
+
+
+def _undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: _Context) -> Tensor:
+    """Where the backend's NaN is what the documented formula gives, and eager's kernel loses it."""
+    lost = torch.isnan(actual) & ~torch.isnan(expected)
+    run = (
+        context.other(context.referee.formulas, torch.empty(expected.shape, dtype=dtype)) if bool(lost.any()) else None
+    )
+    return torch.zeros_like(lost) if run is None else lost & torch.isnan(run)
 
 
 def _discrete(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding:

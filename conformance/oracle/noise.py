@@ -85,6 +85,15 @@ def _accumulates(func: Any) -> bool:
     return torch.Tag.pointwise not in func.tags
 
 
+def _results(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Tensor]:
+    """What an op gives; of an embedding bag's sums, not the integers beside them, which tell of its indices alone."""
+    tensors = [result for result in tree_flatten(out)[0] if isinstance(result, Tensor)]
+    if func._schema.name not in ("aten::_embedding_bag", "aten::_embedding_bag_forward_only"):
+        return tensors
+    mode = args[4] if len(args) > 4 else kwargs.get("mode", 0)
+    return tensors if mode == 2 else [result for result in tensors if movable(result)]  # 2 is the maximum
+
+
 def movable(value: Any) -> bool:
     return (
         isinstance(value, Tensor) and value.dtype in (torch.float64, torch.complex128) and value.layout is torch.strided
@@ -150,7 +159,7 @@ class RoundingNoise(TorchDispatchMode):
         if steps is not NotImplemented:
             return steps
         out = func(*args, **kwargs)
-        tensors = [result for result in tree_flatten(out)[0] if isinstance(result, Tensor)]
+        tensors = _results(func, args, kwargs, out)
         if _accumulates(func) and all(map(movable, tensors)):
             self.sums += 1
             operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf)]

@@ -22,8 +22,9 @@ def _recurrence(first: Callable[[Tensor], Tensor], following: _Step, argument: C
     def polynomial(x: Any, n: Any) -> Tensor:
         x, n = (torch.as_tensor(v, dtype=torch.float64) for v in (x, n))
         shape = torch.broadcast_shapes(x.shape, n.shape)
-        x, degrees = x.expand(shape), n.trunc().expand(shape)
-        highest = int(degrees.nan_to_num(0.0, 0.0, 0.0).amax()) if n.numel() else 0
+        # What int64 cannot hold counts as negative.
+        x, degrees = x.expand(shape), torch.where(n.abs() < 2.0**63, n.trunc(), -1.0).expand(shape)
+        highest = int(degrees.amax()) if n.numel() else 0
         if highest > HIGHEST:
             raise ValueError(f"a degree of {highest}")
         x = argument(x)

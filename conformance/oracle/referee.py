@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.formulas import Formulas
 from torchstone.conformance.oracle.noise import CallLog, RoundingNoise
 from torchstone.conformance.oracle.overflow import Overflow
 from torchstone.conformance.oracle.tree import flatten
@@ -99,6 +100,11 @@ class Referee:
     def float64(self) -> Run:
         """The float64 run."""
         return self._twin_run()
+
+    @functools.cached_property
+    def formulas(self) -> Run:
+        """The float64 run by the documented formulas of those functions whose eager kernels lose a NaN."""
+        return self._twin_run(Formulas())
 
     @functools.cached_property
     def noisy(self) -> list[Run]:

@@ -12,7 +12,7 @@ from test_oracle_judge import X, Y, compare, one, several
 from torch import Tensor
 
 from torchstone.conformance.oracle.overflow import MOMENTS, REGROUPED, Overflow
-from torchstone.conformance.program import Program, Ref
+from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.verdict import Outcome
 
 INF, NAN = math.inf, math.nan
@@ -31,6 +31,18 @@ SUM = one("sum", X, 1)
 MM = one("mm", X, Y)
 BOTH = rows([MAX, MAX, -MAX, -MAX, 1.0])
 COLUMN = torch.ones(4, 1)
+BAG = Program(
+    ("x0", "x1", "x2"),
+    (Call("torch.nn.functional.embedding_bag", (Y, X), {"mode": "sum", "per_sample_weights": Ref("x2")}, "r0"),),
+    Ref("r0"),
+)
+LARGEST = one("nn.functional.embedding_bag", Y, X, mode="max")
+INDICES = torch.tensor([[0, 1, 2]])
+
+
+def bags(*values: float) -> Callable[..., Tensor]:
+    return lambda *args: torch.tensor(values)[:, None]
+
 
 SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
     "a sum that begins with the other sign": (SUM, gives(-INF), (BOTH,)),
@@ -43,6 +55,7 @@ SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         gives(INF),
         (torch.tensor([2e20]), torch.tensor([3e20])),
     ),
+    "an embedding bag": (BAG, bags(NAN), (rows([MAX], [-MAX], [1.0]), INDICES, rows([2.0, 2.0, 1.0]))),
     "the mean of an infinity": (
         one("var_mean", X, 1),
         lambda x: (torch.tensor([NAN]), torch.tensor([INF])),
@@ -88,6 +101,27 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, y: torch.full((1, 1), NAN),
         (rows([MAX, MAX, 1.0, 1.0]), COLUMN),
     ),
+    "an embedding bag that overflows one way": (
+        BAG,
+        bags(NAN),
+        (rows([MAX], [-1.0], [1.0]), INDICES, rows([2.0, 2, 1])),
+    ),
+    "the wrong infinity of an embedding bag": (
+        BAG,
+        bags(-INF),
+        (rows([MAX], [-1.0], [1.0]), INDICES, rows([2.0, 2, 1])),
+    ),
+    "a neighbour of an embedding bag that overflows": (
+        BAG,
+        bags(NAN, NAN),
+        (rows([MAX], [-MAX], [1.0]), torch.tensor([[0, 1, 2], [2, 2, 2]]), rows([2.0, 2.0, 1.0], [1.0, 2.0, 3.0])),
+    ),
+    "an embedding bag one part in a thousand off": (
+        BAG,
+        bags(14.014),
+        (rows([1.0], [2.0], [3.0]), INDICES, rows([1.0, 2.0, 3.0])),
+    ),
+    "the largest of an embedding bag": (LARGEST, bags(INF), (rows([MAX], [-MAX], [MAX]), INDICES)),
     "an overflow that eager's steps avoid": (
         one("softmax", X, 1),
         lambda x: x.exp() / x.exp().sum(1, keepdim=True),

@@ -64,6 +64,8 @@ _BERNOULLI = (
     -236364091 / 2730,
 )  # fmt: skip
 _EPSILON = 2.0**-53
+# The largest x whose factors x (x + 1) ... (x + 22) have a product in float64.
+_FACTORS_END = 25256835601045.996
 
 
 def _zeta_above(b: Expander, x: Value, q: Value) -> Value:
@@ -86,7 +88,10 @@ def _zeta_above(b: Expander, x: Value, q: Value) -> Value:
     rest = b.mul(rest, b.mul(x, inverse))
     rest = b.add(b.sub(rest, const(b, x, 0.5)), b.div(at, b.sub(x, one)))
     negligible = b.lt(term, b.mul(const(b, x, _EPSILON), total))
-    return b.select(negligible, total, b.add(total, b.mul(term, rest)))
+    out = b.select(negligible, total, b.add(total, b.mul(term, rest)))
+    # Where all terms are 0, eager goes on until it multiplies them by the factors, even infinite ones.
+    undefined = b.and_(b.eq(total, const(b, x, 0)), b.gt(x, const(b, x, _FACTORS_END)))
+    return b.select(undefined, const(b, x, math.nan), out)
 
 
 def _zeta(b: Expander, x: Value, q: Value) -> Value:

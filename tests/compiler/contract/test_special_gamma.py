@@ -22,6 +22,12 @@ def test_zeta(agrees: Agrees, dtype: torch.dtype) -> None:
     agrees(lambda q: torch.special.zeta(q, 2.5), q)
 
 
+def test_zeta_of_terms_that_are_all_zero(agrees: Agrees) -> None:
+    x = torch.tensor([2e13, 2.5e13, 2.6e13, 1e20, 1e300, math.inf], dtype=torch.float64)
+    q = torch.tensor([0.5, 1.0, 1.5, 30.0, 1e10, 1e300, math.inf, -2.5], dtype=torch.float64)
+    agrees(torch.special.zeta, x[:, None], q)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 7])
 def test_polygamma(agrees: Agrees, dtype: torch.dtype, n: int) -> None:
