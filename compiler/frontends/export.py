@@ -24,6 +24,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Captured, Guard, Number, constants, flatten_arguments
 from torchstone.compiler.frontends.escape import transforms_kept
+from torchstone.compiler.frontends.floats import traced_as_written
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
@@ -83,7 +84,7 @@ def capture(
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     keywords = dict(sorted((kwargs or {}).items()))
     try:
-        with quiet(), _KeepFrames(), fx_traceback.preserve_node_meta(), _unseeded():
+        with quiet(), _KeepFrames(), fx_traceback.preserve_node_meta(), _unseeded(), traced_as_written():
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
     except Unsupported as error:
         error.where = error.where or raised_at(error)

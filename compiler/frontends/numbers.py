@@ -1,6 +1,6 @@
 """Numbers that depend on sizes or on a tensor's value: PyTorch's SymInts, SymFloats and SymBools become 0-d values.
 
-Python computes with its floats in float64, and so do these ops; its integers are taken for int64.
+Python's integers are taken for int64. Its floats are computed with in ``floats``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # What an op is noted to be there for when it computes a number of the program.
 NOTE = "a number of the program"
 
-_TRUE_DIVISION = (tsf.FloatTrueDiv, tsf.IntTrueDiv)
 _INTEGERS: dict[Any, tuple[str, tuple[Any, ...]]] = {
     tsf.FloorDiv: ("aten.div.Tensor_mode", ("floor",)),
     tsf.CleanDiv: ("aten.div.Tensor_mode", ("floor",)),
@@ -37,84 +36,90 @@ _RELATIONS = {
     sympy.StrictGreaterThan: "gt", sympy.GreaterThan: "ge",
 }  # fmt: skip
 _LOGIC = {sympy.And: "aten.logical_and.default", sympy.Or: "aten.logical_or.default"}
-_TO_INT = {tsf.TruncToInt: "trunc", tsf.FloorToInt: "floor", tsf.CeilToInt: "ceil", tsf.RoundToInt: "round"}
-_UNARY = {
-    name: f"aten.{name}.default"
-    for name in ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")
-}
 
 
-def number_value(number: Number, known: Mapping[str, Value], ops: list[Operation], location: Location) -> Value:
-    """Append to ``ops`` what computes a number; ``known`` holds those that are values already, by their symbol.
+class Emitter:
+    """Appends to ``ops`` what computes 0-d values, noted to be there for a number."""
 
-    An int is int64[], a float float64[], a bool bool[]. Unsupported for a function that has no counterpart here.
-    """
-    location = location.noted(NOTE)
+    def __init__(self, ops: list[Operation], location: Location) -> None:
+        self._ops = ops
+        self._location = location.noted(NOTE)
 
-    def emit(name: str, dtype: DType, *operands: Any) -> Value:
+    def emit(self, name: str, dtype: DType, *operands: Any) -> Value:
         result = Value(TensorType((), dtype))
-        ops.append(Operation(name, operands, (result,), location=location))
+        self._ops.append(Operation(name, operands, (result,), location=self._location))
         return result
 
-    def constant(value: Any, dtype: DType) -> Value:
-        return emit("aten.scalar_tensor.default", dtype, value, dtype, None, None, None)
+    def constant(self, value: Any, dtype: DType) -> Value:
+        return self.emit("aten.scalar_tensor.default", dtype, value, dtype, None, None, None)
 
-    def cast(value: Value, dtype: DType) -> Value:
+    def cast(self, value: Value, dtype: DType) -> Value:
         if value.dtype == dtype:
             return value
-        return emit("aten._to_copy.default", dtype, value, dtype, None, None, None, False, None)
+        return self.emit("aten._to_copy.default", dtype, value, dtype, None, None, None, False, None)
 
-    def chain(name: str, dtype: DType, args: Sequence[sympy.Basic], *more: Any) -> Value:
-        return reduce(lambda a, b: emit(name, dtype, a, b, *more), [cast(value(arg), dtype) for arg in args])
+    def check(self, condition: Value, message: str) -> None:
+        """Have a run raise where the condition does not hold."""
+        self._ops.append(Operation("flat.check", (condition,), (), {"message": message}, self._location))
 
-    def compared(relation: str, left: sympy.Basic, right: sympy.Basic) -> Value:
-        a, b = value(left), value(right)
-        wide = dt.float64 if dt.float64 in (a.dtype, b.dtype) else dt.int64
-        return emit(f"aten.{relation}.Tensor", dt.boolean, cast(a, wide), cast(b, wide))
+
+def number_value(number: Number, known: Mapping[str, Value], emitter: Emitter) -> Value:
+    """Emit what computes a number; ``known`` holds those that are values already, by their symbol.
+
+    An int is int64[], a float float64[], a bool bool[]. Integers are what sympy says of them, for its integers are
+    exact; where one, or a term of it, is over 2**62 the run raises, for Python's ints do not overflow. A float has to
+    be known (see ``floats``). Unsupported for one that is not, and for an int of a function that has no counterpart.
+    """
+    emit, constant, cast = emitter.emit, emitter.constant, emitter.cast
+
+    def logic(name: str, args: Sequence[sympy.Basic]) -> Value:
+        return reduce(lambda a, b: emit(name, dt.boolean, a, b), map(value, args))
+
+    def whole(name: str, operands: Sequence[Value], *more: Any) -> Value:
+        about = emit(name, dt.float64, *(cast(o, dt.float64) for o in operands), *more)
+        size = emit("aten.abs.default", dt.float64, about)
+        fits = emit("aten.le.Tensor", dt.boolean, size, constant(2.0**62, dt.float64))
+        emitter.check(fits, "an int of the program is over 2**62, or divided by zero")
+        return emit(name, dt.int64, *operands, *more)
+
+    def chain(name: str, args: Sequence[sympy.Basic], *more: Any) -> Value:
+        return reduce(lambda a, b: whole(name, (a, b), *more), map(value, args))
 
     def value(expr: sympy.Basic) -> Value:
         if str(expr) in known:
             return known[str(expr)]
         kind = type(expr)
-        dtype = dt.int64 if expr.is_integer else dt.float64
         match expr:
             case sympy.logic.boolalg.BooleanTrue() | sympy.logic.boolalg.BooleanFalse():
                 return constant(bool(expr), dt.boolean)
-            case sympy.Integer():
-                return constant(int(expr), dt.int64)
-            case sympy.Number():
-                return constant(float(expr), dt.float64)
-            case tsf.ToFloat():
-                return cast(value(expr.args[0]), dt.float64)
             case _ if kind in _RELATIONS:
-                return compared(_RELATIONS[kind], *expr.args)
+                left, right = (value(side) for side in expr.args)
+                return emit(f"aten.{_RELATIONS[kind]}.Tensor", dt.boolean, left, right)
             case _ if kind in _LOGIC:
-                return chain(_LOGIC[kind], dt.boolean, expr.args)
+                return logic(_LOGIC[kind], expr.args)
             case sympy.Not():
                 return emit("aten.logical_not.default", dt.boolean, value(expr.args[0]))
-            case _ if kind in _TRUE_DIVISION:
-                return chain("aten.div.Tensor", dt.float64, expr.args)
-            case tsf.FloatPow():
-                return chain("aten.pow.Tensor_Tensor", dt.float64, expr.args)
-            case _ if kind in _TO_INT:
-                whole = emit(f"aten.{_TO_INT[kind]}.default", dt.float64, value(expr.args[0]))
-                return cast(whole, dt.int64)
-            case _ if expr.is_integer and not any(str(s) in known for s in expr.free_symbols):
+            case _ if not expr.is_integer:
+                raise Unsupported(
+                    f"the number {expr}, for sympy computes with reals where Python does with floats", stage="capture"
+                )
+            case sympy.Integer():
+                return constant(int(expr), dt.int64)
+            case _ if not any(str(s) in known for s in expr.free_symbols):
                 return constant(from_sympy(expr), dt.int64)
             case sympy.Add():
-                return chain("aten.add.Tensor", dtype, expr.args, 1)
+                return chain("aten.add.Tensor", expr.args, 1)
             case sympy.Mul():
-                return chain("aten.mul.Tensor", dtype, expr.args)
-            case sympy.Pow(args=(base, sympy.Integer() as power)) if expr.is_integer and int(power) > 0:
-                return chain("aten.mul.Tensor", dtype, [base] * int(power))
+                return chain("aten.mul.Tensor", expr.args)
+            case sympy.Pow(args=(base, sympy.Integer() as power)) if int(power) > 0:
+                return chain("aten.mul.Tensor", [base] * int(power))
+            case sympy.Abs():
+                return whole("aten.abs.default", [value(expr.args[0])])
             case _ if kind in _INTEGERS:
                 name, more = _INTEGERS[kind]
-                return chain(name, dtype, expr.args, *more)
+                return chain(name, expr.args, *more)
             case _ if kind in _EITHER:
-                return chain(_EITHER[kind], dtype, expr.args)
-        name = kind.__name__.removeprefix("OpaqueUnaryFn_")
-        if name in _UNARY:
-            return emit(_UNARY[name], dt.float64, cast(value(expr.args[0]), dt.float64))
+                return chain(_EITHER[kind], expr.args)
         raise Unsupported(f"the number {expr} ({kind.__name__})", stage="capture")
 
     return value(sympy.sympify(number.node.expr))
@@ -131,14 +136,6 @@ def as_operand(value: Value, tensors: Sequence[Value]) -> DType | None:
         return FROM_TORCH[torch.get_default_dtype()]
     first = tensors[0]
     return first.dtype if first.rank == 0 and first.dtype.is_float and not first.dtype.is_half else None
-
-
-def cast_number(value: Value, dtype: DType, ops: list[Operation], location: Location) -> Value:
-    """Append to ``ops`` the cast of a number."""
-    result = Value(TensorType((), dtype))
-    operands = (value, dtype, None, None, None, False, None)
-    ops.append(Operation("aten._to_copy.default", operands, (result,), location=location.noted(NOTE)))
-    return result
 
 
 # Ops that compute with a number and do not decide by it, beside those that take it as a tensor.

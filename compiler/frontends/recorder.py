@@ -282,7 +282,8 @@ class Recorder(TorchDispatchMode):
         given = [a for a in (*args, *kwargs.values()) if isinstance(a, NUMBERS)]
         sized = not any(self._is_value(a) for a in given)
         try:
-            value = floats.compute(func, args, self.number, sized, self._emitter())
+            checked = self._policy is Policy.SYMBOLS  # other programs are PyTorch's: of sizes, and made not to raise
+            value = floats.compute(func, args, self.number, self._emitter(), sized=sized, checked=checked)
         except Unsupported as error:
             if sized:
                 return func(*args, **kwargs)
@@ -291,7 +292,7 @@ class Recorder(TorchDispatchMode):
         if sized:
             out = func(*args, **kwargs)
         else:
-            out = floats.symbol_of(value, given[0].node.shape_env)
+            out = floats.opaque(func, given[0].node.shape_env)
             (theirs,) = out.node.expr.free_symbols
             self.numbers[str(theirs)] = value if value.dtype == dt.float64 else self._emitter().cast(value, dt.int64)
         if isinstance(out, NUMBERS):
