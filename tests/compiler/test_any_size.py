@@ -62,6 +62,16 @@ PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
     "groups": (lambda x: F.channel_shuffle(x, 2), [(2, 4, 6, 7)], [[(3, 6, 5, 5)]]),
     "written row": (lambda x, y: x.select_scatter(y, 0, 1), [(5, 4), (4,)], [[(6, 3), (3,)]]),
     "sizes that become constants": (lambda x: F.local_response_norm(x, 3), [(2, 3, 6, 7)], []),
+    "transform of two dims": (
+        lambda x: torch.view_as_real(torch.fft.fft2(x, norm="ortho")), [(5, 6)], [[(4, 9)], [(7, 8)], [(2, 3)]],
+    ),
+    "transform there and back": (
+        lambda x: torch.fft.irfft(torch.fft.rfft(x, norm="forward"), x.shape[-1], norm="forward"), [(2, 6)],
+        [[(3, 7)], [(2, 8)], [(3, 40)]],
+    ),
+    "transform to an odd length": (
+        lambda x: torch.fft.irfft(x, 2 * x.shape[-1] - 1), [(2, 4)], [[(3, 5)], [(2, 8)]],
+    ),
     "transform of a cut signal": (lambda x: torch.fft.fft(x, 4, 1).abs(), [(2, 6, 3)], [[(3, 6, 5)]]),
 }  # fmt: skip
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.export import Dim
 
+from torchstone.compiler.contract.expansions.fourier import LONGEST
+from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.driver import compile
 
 
@@ -45,3 +48,16 @@ def test_what_a_real_signal_has_no_imaginary_part_of(length: int) -> None:
     half.imag[0], half.imag[-1] = torch.nan, half.imag[-1] if length % 2 else torch.inf
     back = compile(lambda x: torch.fft.irfft(x, length), (half,), target="linalg")(half)
     torch.testing.assert_close(back, torch.arange(1.0, length + 1))
+
+
+def test_of_run_time_length_to_the_same_digits() -> None:
+    x = torch.randn(1000, dtype=torch.complex128)
+    fixed = compile(torch.fft.fft, (x,), target="evaluator")
+    free = compile(torch.fft.fft, (x[:30],), target="evaluator", dynamic_shapes=({0: Dim.AUTO},))
+    torch.testing.assert_close(free(x), fixed(x), rtol=0, atol=0)
+
+
+def test_a_run_time_length_that_is_too_long() -> None:
+    free = compile(torch.fft.rfft, (torch.randn(30),), target="evaluator", dynamic_shapes=({0: Dim.AUTO},))
+    with pytest.raises(GuardError, match=f"<= {LONGEST} must hold"):
+        free(torch.randn(LONGEST + 1))
