@@ -13,6 +13,7 @@ from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.literals import FROM_TORCH
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
+from torchstone.compiler.ops.control import same_number
 
 Guard = Callable[[Mapping[str, int]], "str | None"]
 Sizes: TypeAlias = Mapping[str, int]
@@ -154,7 +155,7 @@ class Captured:
                 integers.append((f"argument {index}", example.dim, leaf))
             elif isinstance(example, Scalar):
                 tensors.append(_scalar(index, example, leaf))
-            elif type(leaf) is not type(example) or not (leaf == example or leaf != leaf):
+            elif type(leaf) is not type(example) or not same_number(leaf, example):
                 raise GuardError(
                     f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
                 )
