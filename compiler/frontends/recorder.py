@@ -432,7 +432,7 @@ def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
 _FACTS = frozenset(
     {
         torch.ops.aten.is_pinned.default, torch.ops.aten.is_same_size.default,
-        torch.ops.aten._has_same_storage_numel.default,
+        torch.ops.aten._has_same_storage_numel.default, torch.ops.aten.size.default,
     }
 )  # fmt: skip
 # What gives Python a number, and the 0-d tensor that holds it.

@@ -62,6 +62,7 @@ PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
     "groups": (lambda x: F.channel_shuffle(x, 2), [(2, 4, 6, 7)], [[(3, 6, 5, 5)]]),
     "written row": (lambda x, y: x.select_scatter(y, 0, 1), [(5, 4), (4,)], [[(6, 3), (3,)]]),
     "sizes that become constants": (lambda x: F.local_response_norm(x, 3), [(2, 3, 6, 7)], []),
+    "sizes that PyTorch's C++ reads": (torch.kron, [(3, 4), (2, 5)], []),
     "transform of two dims": (
         lambda x: torch.view_as_real(torch.fft.fft2(x, norm="ortho")), [(5, 6)], [[(4, 9)], [(7, 8)], [(2, 3)]],
     ),
@@ -74,6 +75,12 @@ PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
     ),
     "transform of a cut signal": (lambda x: torch.fft.fft(x, 4, 1).abs(), [(2, 6, 3)], [[(3, 6, 5)]]),
 }  # fmt: skip
+
+
+def test_sizes_that_became_constants_are_guarded() -> None:
+    program = compile_free(torch.kron, (torch.ones(3, 4), torch.ones(2, 5)), "evaluator")
+    with pytest.raises(GuardError, match=r"compiled as f32\[3, 4\]"):
+        program(torch.ones(4, 4), torch.ones(2, 5))
 
 
 @pytest.mark.parametrize("target", ["evaluator", "linalg"])
