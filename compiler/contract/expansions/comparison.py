@@ -197,14 +197,23 @@ def fmin(b: Expander, x: Value, y: Value) -> Value:
 
 @expands("aten.clamp.default", "aten.clamp.Tensor")
 def clamp(b: Expander, x: Value, low: Any = None, high: Any = None) -> Value:
-    """min(max(x, low), high); NaN anywhere gives NaN; ``high`` wins over a larger ``low``."""
+    """min(max(x, low), high); NaN anywhere gives NaN; ``high`` wins over a larger ``low``.
+
+    Between numbers a zero keeps its sign, whichever zero the bound is.
+    """
     bounds = [v for v in (low, high) if v is not None]
+    numbers = all(isinstance(v, int | float) and not math.isnan(v) for v in bounds)
 
     def formula(x: Value, *bounds: Value) -> Value:
         rest = list(bounds)
+        chosen = numbers and x.dtype.is_float
         if low is not None:
-            x = larger(b, x, rest.pop(0))
-        return smaller(b, x, rest.pop(0)) if rest else x
+            bound = rest.pop(0)
+            x = b.select(b.lt(x, bound), bound, x) if chosen else larger(b, x, bound)
+        if rest:
+            bound = rest.pop(0)
+            x = b.select(b.gt(x, bound), bound, x) if chosen else smaller(b, x, bound)
+        return x
 
     return stepwise(b, formula, x, *bounds)
 

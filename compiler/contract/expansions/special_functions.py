@@ -116,10 +116,10 @@ def _bessel_j(b: Expander, x: Value, order: int) -> Value:
         tiny = b.sub(const(b, x, 1), b.div(square, const(b, x, 4)))
         near = where(b, size, "lt", 0.00001, tiny, near)
         return where(b, size, "le", 5, near, _asymptotic(b, size, 0, second=False))
-    near = b.mul(_ratio(b, square, tables.J1_RP, tables.J1_RQ), size)
+    near = b.mul(_ratio(b, square, tables.J1_RP, tables.J1_RQ), x)
     near = b.mul(b.mul(near, root(1.46819706421238932572e01)), root(4.92184563216946036703e01))
-    out = where(b, size, "le", 5, near, _asymptotic(b, size, 1, second=False))
-    return where(b, x, "lt", 0, b.neg(out), out)
+    far = _asymptotic(b, size, 1, second=False)
+    return where(b, size, "le", 5, near, where(b, x, "lt", 0, b.neg(far), far))
 
 
 def _bessel_y(b: Expander, x: Value, order: int) -> Value:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from torchstone.compiler.contract.expansions import EXPANSIONS
+from torchstone.compiler.driver import compile
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -25,6 +26,16 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8,
 # Where the kernels of eager are no reference: their fmod is NaN where the quotient is huge, and their incomplete gamma
 # functions at the largest numbers.
 INEXACT_IN_EAGER = {"fmod", "remainder", "floor_divide", "__rmod__", "igamma", "igammac"}
+BOUNDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "clamp to 0": lambda x: x.clamp(0, 1),
+    "clamp to -0": lambda x: x.clamp(-0.0, 1),
+    "clamp up to -0": lambda x: x.clamp(max=-0.0),
+    "clamp up to 0": lambda x: x.clamp_max(0),
+    "clamp of bounds that cross": lambda x: x.clamp(3, 1),
+    "clamp to NaN": lambda x: x.clamp(math.nan, 1),
+    "relu6": torch.nn.functional.relu6,
+    "hardtanh": lambda x: torch.nn.functional.hardtanh(x, -1.0, 0.0),
+}
 
 
 def values(dtype: torch.dtype) -> torch.Tensor:
@@ -95,3 +106,13 @@ def test_binary(name: str, agrees: Callable[..., None]) -> None:
             _agrees_where_eager_runs(agrees, lambda a, b: op.op(a, b), nonzero, other[0])
         for number in (2, -3, 0.25, True):
             _agrees_where_eager_runs(agrees, lambda a, n=number: op.op(a, n), nonzero)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_zeros_keep_their_signs(name: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, -0.0, 1.0, -2.0, math.nan, math.inf, -math.inf, 0.5, 7.0], dtype=dtype).repeat(5)
+    for target in ("evaluator", "linalg"):
+        got, expected = compile(BOUNDED[name], (x,), target=target)(x), BOUNDED[name](x)
+        torch.testing.assert_close(got, expected, equal_nan=True)
+        assert torch.equal(got.signbit() & (got == 0), expected.signbit() & (expected == 0))
