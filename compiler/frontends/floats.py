@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
@@ -30,6 +31,11 @@ _ARITHMETIC: dict[Any, tuple[str, tuple[Any, ...]]] = {
     operator.abs: ("aten.abs.default", ()),
     torch.sym_sqrt: ("aten.sqrt.default", ()),
 }
+# Of sizes alone, which are finite and not negative; where Python raises, the result is not finite.
+_OF_SIZES: dict[Any, str] = {
+    getattr(torch, f"_sym_{name}"): f"aten.{name}.default"
+    for name in ("log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")
+} | {operator.pow: "aten.pow.Tensor_Tensor"}
 _AS_IT_IS = (torch.sym_float, operator.pos)
 _RELATIONS = {getattr(operator, name): f"aten.{name}.Tensor" for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 # Floats have all integers up to here; Python compares an int with a float as they are, and divides so.
@@ -81,6 +87,13 @@ def compute(
         return emitter.emit(_RELATIONS[func], dt.boolean, *map(operand, args))
     if func in _AS_IT_IS:
         return operand(*args)
+    if func in _OF_SIZES and sized:
+        out = emitter.emit(_OF_SIZES[func], dt.float64, *map(operand, args))
+        if checked:
+            size = emitter.emit("aten.abs.default", dt.float64, out)
+            finite = emitter.emit("aten.lt.Tensor", dt.boolean, size, emitter.constant(float("inf"), dt.float64))
+            emitter.check(finite, f"Python's {func.__name__.removeprefix('_sym_')} raises for this size")
+        return out
     if func not in _ARITHMETIC:
         raise _unsupported(func, "of a run-time float")
     name, more = _ARITHMETIC[func]
@@ -100,8 +113,12 @@ def opaque(func: Callable[..., Any], env: ShapeEnv) -> torch.SymFloat | torch.Sy
 
 @contextlib.contextmanager
 def traced_as_written() -> Iterator[None]:
-    """Let PyTorch's tracer note each operation on run-time floats, and not the one whose sympy expression is equal."""
+    """Let PyTorch's tracer note each operation on run-time floats, and not the one whose sympy expression is equal.
+
+    Unsupported for a program that has PyTorch check one: it does so by the expression.
+    """
     kept = ProxyTorchDispatchMode.__sym_dispatch__
+    made: list[tuple[ShapeEnv, sympy.Symbol]] = []
 
     def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         given = [a for a in args if isinstance(a, torch.SymInt | torch.SymFloat) and free_unbacked_symbols(a)]
@@ -109,6 +126,7 @@ def traced_as_written() -> Iterator[None]:
         if not given or not recorded or not computes_with_floats(func, args):
             return kept(mode, func, types, args, kwargs)
         out = opaque(func, given[0].node.shape_env)
+        made.extend((out.node.shape_env, symbol) for symbol in out.node.expr.free_symbols)
         proxy_tensor._sym_register(mode.tracer, func, args, out)
         return out
 
@@ -117,6 +135,10 @@ def traced_as_written() -> Iterator[None]:
         yield
     finally:
         ProxyTorchDispatchMode.__sym_dispatch__ = kept
+    for env, symbol in made:
+        asserted = (a.expr.free_symbols for asserts in env.deferred_runtime_asserts.values() for a in asserts)
+        if symbol in env.replacements or any(symbol in symbols for symbols in asserted):
+            raise Unsupported("torch._check of a run-time float", stage="capture")
 
 
 def _unsupported(func: Callable[..., Any], what: str) -> Unsupported:
