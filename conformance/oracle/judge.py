@@ -2,7 +2,8 @@
 
 In order, each step only on the numbers the one before did not settle:
 
-1. structure, layout, shape, dtype; integers and bools exactly; floating numbers within the dtype's ULPs of eager's;
+1. structure, layout, shape, dtype; integers and bools exactly; floating numbers within the dtype's ULPs of eager's,
+   zeros with their sign where each step of the program decides it;
 2. the float64 run: the backend may be no further from it than eager is, within a factor and the ULPs, element by
    element, where inexact steps are given the room of the rounding model;
 3. conditioning: what eager itself gives when its inputs move by one ULP, or what float64 gives when steps round
@@ -30,6 +31,7 @@ from torchstone.conformance.oracle.special import second_opinion
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.oracle.values import Reference, among, near, refereed, same
+from torchstone.conformance.oracle.zeros import other_signs
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
 from torchstone.conformance.tolerances import WIDER, Tolerance, tolerance
@@ -187,7 +189,24 @@ def _leaf(name: str, expected: Any, actual: Any, context: _Context) -> Finding:
         return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
     if actual.device != expected.device:
         actual = actual.to(expected.device)
-    return _tensor(name, dense(expected), dense(actual), context)
+    expected, actual = dense(expected), dense(actual)
+    finding = _tensor(name, expected, actual, context)
+    return (_zeros(name, expected, actual, context) or finding) if finding.ok else finding
+
+
+def _zeros(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding | None:
+    """A mismatch where zeros have another sign than eager's, and eager's is part of the result."""
+    bad = other_signs(actual, expected)
+    if not bool(bad.any()):
+        return None
+    truth = None
+    if not context.strict:
+        truth, _ = _truth(expected, context) if context.referee.keeps_zeros else (None, "")
+        if truth is None:
+            return None
+        bad &= (truth.values == 0) & ~other_signs(truth.values, expected)
+    message = "the sign of zero"
+    return _report(name, expected, actual, bad, truth, Outcome.MISMATCH, message, None) if bool(bad.any()) else None
 
 
 def _kind(value: Any) -> str:
@@ -336,9 +355,9 @@ def _overflowed(
 def _undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: _Context) -> Tensor:
     """Where the backend's NaN is what the documented formula gives, and eager's kernel loses it."""
     lost = torch.isnan(actual) & ~torch.isnan(expected)
-    run = (
-        context.other(context.referee.formulas, torch.empty(expected.shape, dtype=dtype)) if bool(lost.any()) else None
-    )
+    if not bool(lost.any()):
+        return lost
+    run = context.other(context.referee.formulas, torch.empty(expected.shape, dtype=dtype))
     return torch.zeros_like(lost) if run is None else lost & torch.isnan(run)
 
 
@@ -410,7 +429,7 @@ def _report(
         evidence["tolerance"] = {"ulps": row.ulps, "factor": row.factor, "tiny": row.tiny}
     if note:
         evidence["note"] = note
-    if "ulps" in evidence and isinstance(evidence["ulps"], float):
+    if isinstance(evidence.get("ulps"), float) and evidence["ulps"] > 0:
         message += f", {evidence['ulps']:.3g} ULP off"
     message += f"; {count} of {expected.numel()} elements differ" if expected.numel() > 1 else ""
     return Finding(outcome, Kind.VALUE if outcome is Outcome.MISMATCH else "", message, evidence)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -257,12 +258,13 @@ def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
 
 
 class CallLog(TorchDispatchMode):
-    """Notes whether everything that ran inside it is exact in any precision."""
+    """Notes whether ``holds`` is so of everything that ran inside it."""
 
-    def __init__(self) -> None:
+    def __init__(self, holds: Callable[[Any], bool]) -> None:
         super().__init__()
-        self.all_exact = True
+        self.holds = holds
+        self.always = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        self.all_exact = self.all_exact and is_exact(func)
+        self.always = self.always and self.holds(func)
         return func(*args, **(kwargs or {}))

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.formulas import Formulas
-from torchstone.conformance.oracle.noise import CallLog, RoundingNoise
+from torchstone.conformance.oracle.noise import CallLog, RoundingNoise, is_exact
 from torchstone.conformance.oracle.overflow import Overflow
 from torchstone.conformance.oracle.tree import flatten
 from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.oracle.widen import NoTwin, float64_by_default, widen_inputs, widen_program
+from torchstone.conformance.oracle.zeros import keeps_zeros
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
 
@@ -172,9 +173,17 @@ class Referee:
     @functools.cached_property
     def all_exact(self) -> bool:
         """Whether the program only selects, moves, compares and rounds."""
-        log = CallLog()
+        return self._always(is_exact)
+
+    @functools.cached_property
+    def keeps_zeros(self) -> bool:
+        """Whether the signs of the zeros it gives are part of the program's result."""
+        return self._always(keeps_zeros)
+
+    def _always(self, holds: Callable[[Any], bool]) -> bool:
+        log = CallLog(holds)
         run = self._run(self.program, self.args(), log)
-        return not run.problem and log.all_exact
+        return not run.problem and log.always
 
 
 def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:

@@ -27,7 +27,7 @@ class Reference:
 
 
 def same(left: Tensor, right: Tensor) -> Tensor:
-    """Equal numbers, or both NaN; minus zero equals zero.
+    """Equal numbers, or both NaN; minus zero equals zero (where it does not: zeros.py).
 
     Complex numbers that are both not finite agree when each component that is NaN in neither agrees: how infinities
     spread through complex arithmetic (C99, annex G) is not something PyTorch promises.
