@@ -42,7 +42,8 @@ from torchstone.compiler.frontends.numbers import NOTE, NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
-from torchstone.compiler.ir import Graph, Location
+from torchstone.compiler.ir import Expr, Graph, Location, Operation, Value
+from torchstone.compiler.ops.control import same_number
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
 SCALARS = {int: torch.int64, float: torch.float64}
@@ -87,17 +88,37 @@ def _with_numbers(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: st
             continue
         with contextlib.suppress(Exception), quiet():
             found = _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, frozenset(chosen))
-            if _calls(found.graph) == _calls(plain.graph):
+            if _same_calls(found.graph, plain.graph):
                 found.otherwise = plain
                 return found
     return plain
 
 
-def _calls(graph: Graph) -> list[str]:
-    """Return the ops of a program that are not there for a number, without their overloads."""
+def _same_calls(found: Graph, plain: Graph) -> bool:
+    """Say whether two programs make the same calls, of which one has values or sizes where the other has numbers.
+
+    Ops that are there for a number do not count, and neither do overloads.
+    """
+    ours, theirs = _calls(found), _calls(plain)
+    return [name for name, _ in ours] == [name for name, _ in theirs] and all(
+        _agree(one, other)
+        for (_, op), (_, op_of_plain) in zip(ours, theirs, strict=True)
+        if not op.location.notes
+        for one, other in zip(op.operands, op_of_plain.operands, strict=False)
+    )
+
+
+def _calls(graph: Graph) -> list[tuple[str, Operation]]:
     kept = [op for op in graph.ops if op.name.startswith("aten.") and NOTE not in op.location.notes]
-    names = [op.location.notes[0] if op.location.notes else op.name for op in kept]
-    return [name.rpartition(".")[0] for name in names]
+    return [((op.location.notes[0] if op.location.notes else op.name).rpartition(".")[0], op) for op in kept]
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_agree, one, other))
+    if isinstance(one, Value | Expr):
+        return True
+    return type(one) is type(other) and same_number(one, other)
 
 
 def _capture(

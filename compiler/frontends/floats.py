@@ -120,14 +120,14 @@ def traced_as_written() -> Iterator[None]:
     kept = ProxyTorchDispatchMode.__sym_dispatch__
     made: list[tuple[ShapeEnv, sympy.Symbol]] = []
 
-    def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def dispatch(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         given = [a for a in args if isinstance(a, torch.SymInt | torch.SymFloat) and free_unbacked_symbols(a)]
         recorded = func in _RELATIONS or func in _ARITHMETIC
         if not given or not recorded or not computes_with_floats(func, args):
-            return kept(mode, func, types, args, kwargs)
+            return kept(self, func, types, args, kwargs)
         out = opaque(func, given[0].node.shape_env)
         made.extend((out.node.shape_env, symbol) for symbol in out.node.expr.free_symbols)
-        proxy_tensor._sym_register(mode.tracer, func, args, out)
+        proxy_tensor._sym_register(self.tracer, func, args, out)
         return out
 
     ProxyTorchDispatchMode.__sym_dispatch__ = dispatch

@@ -139,6 +139,7 @@ DECIDING = {
     "sine": lambda x, a: x * math.sin(a),
     "whole": lambda x, a: x * a.is_integer(),
     "caught": lambda x, a: x * _or_nothing(a),
+    "another number": lambda x, a: x * (a if isinstance(a, float) else 2.0),
     "a large int": lambda x, a: x * (a > (1 << 53) + 1),
 }
 
