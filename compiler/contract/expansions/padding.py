@@ -1,30 +1,84 @@
-"""Gradients of padding by border elements: each goes back to the element that was repeated."""
+"""Gradients of padding by elements of the tensor: each goes back to the element that was repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from torchstone.compiler.contract.expansions.blending import blend, transposed
+from torchstone.compiler.contract.expansions.common import convert_number
 from torchstone.compiler.contract.expansions.pooling import zeros
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
+from torchstone.compiler.ir.dims import Dim
+
+Fold = Callable[[Value, int, Dim, bool], tuple[Value, Dim]]
+"""From a pad's gradient, its dim, the tensor's size and whether it is at the end: what is added, and from where on."""
+
+
+def _summed(b: Expander) -> Fold:
+    """Of the border element, repeated."""
+
+    def fold(part: Value, dim: int, size: Dim, at_end: bool) -> tuple[Value, Dim]:
+        one = (*part.shape[:dim], 1, *part.shape[dim + 1 :])
+        return b.reshape(b.reduce(part, "sum", (dim,)), one), size - 1 if at_end else 0
+
+    return fold
+
+
+def _mirrored(b: Expander) -> Fold:
+    """Of the elements next to the border one, mirrored at it."""
+
+    def fold(part: Value, dim: int, size: Dim, at_end: bool) -> tuple[Value, Dim]:
+        return b.reverse(part, dims=(dim,)), size - 1 - part.shape[dim] if at_end else 1
+
+    return fold
+
+
+def _unpad(b: Expander, grad: Value, x: Value, padding: Sequence[Dim], fold: Fold) -> tuple[Value, ...]:
+    """Padding is given for the last dim first, before and after; a negative one cuts."""
+    if 0 in x.shape or 0 in grad.shape:
+        return zeros(b)
+    out = b.cast(grad, opmath(grad.dtype))
+    for axis, (before, after) in enumerate(zip(padding[::2], padding[1::2], strict=True)):
+        dim = x.rank - 1 - axis
+        out = _unpad_one(b, out, dim, x.shape[dim], before, after, fold)
+    return (b.cast(out, b.type.dtype),)
+
+
+def _unpad_one(b: Expander, grad: Value, dim: int, size: Dim, before: Dim, after: Dim, fold: Fold) -> Value:
+    if not isinstance(before, int) or not isinstance(after, int):
+        raise b.unsupported("padding by a run-time number")
+    count, shape = grad.shape[dim], (*grad.shape[:dim], size, *grad.shape[dim + 1 :])
+    start, limit = max(before, 0), count - max(after, 0)
+    if isinstance(limit, int) and limit < start:
+        raise b.unsupported(f"a padding of {before} and {after} that leaves none but elements of pads")
+
+    def among_zeros(part: Value, low: Dim, high: Dim) -> Value:
+        lows, highs = (tuple(n if d == dim else 0 for d in range(part.rank)) for n in (low, high))
+        zero = b.scalar(convert_number(0, part.dtype), part.dtype)
+        return b.fit(b.emit("pad", part, zero, low=lows, high=highs)[0], shape)
+
+    out = among_zeros(b.slice(grad, dim, start, limit), max(-before, 0), max(-after, 0))
+    if before > 0:
+        part, low = fold(b.slice(grad, dim, 0, before), dim, size, False)
+        out = b.add(out, among_zeros(part, low, size - low - part.shape[dim]))
+    if after > 0:
+        part, low = fold(b.slice(grad, dim, limit, count), dim, size, True)
+        out = b.add(out, among_zeros(part, low, size - low - part.shape[dim]))
+    return out
 
 
 @expands(
     "aten.replication_pad1d_backward.default", "aten.replication_pad2d_backward.default",
     "aten.replication_pad3d_backward.default",
 )  # fmt: skip
-def replication_pad_backward(b: Expander, grad: Value, x: Value, padding: Sequence[int]) -> tuple[Value, ...]:
-    """Padding is given for the last dim first, before and after; a negative one cuts."""
-    if 0 in x.shape or 0 in grad.shape:
-        return zeros(b)
-    out = b.cast(grad, opmath(grad.dtype))
-    for axis, before in enumerate(padding[::2]):
-        dim = x.rank - 1 - axis
-        size, count = x.shape[dim], grad.shape[dim]
-        if not isinstance(size, int) or not isinstance(count, int):
-            raise b.unsupported("a run-time size")
-        rows = [[(min(max(i - before, 0), size - 1), 1.0)] for i in range(count)]
-        out = blend(b, out, dim, transposed(rows, size))
-    return (b.cast(out, b.type.dtype),)
+def replication_pad_backward(b: Expander, grad: Value, x: Value, padding: Sequence[Dim]) -> tuple[Value, ...]:
+    return _unpad(b, grad, x, padding, _summed(b))
+
+
+@expands(
+    "aten.reflection_pad1d_backward.default", "aten.reflection_pad2d_backward.default",
+    "aten.reflection_pad3d_backward.default",
+)  # fmt: skip
+def reflection_pad_backward(b: Expander, grad: Value, x: Value, padding: Sequence[Dim]) -> tuple[Value, ...]:
+    return _unpad(b, grad, x, padding, _mirrored(b))
