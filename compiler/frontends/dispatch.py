@@ -38,12 +38,12 @@ from torchstone.compiler.frontends.captured import (
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, transforms_kept
 from torchstone.compiler.frontends.gradients import WatchGradients
-from torchstone.compiler.frontends.numbers import NOTE, NUMBERS
+from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
-from torchstone.compiler.ir import Expr, Graph, Location, Operation, Value
-from torchstone.compiler.ops.control import same_number
+from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.ir import Location
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
 SCALARS = {int: torch.int64, float: torch.float64}
@@ -79,7 +79,7 @@ def _capture_somehow(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name:
 def _with_numbers(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, plain: Captured) -> Captured:
     """Return a program whose numbers are run-time values, where it only computes with them; else ``plain``.
 
-    It does when it makes the same calls whether they are Python's numbers or symbols.
+    It does when it makes the same calls and gives the same results whether they are Python's numbers or symbols.
     """
     numbers = [index for index, leaf in enumerate(leaves) if type(leaf) in SCALARS]
     floats = [index for index in numbers if type(leaves[index]) is float]
@@ -87,38 +87,12 @@ def _with_numbers(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: st
         if not chosen and not plain.specialized:
             continue
         with contextlib.suppress(Exception), quiet():
-            found = _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, frozenset(chosen))
-            if _same_calls(found.graph, plain.graph):
+            hints: dict[int, Any] = {}
+            found = _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, frozenset(chosen), hints)
+            if same_program(found, plain, hints):
                 found.otherwise = plain
                 return found
     return plain
-
-
-def _same_calls(found: Graph, plain: Graph) -> bool:
-    """Say whether two programs make the same calls, of which one has values or sizes where the other has numbers.
-
-    Ops that are there for a number do not count, and neither do overloads.
-    """
-    ours, theirs = _calls(found), _calls(plain)
-    return [name for name, _ in ours] == [name for name, _ in theirs] and all(
-        _agree(one, other)
-        for (_, op), (_, op_of_plain) in zip(ours, theirs, strict=True)
-        if not op.location.notes
-        for one, other in zip(op.operands, op_of_plain.operands, strict=False)
-    )
-
-
-def _calls(graph: Graph) -> list[tuple[str, Operation]]:
-    kept = [op for op in graph.ops if op.name.startswith("aten.") and NOTE not in op.location.notes]
-    return [((op.location.notes[0] if op.location.notes else op.name).rpartition(".")[0], op) for op in kept]
-
-
-def _agree(one: Any, other: Any) -> bool:
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_agree, one, other))
-    if isinstance(one, Value | Expr):
-        return True
-    return type(one) is type(other) and same_number(one, other)
 
 
 def _capture(
@@ -128,11 +102,12 @@ def _capture(
     name: str,
     policy: Policy,
     numbers: frozenset[int] = frozenset(),
+    hints: dict[int, Any] | None = None,
 ) -> Captured:
     with contextlib.suppress(Mutation):
-        return _record(fn, leaves, in_spec, name, policy, numbers, functional=False)
+        return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=False)
     try:
-        return _record(fn, leaves, in_spec, name, policy, numbers, functional=True)
+        return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=True)
     except Mutation as error:
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
 
@@ -144,6 +119,7 @@ def _record(
     name: str,
     policy: Policy,
     numbers: frozenset[int],
+    hints: dict[int, Any] | None,
     *,
     functional: bool,
 ) -> Captured:
@@ -177,6 +153,8 @@ def _record(
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
         given = [clone.item() if index in numbers else clone for index, clone in enumerate(clones)]
         given_as.update(recorder.numbers)
+        for index in numbers:
+            recorder.hint(recorder.number(given[index]), examples[index])
         args, kwargs = pytree.tree_unflatten(given, in_spec)
         with (
             NoEscape(),
@@ -226,6 +204,8 @@ def _record(
         if not recorder.bind_sizes(mode.shape_env).isdisjoint(given_as):
             raise Unsupported("an int of the arguments is a size", stage="capture")
         settle(graph, mode.shape_env)
+    if hints is not None:
+        hints.update(recorder.hints)
     known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
     places = itertools.count(len(outputs))
 

@@ -98,6 +98,7 @@ class Recorder(TorchDispatchMode):
 
     ``mutations`` maps the index of an argument to the value it holds after the program, for functionalized programs.
     ``numbers`` holds the run-time numbers that are values of the graph, by the name of PyTorch's symbol.
+    ``hints`` holds what those that are known for the example are, by the id of their value.
     ``specialized`` holds the ops that say what the program was specialized to.
     ``row_major`` says that the program means what it was recorded as only for tensors that lie in memory as these do.
     """
@@ -120,6 +121,7 @@ class Recorder(TorchDispatchMode):
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self.refused: Unsupported | None = None
+        self.hints: dict[int, Any] = {}
         self._floats: dict[int, Value] = {}  # of Python's operations, by the node of their result
         self._onednn: list[bool] = []
         self._policy = policy
@@ -158,7 +160,26 @@ class Recorder(TorchDispatchMode):
     def number(self, number: Any) -> Value:
         """Return the 0-d value of a run-time number."""
         value = self._floats.get(id(number.node))
-        return value if value is not None else number_value(number, self.numbers, self._emitter())
+        if value is None:
+            value = number_value(number, self.numbers, self._emitter())
+        self.hint(value, self._hint_of(number))
+        return value
+
+    def hint(self, value: Value, hint: Any) -> None:
+        """Note what a number is for the example, where that is known."""
+        if hint is not None:
+            self.hints[id(value)] = hint
+
+    def _hint_of(self, number: Any) -> Any:
+        if not isinstance(number, NUMBERS):
+            return number
+        if id(number.node) in self._floats:
+            return self.hints.get(id(self._floats[id(number.node)]))
+        expr = number.node.expr
+        known = {s: self.hints.get(id(self.numbers.get(str(s)))) for s in expr.free_symbols}
+        if None in known.values():
+            return None
+        return known[expr] if expr in known else number.node.pytype(expr.xreplace(known))
 
     def _emitter(self) -> Emitter:
         return Emitter(self.graph.ops, self.location or user_location())
@@ -176,7 +197,9 @@ class Recorder(TorchDispatchMode):
                 raise Unsupported(f"{argument.name} depends on values", op=str(func), stage="capture")
             value = self.number(leaf)
             dtype = as_operand(value, tensors)
-            return value if dtype is None else self._emitter().cast(value, dtype)
+            cast = value if dtype is None else self._emitter().cast(value, dtype)
+            self.hint(cast, self.hints.get(id(value)))
+            return cast
 
         return tuple(operand(a, leaf) for a, leaf in zip(func._schema.arguments, leaves, strict=True))
 
@@ -289,6 +312,9 @@ class Recorder(TorchDispatchMode):
                 return func(*args, **kwargs)
             self.refused = error  # also where the program goes on with another number
             raise
+        hints = [self._hint_of(a) for a in args]
+        with contextlib.suppress(ArithmeticError, ValueError):
+            self.hint(value, None if None in hints else func(*hints))
         if sized:
             out = func(*args, **kwargs)
         else:

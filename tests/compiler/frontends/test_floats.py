@@ -140,6 +140,9 @@ DECIDING = {
     "whole": lambda x, a: x * a.is_integer(),
     "caught": lambda x, a: x * _or_nothing(a),
     "another number": lambda x, a: x * (a if isinstance(a, float) else 2.0),
+    "another way": lambda x, a: x * (a * 2 if isinstance(a, float) else a * 3),
+    "another result": lambda x, a: (x * a, 1 if isinstance(a, float) else 2),
+    "printed": lambda x, a: (x * a, len(f"{a}")),
     "a large int": lambda x, a: x * (a > (1 << 53) + 1),
 }
 
