@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -21,6 +21,7 @@ from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.frontends.randomness import Draws
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
+from torchstone.compiler.frontends.special_ops import AT_PLACE, BLANK, FACTS, FUNCTIONAL_BY_NATURE, RANGES, READS
 from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
@@ -208,7 +209,7 @@ class Recorder(TorchDispatchMode):
         *source, dim, index, location = more
         indices = (*[None] * (dim % x.dim()), self.number(index))
         written = (self.operand(source[0]), False) if source else ()
-        return Operation(_AT_PLACE[func], (self.operand(x), indices, *written), (), location=location.noted(str(func)))
+        return Operation(AT_PLACE[func], (self.operand(x), indices, *written), (), location=location.noted(str(func)))
 
     def _is_value(self, number: Any) -> bool:
         """Say whether a number that is no size depends on values: as an argument of an op it has to be a value."""
@@ -267,7 +268,7 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if isinstance(func, torch._ops.HigherOrderOperator):
             return control_flow.record(self, func, args, self.location or user_location())
-        if func.namespace in ("prim", "profiler") or func._schema.name.startswith("aten::sym_") or func in _FACTS:
+        if func.namespace in ("prim", "profiler") or func._schema.name.startswith("aten::sym_") or func in FACTS:
             return func(*args, **kwargs)
         if func._schema.name.startswith("aten::_foreach_") and not func._schema.is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
@@ -277,12 +278,12 @@ class Recorder(TorchDispatchMode):
                 if func is torch.ops.prims.convert_element_type.default:  # of which it says it with a write
                     return torch.ops.aten._to_copy.default(args[0], dtype=args[1])
                 return func.impl_aten(*args, **kwargs)
-        if func in _RANGES:  # the ShapeEnv takes note of them
+        if func in RANGES:  # the ShapeEnv takes note of them
             return func(*args, **kwargs)
         location = self.location or user_location()
-        if func in _NUMBERS:
+        if func in READS:
             return self._number(func, args, kwargs, location)
-        if func._schema.is_mutable and func not in _FUNCTIONAL_BY_NATURE:
+        if func._schema.is_mutable and func not in FUNCTIONAL_BY_NATURE:
             raise Mutation(str(func))
         if func is torch.ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._training_batch_norm(args, location)
@@ -328,7 +329,7 @@ class Recorder(TorchDispatchMode):
 
     def _record(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
         leaves = schema_order(func, args, kwargs)
-        if func in _AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self._is_value(leaves[-1]):
+        if func in AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self._is_value(leaves[-1]):
             op = self._at_place(func, *leaves, location)
         else:
             op = Operation(str(func), self._operands(func, leaves), (), location=location)
@@ -339,7 +340,7 @@ class Recorder(TorchDispatchMode):
             out = shapes(*args, **kwargs)
         op.results = self._results(func, out)
         self.graph.ops.append(op)
-        if func.overloadpacket in _BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
+        if func.overloadpacket in BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
             self._blank[id(out)] = out.zero_()
         return out
 
@@ -380,7 +381,7 @@ class Recorder(TorchDispatchMode):
             return self._symbol(func, args, kwargs, location)
         number = func(*args, **kwargs)
         with self, self._noted(location):
-            tensor = _NUMBERS[func](*args, **kwargs)
+            tensor = READS[func](*args, **kwargs)
         if (again := tensor.item()) != number and again == again:
             raise Unsupported("the values of its tensors say one thing, eager another", op=str(func), stage="capture")
         op = Operation("flat.specialize", (self.operand(tensor),), (), {"value": number}, location)
@@ -392,7 +393,7 @@ class Recorder(TorchDispatchMode):
         """Give Python PyTorch's symbol of a number, whose value the graph has."""
         if func is not torch.ops.aten._local_scalar_dense.default:
             with self, self._noted(location):
-                return _NUMBERS[func](*args, **kwargs).item()
+                return READS[func](*args, **kwargs).item()
         number = func(*args, **kwargs)
         if isinstance(number, NUMBERS):
             (theirs,) = number.node.expr.free_symbols
@@ -446,48 +447,6 @@ class Recorder(TorchDispatchMode):
     def write(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Note that an argument holds ``source`` after the program."""
         self.mutations[self._inputs[id(target)]] = self.operand(source)
-
-
-def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
-    from torch._refs import isclose
-
-    return isclose(*args, **kwargs).all()
-
-
-# What tells Python of tensors but their values.
-_FACTS = frozenset(
-    {
-        torch.ops.aten.is_pinned.default, torch.ops.aten.is_same_size.default,
-        torch.ops.aten._has_same_storage_numel.default, torch.ops.aten.size.default,
-    }
-)  # fmt: skip
-# What gives Python a number, and the 0-d tensor that holds it.
-_NUMBERS: dict[Any, Callable[..., torch.Tensor]] = {
-    torch.ops.aten._local_scalar_dense.default: lambda x: x.reshape(()),
-    torch.ops.aten.equal.default: lambda x, y: torch.eq(x, y).all(),
-    torch.ops.aten.allclose.default: _allclose,
-    torch.ops.aten.is_nonzero.default: lambda x: x.reshape(()) != 0,
-}
-_AT_PLACE = {
-    torch.ops.aten.select.int: "aten.index.Tensor",
-    torch.ops.aten.select_copy.int: "aten.index.Tensor",
-    torch.ops.aten.select_scatter.default: "aten.index_put.default",
-}
-_BLANK = frozenset(
-    {
-        torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_permuted, torch.ops.aten.empty_strided,
-        torch.ops.aten.new_empty, torch.ops.aten.new_empty_strided,
-    }
-)  # fmt: skip
-_RANGES = frozenset(
-    {
-        torch.ops.aten._assert_scalar.default,
-        torch.ops.aten.sym_constrain_range.default,
-        torch.ops.aten.sym_constrain_range_for_size.default,
-    }
-)
-# Schemas that say they write, of ops whose write nobody can see.
-_FUNCTIONAL_BY_NATURE = frozenset({torch.ops.aten.lift_fresh.default})
 
 
 def tensor_type(tensor: torch.Tensor) -> TensorType:

@@ -1,0 +1,50 @@
+"""Ops that the recorder does not record as they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
+    from torch._refs import isclose
+
+    return isclose(*args, **kwargs).all()
+
+
+# What tells Python of tensors but their values.
+FACTS = frozenset(
+    {
+        torch.ops.aten.is_pinned.default, torch.ops.aten.is_same_size.default,
+        torch.ops.aten._has_same_storage_numel.default, torch.ops.aten.size.default,
+    }
+)  # fmt: skip
+# What gives Python a number, and the 0-d tensor that holds it.
+READS: dict[Any, Callable[..., torch.Tensor]] = {
+    torch.ops.aten._local_scalar_dense.default: lambda x: x.reshape(()),
+    torch.ops.aten.equal.default: lambda x, y: torch.eq(x, y).all(),
+    torch.ops.aten.allclose.default: _allclose,
+    torch.ops.aten.is_nonzero.default: lambda x: x.reshape(()) != 0,
+}
+AT_PLACE = {
+    torch.ops.aten.select.int: "aten.index.Tensor",
+    torch.ops.aten.select_copy.int: "aten.index.Tensor",
+    torch.ops.aten.select_scatter.default: "aten.index_put.default",
+}
+BLANK = frozenset(
+    {
+        torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_permuted, torch.ops.aten.empty_strided,
+        torch.ops.aten.new_empty, torch.ops.aten.new_empty_strided,
+    }
+)  # fmt: skip
+RANGES = frozenset(
+    {
+        torch.ops.aten._assert_scalar.default,
+        torch.ops.aten.sym_constrain_range.default,
+        torch.ops.aten.sym_constrain_range_for_size.default,
+    }
+)
+# Schemas that say they write, of ops whose write nobody can see.
+FUNCTIONAL_BY_NATURE = frozenset({torch.ops.aten.lift_fresh.default})
