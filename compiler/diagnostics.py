@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import linecache
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torchstone.compiler.ir import Frame, Operation
+    from torchstone.compiler.ir import Frame, Location, Operation
 
 
 class TorchstoneError(Exception):
@@ -51,11 +52,38 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return f' (did you mean "{close[0]}"?)' if close else ""
 
 
+@contextmanager
+def blaming(op: Operation) -> Iterator[None]:
+    """Let errors of the block say that they came up at ``op``: ours in ``where``, those of a bug in a note."""
+    try:
+        yield
+    except TorchstoneError as error:
+        error.op, error.where = error.op or op.name, error.where or describe(op)
+        raise
+    except Exception as error:
+        error.add_note(describe(op))
+        raise
+
+
 def describe(op: Operation) -> str:
     """Quote an operation, the user's line it came from, and the notes of the expansions that introduced it."""
     lines = [f"  in {op}", *(quote(frame) for frame in op.location.frames[:1])]
     lines.extend(f"  introduced by {note}" for note in op.location.notes)
     return "\n".join(lines)
+
+
+def origin(location: Location) -> str:
+    """Tell the op that a condition or a check comes from, the user's line, and the ops that led to it."""
+    *earlier, last = location.notes or ("",)
+    lines = [f"  in {last}"] if last else []
+    lines.extend(quote(frame) for frame in location.frames[:1])
+    lines.extend(f"  introduced by {note}" for note in reversed(earlier))
+    return "\n".join(lines)
+
+
+def failed_check(op: Operation) -> str:
+    """Return the message of the error that a ``flat.check`` raises at run time."""
+    return "\n".join(filter(None, (op.attributes["message"], origin(op.location))))
 
 
 def quote(frame: Frame) -> str:

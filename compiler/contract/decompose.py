@@ -14,7 +14,7 @@ import torch
 from torchstone.compiler.contract.shapes import FakeSizes, find_overload
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
 from torchstone.compiler.frontends.captured import Guard
-from torchstone.compiler.frontends.export import guards_of
+from torchstone.compiler.frontends.conditions import guards_of
 from torchstone.compiler.frontends.literals import from_literal
 from torchstone.compiler.frontends.recorder import Mutation, Recorder, schema_call
 from torchstone.compiler.frontends.run_time_sizes import require_guards
@@ -78,6 +78,7 @@ def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]]
         return None
     recorder = Recorder(op.name)
     recorder.location = op.location.noted(op.name)
+    sizes.location = recorder.location
     with sizes.mode:
         fakes: dict[int, torch.Tensor] = {}
 

@@ -10,7 +10,7 @@ from torchstone.compiler.contract.expansions import EXPANSIONS
 from torchstone.compiler.contract.legalizations import LEGALIZATIONS
 from torchstone.compiler.contract.legalizations.windows import narrowed
 from torchstone.compiler.contract.rules import Declined, Row, apply
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
 from torchstone.compiler.library import has_effect
 
@@ -61,7 +61,8 @@ def expand(graph: Graph, takes: Takes, calls: Calls = lambda op: False) -> Graph
     for op in narrowed(graph.ops, graph.outputs, takes):
         before = len(out.ops)
         try:
-            place(op, op, 0)
+            with blaming(op):
+                place(op, op, 0)
             if (count := len(out.ops) - before) > _LONGEST:
                 reason = f"{op.name}: takes {count} primitives here, and {_LONGEST} is the most for one op"
                 raise _unsupported(op, op, reason)

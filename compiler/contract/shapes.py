@@ -18,12 +18,12 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, VerifyError, describe
 from torchstone.compiler.frontends.captured import Guard
-from torchstone.compiler.frontends.export import guards_of
+from torchstone.compiler.frontends.conditions import due_to, guards_of
 from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
 from torchstone.compiler.frontends.recorder import schema_call, tensor_type
 from torchstone.compiler.frontends.run_time_sizes import quiet
 from torchstone.compiler.frontends.symbolic import from_sympy
-from torchstone.compiler.ir import Graph, Operation, PrimType, TensorType, Type, Value, map_operand
+from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols
 from torchstone.compiler.ops import PRIMITIVES
 
@@ -59,6 +59,9 @@ class FakeSizes:
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.hints = hints
+        # Where the op stands that is looked at: conditions that PyTorch takes for granted are told to come from it.
+        self.location = Location()
+        setattr(self.env, "_get_sloc", lambda framework_loc=None: due_to(self.location, framework_loc))  # noqa: B010
         self._symints: dict[str, Any] = {}
         self.torch_names: dict[str, str] = {}
 
@@ -153,6 +156,7 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
             fakes[id(operand)] = sizes.tensor(operand.type)
         return fakes.get(id(operand))
 
+    sizes.location = op.location.noted(op.name)
     with sizes.mode, quiet():
         args, kwargs = schema_call(func, [convert(o) for o in op.operands])
         try:

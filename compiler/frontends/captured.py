@@ -134,7 +134,7 @@ class Captured:
             return list(args)
         leaves, spec = flatten_arguments(args, kwargs)
         if spec != self.in_spec:
-            raise GuardError(f"compiled for arguments of structure {self.in_spec}, called with {spec}")
+            raise GuardError(f"compiled for a call like {_form(self.in_spec)}, called like {_form(spec)}")
         return leaves
 
     def bind(self, leaves: Sequence[Any]) -> tuple[list[Any], Sizes]:
@@ -328,5 +328,19 @@ def _scalar(index: int, example: Scalar, leaf: Any) -> torch.Tensor:
 
 
 def _misfit(arg: Value, tensor: torch.Tensor) -> str:
-    got = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-    return f"%{arg.name} was compiled as {arg.type}, got {got} on {tensor.device}"
+    dtype = FROM_TORCH.get(tensor.dtype, tensor.dtype)
+    return f"%{arg.name} was compiled as {arg.type}, got {dtype}{list(tensor.shape)} on {tensor.device}"
+
+
+class _Leaf:
+    def __repr__(self) -> str:
+        return "*"
+
+
+def _form(spec: pytree.TreeSpec) -> str:
+    """Show how the arguments of a call are nested: ``(*, [*, *], mask=*)``."""
+    try:
+        args, kwargs = pytree.tree_unflatten([_Leaf()] * spec.num_leaves, spec)
+    except Exception:  # a container of the user's that takes no such leaves
+        return str(spec)
+    return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"

@@ -9,20 +9,19 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import sympy
 import torch
 import torch.fx.traceback as fx_traceback
 from torch._guards import detect_fake_mode
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
-from torchstone.compiler.frontends.captured import Captured, Guard, Number, constants, flatten_arguments
+from torchstone.compiler.frontends.captured import Captured, Number, constants, flatten_arguments
+from torchstone.compiler.frontends.conditions import guards_of, placed
 from torchstone.compiler.frontends.escape import transforms_kept
 from torchstone.compiler.frontends.floats import traced_as_written
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
@@ -31,7 +30,7 @@ from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
 from torchstone.compiler.frontends.replay import FRAMES, is_composite, replay
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
-from torchstone.compiler.frontends.symbolic import holds, to_dim
+from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import symbols
 from torchstone.compiler.ops.evaluate import bind_symbols
@@ -84,7 +83,14 @@ def capture(
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     keywords = dict(sorted((kwargs or {}).items()))
     try:
-        with quiet(), _KeepFrames(), fx_traceback.preserve_node_meta(), _unseeded(), traced_as_written():
+        with (
+            quiet(),
+            _KeepFrames(),
+            fx_traceback.preserve_node_meta(),
+            _unseeded(),
+            traced_as_written(),
+            placed(user_location),
+        ):
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
     except Unsupported as error:
         error.where = error.where or raised_at(error)
@@ -229,21 +235,3 @@ def _add_guards(captured: Captured, mode: Any, program: torch.export.ExportedPro
             captured.ranges[renamed[str(sym)]] = (max(0, int(interval.lower)), int(upper) if bounded else None)
     if mode is not None and mode.shape_env is not None:
         captured.guards.extend(guards_of(mode.shape_env, renamed))
-
-
-def guards_of(shape_env: ShapeEnv, renamed: dict[str, str], without: Collection[str] = ()) -> list[Guard]:
-    """Return the conditions on sizes that PyTorch took for granted while it traced; none on the sizes ``without``."""
-    back = {new: old for old, new in renamed.items()}
-
-    def make(guard: Any) -> Guard:
-        def check(values: Any) -> str | None:
-            known = {back[name]: size for name, size in values.items() if name in back}
-            shown = ", ".join(f"{name}={size}" for name, size in values.items())
-            return None if holds(guard, known) else f"sizes {shown} break a condition of the captured program: {guard}"
-
-        return check
-
-    # Symbols that PyTorch found equal are one symbol in the graph, where binding the arguments checks them.
-    conditions = dict.fromkeys(shape_env.replace(g.expr) for g in shape_env.guards)
-    about = {c: {renamed.get(str(s), "") for s in c.free_symbols} for c in conditions if c != sympy.true}
-    return [make(condition) for condition, names in about.items() if names.isdisjoint(without)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchstone.compiler.diagnostics import failed_check
 from torchstone.compiler.ir import Expr, Graph, Operand, Operation, Value
 from torchstone.compiler.ir.dims import evaluate as evaluate_dim
 from torchstone.compiler.ir.graph import map_operand
@@ -54,6 +55,8 @@ def evaluate_graph(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
             run_control(op, [concrete(v) for v in op.values], state.sizes)
             continue
         attributes: Mapping[str, Any] = {k: map_operand(v, concrete) for k, v in op.attributes.items()}
+        if op.name == "flat.check":
+            attributes = {**attributes, "message": failed_check(op)}
         out = PRIMITIVES[op.name].evaluate(*(concrete(o) for o in op.operands), **attributes)
         results = out if isinstance(out, tuple) else (out,)
         state.values.update({id(v): t for v, t in zip(op.results, results, strict=True)})

@@ -6,6 +6,7 @@ from typing import Any
 
 from torchstone.compiler.contract.builder import Builder
 from torchstone.compiler.contract.expand import eliminate_dead_code
+from torchstone.compiler.diagnostics import failed_check
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand
 
 _IDENTITY = {"sum": 0, "prod": 1, "and": True, "or": False}
@@ -69,6 +70,4 @@ def checks_to_outputs(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
     checks = [op for op in graph.ops if op.name == "flat.check"]
     rest = [op for op in graph.ops if op.name != "flat.check"]
     predicates = tuple(op.operands[0] for op in checks)
-    return Graph(graph.name, graph.args, rest, (*graph.outputs, *predicates)), tuple(
-        op.attributes["message"] for op in checks
-    )
+    return Graph(graph.name, graph.args, rest, (*graph.outputs, *predicates)), tuple(map(failed_check, checks))

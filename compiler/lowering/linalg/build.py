@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.diagnostics import Unsupported, blaming, failed_check
 from torchstone.compiler.ir import Graph, Operation, Value
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import indexing, movement, ordering, plan, reduce
@@ -18,7 +18,7 @@ from torchstone.compiler.runtime import mlir
 def check(e: Emitter, op: Operation) -> list[Any]:
     (predicate,) = op.values
     raw = mlir.tensor.ExtractOp(e.tensor(predicate), []).result
-    mlir.cf.AssertOp(s.load(predicate.dtype, raw), op.attributes["message"])
+    mlir.cf.AssertOp(s.load(predicate.dtype, raw), failed_check(op))
     return []
 
 
@@ -95,7 +95,7 @@ def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, int | None]:
 
 
 def _lower_op(e: Emitter, op: Operation, stored: set[int]) -> None:
-    with e.location(op):
+    with e.location(op), blaming(op):
         if plan.is_fused(op):
             if id(op.result) in stored:
                 e.tensor(op.result)
@@ -119,4 +119,6 @@ def _verify(module: Any, graph: Graph) -> None:
     except mlir.ir.MLIRError as error:
         from torchstone.compiler.runtime.pipelines import compile_error
 
-        raise compile_error(f"the linalg module of @{graph.name} is not valid: this is a bug, and", error) from error
+        raise compile_error(
+            f"the linalg module of @{graph.name} is a bug of the compiler: its verification", error
+        ) from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, failed_check
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 from torchstone.compiler.lowering.tensorrt import elementwise, movement, reduction
@@ -64,14 +64,11 @@ def lower_graph(graph: Graph) -> Program:
         operands = [env[id(v)] for v in op.operands if isinstance(v, Value)]
         n.where = op.name
         if op.name == CHECK:
-            program.checks[_output(n, operands[0], f"check{len(program.checks)}")] = op.attributes["message"]
+            program.checks[_output(n, operands[0], f"check{len(program.checks)}")] = failed_check(op)
             continue
-        try:
+        with blaming(op):
             tensor = lowers[op.name].build(n, op, *operands)
             _same_type(op, tensor)
-        except TorchstoneError as error:
-            error.op, error.where = error.op or op.name, error.where or describe(op)
-            raise
         env[id(op.result)] = tensor
     n.where = "return"
     for index, output in enumerate(graph.outputs):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchstone.compiler.contract.legalizations.empty import checks_to_outputs, fold_empty, is_empty
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand, values_in
 from torchstone.compiler.lowering.target import Kernel, Lowered
 from torchstone.compiler.lowering.tosa import elementwise, movement, reduction
@@ -105,7 +105,8 @@ def build(graph: Graph, outputs: Sequence[Value]) -> Any:
             for arg, handle in zip(graph.args, function.arguments, strict=True):
                 e.values[id(arg)] = handle
             for op in graph.ops:
-                _emit(e, op)
+                with blaming(op):
+                    _emit(e, op)
             mlir.func.ReturnOp([e.full(v) for v in outputs])
         try:
             module.operation.verify()

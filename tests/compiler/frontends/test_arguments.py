@@ -132,7 +132,7 @@ def test_keyword_arguments_and_containers(dynamic: bool) -> None:
         torch.testing.assert_close(got.first, expected.first)
         torch.testing.assert_close(got.second["list"][0], expected.second["list"][0])
     assert isinstance(got, Pair) and got.second["none"] is None and got.second["list"][1] == "text"
-    with pytest.raises(GuardError, match="structure"):
+    with pytest.raises(GuardError, match="compiled for a call like"):
         exe(*args, pair=kwargs["pair"])
 
 
