@@ -246,8 +246,8 @@ class _Functionalize(FunctionalTensorMode):
         # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
         below = PythonFunctionalizeAPI()
         with below.redispatch_to_next():
-            unwrap: Callable[[Any], Any] = below.unwrap_tensors
-            return below.wrap_tensors(func(*unwrap(args), **unwrap(kwargs or {})))
+            args, kwargs = below.unwrap_tensors((args, kwargs or {}))
+            return below.wrap_tensors(func(*args, **kwargs))
 
     def _sync_view_replay_annotations(self, args: Any, kwargs: Any) -> None:
         """Nothing to do: these are notes for PyTorch's tracer."""

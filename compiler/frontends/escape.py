@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch._C import _functorch
+from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
 from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import Unsupported
@@ -19,12 +19,12 @@ _LONGEST_LIST = 64
 @contextlib.contextmanager
 def transforms_kept() -> Iterator[None]:
     """Leave torch.func's transforms that an error was raised in: it leaves some of them to the next program."""
-    depth = _functorch.get_dynamic_layer_stack_depth()
+    depth = get_dynamic_layer_stack_depth()
     try:
         yield
     finally:
-        if _functorch.get_dynamic_layer_stack_depth() > depth:
-            _functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if get_dynamic_layer_stack_depth() > depth:
+            pop_dynamic_layer_stack_and_undo_to_depth(depth)
 
 
 class NoEscape(TorchFunctionMode):

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 import torch
-from torch._C import _functorch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -233,7 +233,7 @@ class Recorder(TorchDispatchMode):
 
     def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
         """Announce an argument of the graph that stands for a tensor the program holds; read again at each call."""
-        if _functorch.is_functorch_wrapped_tensor(original):
+        if is_functorch_wrapped_tensor(original):
             raise Unsupported("a tensor inside of torch.func that is taken for a constant", stage="capture")
         value = self.input(tensor, f"c{len(self.captures)}")
         self.captures.append((value, original))
