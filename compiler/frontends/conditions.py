@@ -8,7 +8,6 @@ from typing import Any
 from unittest import mock
 
 import sympy
-from sympy.core.relational import Relational
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, SLoc
 
 from torchstone.compiler.diagnostics import origin
@@ -40,7 +39,9 @@ def guards_of(shape_env: ShapeEnv, renamed: Mapping[str, str], without: Collecti
         ours = {s: renamed.get(str(s), str(s)) for s in guard.free_symbols}
         names = sorted(ours.values())
         shown = guard.xreplace({s: sympy.Symbol(name, **s.assumptions0) for s, name in ours.items()})
-        text = f"{shown.lhs} {shown.rel_op} {shown.rhs}" if isinstance(shown, Relational) else str(shown)
+        text = str(shown)
+        if isinstance(shown, sympy.Rel):
+            text = f"{shown.lhs} {shown.rel_op} {shown.rhs}"  # type: ignore[attr-defined]
 
         def check(values: Mapping[str, int]) -> str | None:
             if holds(guard, {back[name]: size for name, size in values.items() if name in back}):

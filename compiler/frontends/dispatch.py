@@ -246,7 +246,7 @@ class _Functionalize(FunctionalTensorMode):
         # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
         below = PythonFunctionalizeAPI()
         with below.redispatch_to_next():
-            args, kwargs = below.unwrap_tensors((args, kwargs or {}))
+            args, kwargs = below.unwrap_tensors((args, kwargs or {}))  # type: ignore[arg-type]
             return below.wrap_tensors(func(*args, **kwargs))
 
     def _sync_view_replay_annotations(self, args: Any, kwargs: Any) -> None:
