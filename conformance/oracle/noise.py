@@ -69,7 +69,7 @@ def decompositions() -> dict[Any, Any]:
     return {**decomposition_table, **RECURRENCES}
 
 
-def _agree(left: Any, right: Any) -> bool:
+def agree(left: Any, right: Any) -> bool:
     """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts."""
     pairs = zip(tree_flatten(left)[0], tree_flatten(right)[0], strict=True)
     return all(
@@ -142,7 +142,10 @@ class RoundingNoise(TorchDispatchMode):
             moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
         else:
             moved = value * (1.0 + size * self._sides(value))
-        moved = torch.where(torch.isfinite(moved), moved, value * (1.0 - size))  # float64's own largest numbers
+        beyond = torch.isfinite(value) & ~torch.isfinite(moved)
+        if bool(beyond.any()):  # float64's own largest numbers go down only, by sizes that tell two of them apart
+            size = size * (0.25 + torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
+            moved = torch.where(beyond, value * (1.0 - size), moved)
         return torch.where(torch.isfinite(value), moved, value)
 
     def _round(self, value: Any) -> Any:
@@ -210,7 +213,7 @@ class RoundingNoise(TorchDispatchMode):
         sums = self.sums
         self.depth += 1
         try:
-            if not self._stands_for(func, rule(*args, **kwargs), func(*args, **kwargs)):
+            if not self._stands_for(func, rule, args, kwargs):
                 return NotImplemented
             with self:
                 steps = rule(*args, **kwargs)
@@ -220,9 +223,9 @@ class RoundingNoise(TorchDispatchMode):
         finally:
             self.depth -= 1
 
-    def _stands_for(self, func: Any, steps: Any, whole: Any) -> bool:
+    def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """Whether what an op's decomposition gives may stand for what the op gives."""
-        return _agree(steps, whole)
+        return agree(rule(*args, **kwargs), func(*args, **kwargs))
 
     def _sums_exactly(self, operands: list[Tensor], results: list[Tensor]) -> bool:
         """Whether no order of the additions rounds: whole numbers that stay small. (That a result is a number of the

@@ -15,7 +15,8 @@ where the narrower dtype may:
 - A product of several factors may overflow before a small one comes in: the sum of its terms bounds nothing. Where
   sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
 - Any other step gives infinity where its exact result exceeds the range, or stays finite where it is fused into the
-  next.
+  next. Of float64, which has no wider twin, that is a product and the addition after it.
+- An accumulation in float64 is computed on operands scaled by a power of two (scaled.py).
 
 The orders are drawn at random, and each element has its own: a number that no order gives is in no run.
 """
@@ -29,9 +30,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from torchstone.conformance.oracle.noise import RoundingNoise, decompositions, movable
+from torchstone.conformance.oracle.noise import RoundingNoise, agree, decompositions, movable
+from torchstone.conformance.oracle.scaled import SHIFT, Products, degrees, restored, shifted
 from torchstone.conformance.tolerances import real_dtype
 
 TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r", "_fft_r2c", "fft_c2c", "fft_c2r", "fft_r2c"))
@@ -45,7 +47,7 @@ REGROUPED = TRANSFORMS | {"_trilinear"}
 """What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""
 
 Sums = str
-"""To which side accumulations overflow where they may: ``up``, ``down``, ``both`` (NaN), or ``any`` at random."""
+"""Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random."""
 
 
 class Overflow(RoundingNoise):
@@ -59,6 +61,17 @@ class Overflow(RoundingNoise):
         self.range = _past(real_dtype(dtype))
         # The halves are added up in float32, by eager and by any compiler that is to be right.
         self.room = max(self.range, _past(torch.float32))
+        self.widest = real_dtype(dtype) is torch.float64
+        self.products = Products()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        if not self.widest or self.steps != "some" or not movable(out) or out.is_complex():
+            return out
+        if _name(func) == "mul":
+            self.products.keep(args, out, self._coin(out))
+        return self.products.add(func, args, kwargs, out) if _name(func) in ("add", "sub") else out
 
     def _round(self, value: Any) -> Any:
         if not movable(value) or self.steps == "never":
@@ -77,49 +90,68 @@ class Overflow(RoundingNoise):
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Moments that update running statistics are taken apart as those that do not."""
         rule = decompositions().get(func) if _name(func) in MOMENTS else None
-        if rule is None or not self._stands_for(
-            func, *(each(*_copied(args), **_copied(kwargs)) for each in (rule, func))
-        ):
+        if rule is None or not self._stands_for(func, rule, args, kwargs):
             return super()._written_to(func, args, kwargs)
         with self:
             return rule(*args, **kwargs)
 
-    def _stands_for(self, func: Any, steps: Any, whole: Any) -> bool:
-        """A decomposition of moments stands for the op though infinities and NaN set them apart."""
-        return super()._stands_for(func, steps, _where_finite(steps, whole) if _name(func) in MOMENTS else whole)
+    def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """A decomposition of moments stands for the op though infinities and NaN set them apart; in float64 any does
+        that is the op where nothing overflows."""
+        steps, whole = (each(*_copied(args), **_copied(kwargs)) for each in (rule, func))
+        loose = self.widest and self.steps != "never"
+        if loose:
+            small = [each(*tree_map(shifted, _copied(args)), **_copied(kwargs)) for each in (rule, func)]
+            loose = agree(*map(_rescaled, small))
+        return agree(steps, _where_finite(steps, whole) if loose or _name(func) in MOMENTS else whole)
 
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
         name = _name(func)
         least = 1.0 if name in PRODUCTS else 0.0
-        size = functools.partial(_size, least=least, beyond=math.inf if name in REGROUPED else least)
+        beyond = math.inf if name in REGROUPED else least
         factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
         try:
-            net = func(*tree_map(_finite_part, args), **tree_map(_finite_part, kwargs))
-            total = func(*tree_map(size, args), **tree_map(size, factors))
+            scale = degrees(func, args, kwargs) if self.widest else None
+            small = shifted if scale else lambda leaf: leaf
+            size = functools.partial(_size, least=math.ldexp(least, -SHIFT) if scale else least, beyond=beyond)
+            runs = [
+                (small, args, kwargs),
+                (lambda leaf: _finite_part(small(leaf)), args, kwargs),
+                (lambda leaf: size(small(leaf)), _unnormalized(name, args), factors),
+            ]
+            whole, net, total = (func(*tree_map(each, given), **tree_map(each, named)) for each, given, named in runs)
         except Exception:  # an op of its own rules about its operands, such as a factorization
             return out
         if "avg_pool" in name:
             net, total = (value * _window(name, args) for value in (net, total))
         if name in TRANSFORMS:
             total = _over(total, args[1])
-        return tree_map(lambda *leaves: self._in_some_order(name, *leaves), out, net, total)
+        leaves, spec = tree_flatten(out)
+        rows = zip(
+            leaves, *(tree_flatten(tree)[0] for tree in (whole, net, total)), scale or [0] * len(leaves), strict=True
+        )
+        return tree_unflatten([self._in_some_order(name, *row) for row in rows], spec)
 
-    def _in_some_order(self, name: str, out: Any, net: Any, total: Any) -> Any:
-        """A result of an accumulation, given what its finite terms and the sizes of its terms accumulate to."""
+    def _in_some_order(self, name: str, out: Any, whole: Any, net: Any, total: Any, degree: int) -> Any:
+        """A result of an accumulation, given what its terms, the finite ones and the sizes of all accumulate to, on
+        scaled operands if it has a ``degree``."""
         if not movable(out) or net.shape != out.shape:
             return out
+        room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else self.room
+        out = restored(out, whole, degree) if degree else out
         total = torch.maximum(total.real, total.imag) if total.is_complex() else total
-        up = down = ~(total.expand(out.shape) < self.room)
+        up = down = ~(total.expand(out.shape) < room)
         if not out.is_complex() and name not in TRANSFORMS | PRODUCTS:
-            lost = total * torch.finfo(torch.float64).eps  # small terms of one sign, beside large ones of the other
-            up, down = (~((total + side * net) / 2 + lost < self.room) for side in (1, -1))
+            # Small terms of one sign are lost beside large ones of the other.
+            lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
+            up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))
         return _by_part(out, lambda part: self._chosen(part, up, down, name in TRANSFORMS | MOMENTS))
 
     def _chosen(self, out: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:
         """``out``, and where it may go ``up`` or ``down`` what the run chooses. ``mixed``: infinities may be NaN."""
-        kinds = {"up": 0, "down": 1, "both": 2}
+        kinds = {"up": 0, "down": 1, "both": 2, "none": 3}
         if self.choice == "any":
             chosen = torch.randint(0, 4, out.shape, generator=self.generator)
         else:
@@ -175,6 +207,11 @@ def _size(leaf: Any, least: float, beyond: float) -> Any:
     return torch.where(torch.isfinite(leaf), leaf.abs().clamp(min=least), beyond).to(leaf.dtype)
 
 
+def _rescaled(results: Any) -> Any:
+    """Results on scaled operands, compared as those on operands of ordinary size are."""
+    return tree_map(lambda leaf: shifted(leaf, SHIFT), results)
+
+
 def _window(name: str, args: Any) -> int:
     """How many terms at most an average pool adds up before it divides."""
     space = int(name[len(name.rstrip("d")) - 1])
@@ -183,6 +220,11 @@ def _window(name: str, args: Any) -> int:
         return math.prod(wanted)
     sizes = args[0].shape[-space:]
     return math.prod(min(size, -(-size // max(count, 1)) + 1) for size, count in zip(sizes, wanted, strict=True))
+
+
+def _unnormalized(name: str, args: Any) -> Any:
+    """A transform may be normalized after it is added up: the sizes of its terms are those before."""
+    return (*args[:2], 0, *args[3:]) if name in TRANSFORMS and len(args) > 3 else args
 
 
 def _over(total: Tensor, dims: Any) -> Tensor:

@@ -32,7 +32,7 @@ WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0,
 """Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
 
 ORDERS = (("up", "never"), ("down", "never"), ("both", "never"), *[("any", "never")] * 3)
-OVERFLOWS = (("up", "always"), ("down", "always"), ("both", "always"), *[("any", "some")] * 9)
+OVERFLOWS = (*[(side, "always") for side in ("up", "down", "both", "none")], *[("any", "some")] * 9)
 """Runs of the overflow model: which way accumulations overflow, and whether other steps do."""
 
 MOVES = ("up", "down", "random", "random", "random", "random", "random", "random")
