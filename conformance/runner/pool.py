@@ -61,6 +61,7 @@ class _Task:
     data: bytes
     batch: _Batch
     first: Verdict | None = None  # set when this is the retry of a case that killed its worker
+    second: Verdict | None = None  # set when the retry did too: now eager is tried alone
     alone: bool = False  # not to be compiled together with others
 
 
@@ -90,7 +91,8 @@ class Pool:
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
     the same trouble again stands, anything else makes it ``flaky``. When it comes both times before the backend was
-    even called, it is eager's own, and the case is ``untested``. Raises HarnessError when workers cannot start.
+    even called, or kills a third worker that runs eager alone, it is eager's own, and the case is ``untested``. Raises
+    HarnessError when workers cannot start.
     """
 
     def __init__(
@@ -187,7 +189,10 @@ class Pool:
             self._start_clock(slot)
         while slot.sent < len(slot.queue):
             task = slot.queue[slot.sent]
-            slot.worker.send({"case": task.case.id, "about": _about(task.case), "alone": task.alone}, task.data)
+            header: dict[str, Any] = {"case": task.case.id, "about": _about(task.case), "alone": task.alone}
+            if task.second is not None:
+                header["eager"] = True
+            slot.worker.send(header, task.data)
             slot.sent += 1
         self._watch_channel(slot)
 
@@ -275,7 +280,7 @@ class Pool:
         slot.alone = False
         if slot.sent:
             self._start_clock(slot)
-        self._settle(slot, task, verdict)
+        self._settle(slot, task, task.second or verdict)
         slot.retire = slot.served >= self.recycle or resident > min(slot.baseline + GROWTH_BYTES, self.memory)
         if slot.retire and not slot.queue:
             self._remove(slot)
@@ -342,11 +347,14 @@ class Pool:
                 **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
                 evidence={"stderr": worker.tail} if worker.tail else {}, seconds=seconds,
             )  # fmt: skip
-            if self.retry and task.first is None and not by_hand and outcome is not Outcome.OOM:
-                self._backlog.extend(slot.queue)
-                slot.queue.clear()
-                slot.queue.append(replace_first(task, verdict))
-                slot.alone = True
+            again = self.retry and not by_hand and outcome is not Outcome.OOM
+            if again and task.first is None:
+                self._alone(slot, replace(task, first=verdict))
+            elif again and task.second is None and stage is not None and outcome is Outcome.CRASH:
+                self._alone(slot, replace(task, second=verdict))
+            elif task.second is not None and outcome is not Outcome.CRASH:
+                slot.alone = False
+                self._settle(slot, task, task.second)
             else:
                 if stage is None and task.first is not None:  # twice, the second time in a fresh worker
                     why = f"eager itself: {why} before the backend was called"
@@ -355,6 +363,13 @@ class Pool:
                 self._settle(slot, task, verdict)
         if slot.queue:
             self._spawn(slot)
+
+    def _alone(self, slot: _Slot, task: _Task) -> None:
+        """Give the slot's next worker this task and no other."""
+        self._backlog.extend(slot.queue)
+        slot.queue.clear()
+        slot.queue.append(task)
+        slot.alone = True
 
     def _settle(self, slot: _Slot, task: _Task, verdict: Verdict) -> None:
         """Hand a verdict to who asked, after weighing a retry against the first try."""
@@ -403,10 +418,6 @@ class Pool:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def replace_first(task: _Task, verdict: Verdict) -> _Task:
-    return _Task(task.case, task.data, task.batch, verdict)
 
 
 def _about(case: Case) -> dict[str, str]:

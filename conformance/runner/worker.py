@@ -47,6 +47,8 @@ def main() -> None:
     hello = receive(channel)
     if hello is None:
         return
+    from torchstone.conformance.backends.eager import Eager  # no torch in it
+
     try:
         backend = Marked(_start(hello[0]), mark)
     except BaseException as error:
@@ -58,7 +60,7 @@ def main() -> None:
         compiled, seconds = _compile(backend, frames)
         for index, frame in enumerate(frames):
             backend.begin()
-            verdict = _try(backend, *frame, compiled.pop(index, None))
+            verdict = _try(Eager() if frame[0].get("eager") else backend, *frame, compiled.pop(index, None))
             verdict["seconds"] += seconds
             _end_of_output()
             channel.sendall(encode({"verdict": verdict, "rss": resident()}))
@@ -144,7 +146,7 @@ def _start(hello: dict[str, Any]) -> Backend:
     return backend
 
 
-def _try(backend: Marked, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
+def _try(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
     """Return the verdict of one case as JSON; what escapes the trial is the harness's own error, not the backend's."""
     from torchstone.conformance.case import Case
     from torchstone.conformance.trial import try_case

@@ -108,13 +108,14 @@ def test_retry_tells_flaky_from_broken(tmp_path, monkeypatch):
         assert flaky.message == "crash (killed by SIGABRT), then pass alone in a fresh worker"
         assert broken.evidence["first"] == "killed by SIGABRT"
         assert "first" not in killed.evidence, "a SIGKILL comes from outside: it is no reason to try again"
-        # one worker, then a new one after each of: crash_once, abort, abort again, kill
+        # one worker, then a new one after each of: crash_once, abort, abort again (to try eager alone), kill
         assert pool.spawned == 5
 
 
-def test_what_kills_eager_is_not_the_backends_fault():
+@pytest.mark.parametrize("backend", ["EagerDies", "EagerDiesOften"])
+def test_what_kills_eager_is_not_the_backends_fault(backend):
     case = torture_case("obey")
-    with Pool("torture_backend:EagerDies", jobs=1, timeout=20) as pool:
+    with Pool(f"torture_backend:{backend}", jobs=1, timeout=20) as pool:
         verdict = pool.verdict(case)
     assert verdict.outcome is Outcome.UNTESTED and "eager itself: killed by SIGABRT" in verdict.message
 

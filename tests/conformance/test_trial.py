@@ -17,7 +17,7 @@ from torchstone.conformance.backends.eager import Eager
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.oracle import judge as judge_module
 from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.trial import try_case, untested
+from torchstone.conformance.trial import compile_cases, try_case, untested
 from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
 
 Compiler = Callable[[Callable[..., Any], tuple[Tensor, ...]], Callable[..., Any]]
@@ -48,6 +48,17 @@ def case_of(target: str, *args: Any, inputs: dict[str, Tensor] | None = None, **
 
 
 SUB = case_of("torch.sub")
+
+
+@pytest.mark.parametrize("target", ["torch.linalg.eigvals", "torch.ops.aten.linalg_eigvals"])
+def test_eager_is_not_given_what_makes_it_corrupt_memory(target: str) -> None:
+    ordinary, broken = torch.eye(3), torch.full((3, 3), float("nan"))
+    cases = [case_of(target, inputs={"x0": x}) for x in (broken, ordinary, broken)]
+    backend: Any = Eager()
+    backend.compile_many = lambda programs: [program for program, _ in programs]
+    verdicts = [try_case(*pair) for pair in zip(cases, [backend] * 3, compile_cases(cases, backend), strict=True)]
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.UNTESTED, Outcome.PASS, Outcome.UNTESTED]
+    assert "corrupts memory" in verdicts[0].message
 
 
 def test_what_the_backend_tells_about_its_code_is_evidence() -> None:

@@ -151,6 +151,21 @@ class EagerDies(Torture):
         return lambda *tensors: tensors[0] + tensors[0]
 
 
+class EagerDiesOften(Torture):
+    """Breaks the second run of eager in its worker, when the backend has been called: as corrupted memory would."""
+
+    name = "eager-dies-often"
+
+    def warm_up(self):
+        from torchstone.conformance.program import Program
+
+        runs = iter(range(9))
+        Program.__call__ = lambda self, *tensors: os.abort() if next(runs) else tensors[0] + tensors[0]
+
+    def compile(self, fn, args):
+        return fn
+
+
 class DiesAtStart(Torture):
     name = "dies-at-start"
 
