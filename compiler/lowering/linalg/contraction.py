@@ -1,12 +1,14 @@
 """Large contractions of floats: tiles of the result that stay in vector registers while the summed dims go by.
 
-    for a block of columns, a block of the summed dims, a tile of rows, a panel of some vectors of columns:
-      acc = 0
-      for each place in the summed block: acc[i] += broadcast(a[row i]) * b[panel]
-      c[tile] += acc
+    for a block of the summed dims, a panel of some vectors of columns:
+      p = b[block, panel], one vector after the other: a panel stays in the first cache
+      for a tile of rows:
+        acc = 0
+        for each place in the summed block: acc[i] += broadcast(a[row i]) * p[place]
+        c[tile] += acc
 
 Sums are of the operands' own dtype, as eager's are, in blocks that are added up: no element is summed in one long row.
-``a`` is read by element, through any view; ``b`` by vectors along its last free dim, packed first if they lie apart.
+``a`` is read by element, through any view; ``b`` by vectors, along its last free dim or along a summed one.
 """
 
 from __future__ import annotations
@@ -20,15 +22,19 @@ from typing import Any
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.nest import LoopNest, Reader
+from torchstone.compiler.lowering.linalg.panels import Panel
 from torchstone.compiler.lowering.linalg.views import VIEWS, Index, is_view, loop
 from torchstone.compiler.runtime import mlir
 
 # Multiplications from which on tiles pay; below, compiling them takes longer than they save.
 LEAST_WORK = 1 << 17
-# A tile fills the vector registers but for a panel of b; a block of b stays in the second cache. Rows that are many
-# more than registers cost five times as much.
+# A tile fills the vector registers but for a panel of b, which stays in the first cache. Rows that are many more than
+# registers cost five times as much.
 NARROW, WIDE = (3, {64: 8, 32: 4}), (4, {64: 6})
-COLUMNS, SUMMED = 192, 128
+# Places of the summed dims in a block, about.
+SUMMED = 128
+# Rows of a from which on a panel of b is read often enough to be packed.
+OFTEN = 48
 
 
 @cache
@@ -43,19 +49,28 @@ def register_bytes() -> int:
 class Tiles(Reader):
     """The loops of one contraction: numbered batch, rest of a, summed, rest of b, as ``reduce.contract`` has them."""
 
-    def __init__(self, emitter: Any, op: Operation, sizes: Sequence[int], summed: range) -> None:
+    def __init__(self, emitter: Any, op: Operation, sizes: Sequence[int], summed: range, along: int) -> None:
+        """``along`` is the loop that vectors of b are read along."""
         super().__init__(emitter)
-        self.op, self.sizes, self.summed = op, sizes, summed
+        self.op, self.sizes, self.summed, self.along = op, sizes, summed, along
         self.element = s.element(op.result.dtype)
         self.lanes = 8 * register_bytes() // op.result.dtype.bits
         self.vector = mlir.ir.VectorType.get([self.lanes], self.element)
         self.at: dict[int, Any] = {}
+        # What the loops hand on: the result, and the packed panel if there is one.
+        self.tensors: list[Any] = []
+        # Where the loops over the summed dims are in the block.
+        self.place: dict[int, Any] = {}
         self.row, self.column = summed.start - 1, len(sizes) - 1
         # A panel is of three vectors of columns, of four where those leave no rest.
         vectors = -(-sizes[self.column] // self.lanes)
-        self.panel, rows = WIDE if vectors % WIDE[0] == 0 and register_bytes() == 64 else NARROW
+        self.width, rows = WIDE if vectors % WIDE[0] == 0 and register_bytes() == 64 else NARROW
         self.rows = rows[register_bytes()]
         self.out = [d for d in range(len(sizes)) if d not in summed]
+        size = sizes[summed.start]
+        block = -(-size // min(size, max(1, round(prod(sizes[d] for d in summed) / SUMMED))))
+        whole = self.lanes if along == summed.start else 1
+        self.block = min(-(-block // whole) * whole, size)
 
     def loop(self, number: int) -> Any:
         return self.at[number]
@@ -63,147 +78,169 @@ class Tiles(Reader):
     def build(self, a: tuple[Any, Index], b: tuple[Any, Index]) -> Any:
         """Return the result, a tensor."""
         self.a, self.b = a, b
-        shape = self.op.result.shape
-        inner = prod(self.sizes[d] for d in self.summed[1:])
-        block = max(1, SUMMED // inner)
-        self.blocked = self.sizes[self.summed.start] > 2 * block
-        zero = s.constant(self.element, 0)
-        c = self.emitter.fill(shape, zero) if self.blocked else self.emitter.empty(shape, self.element)
-        outer = [d for d in self.out if d not in (self.row, self.column)]
-        return self._each(outer, c, lambda c: self._columns(c, block))
+        self.tensors = [self.emitter.empty(self.op.result.shape, self.element)]
+        self.packed = None
+        rows = self.sizes[self.row] if self.row in self.out else 1
+        windows = any(len(c.terms) > 1 for c in b[1])  # packed, what they share would be there many times
+        if self.along != self.column or (rows >= OFTEN and not windows):
+            self.packed = Panel(self)
+            self.tensors.append(self.packed.empty())
+        self._each([d for d in self.out if d not in (self.row, self.column)])
+        return self.tensors[0]
 
-    def _each(self, dims: Sequence[int], c: Any, body: Callable[[Any], Any]) -> Any:
-        """Run loops one step at a time around ``body``."""
-        if not dims:
-            return body(c)
-        return self._for(dims[0], 0, self.sizes[dims[0]], 1, c, lambda c: self._each(dims[1:], c, body))
-
-    def _for(self, number: int, low: Any, high: Any, step: int, c: Any, body: Callable[[Any], Any]) -> Any:
-        low, high = (s.constant(s.index(), x) if isinstance(x, int) else x for x in (low, high))
-        op = mlir.scf.ForOp(low, high, s.constant(s.index(), step), [c])
+    def run(self, size: Any, step: int, body: Callable[[Any], None]) -> None:
+        """Run a loop around ``body``, which is given where it is and changes ``tensors``."""
+        size = s.constant(s.index(), size) if isinstance(size, int) else size
+        op = mlir.scf.ForOp(s.constant(s.index(), 0), size, s.constant(s.index(), step), self.tensors)
         with mlir.ir.InsertionPoint(op.body):
-            self.at[number] = op.induction_variable
-            mlir.scf.YieldOp([body(op.inner_iter_args[0])])
-        return op.results[0]
+            self.tensors = list(op.inner_iter_args)
+            body(op.induction_variable)
+            mlir.scf.YieldOp(self.tensors)
+        self.tensors = list(op.results)
 
-    def _columns(self, c: Any, block: int) -> Any:
-        """Go over blocks of columns, then over what does not fill a panel."""
-        size, panel = self.sizes[self.column], self.panel * self.lanes
+    def _over(self, number: int, size: int, step: int, body: Callable[[], None]) -> None:
+        def at(place: Any) -> None:
+            self.at[number] = place
+            body()
+
+        self.run(size, step, at)
+
+    def _each(self, dims: Sequence[int]) -> None:
+        """Go over these dims one step at a time, over blocks of the first summed one inside."""
+        if dims:
+            return self._over(dims[0], self.sizes[dims[0]], 1, lambda: self._each(dims[1:]))
+        first = self.summed.start
+
+        def block(low: Any) -> None:
+            self.low = low
+            self._columns()
+
+        return self.run(self.sizes[first], self.block, block)
+
+    def count(self, number: int) -> Any:
+        """Return how many places of a summed dim are in the block."""
+        size = self.sizes[number]
+        if number != self.summed.start or size % self.block == 0:
+            return self.block if number == self.summed.start else size
+        left = mlir.arith.subi(s.constant(s.index(), size), self.low)
+        return mlir.arith.minsi(left, s.constant(s.index(), self.block))
+
+    def _columns(self) -> None:
+        """Go over panels of columns, then over what does not fill one."""
+        size, panel = self.sizes[self.column], self.width * self.lanes
         whole = size - size % panel
-
-        def columns(c: Any) -> Any:
-            low = self.at[self.column]
-            high = self._least(low, COLUMNS, whole)
-            return self._summed(c, block, lambda c, count: self._panels(c, low, high, count))
-
         if whole:
-            c = self._for(self.column, 0, whole, COLUMNS, c, columns)
+            self._over(self.column, whole, panel, lambda: self._panel(self.width, fits=True))
         if rest := size - whole:
             self.at[self.column] = s.constant(s.index(), whole)
             vectors = -(-rest // self.lanes)
-            c = self._summed(c, block, lambda c, rows: self._tile(c, rows, vectors, fits=rest == vectors * self.lanes))
-        return c
+            self._panel(vectors, fits=rest == vectors * self.lanes)
 
-    def _panels(self, c: Any, low: Any, high: Any, rows: int) -> Any:
-        step = self.panel * self.lanes
-        return self._for(self.column, low, high, step, c, lambda c: self._tile(c, rows, self.panel, fits=True))
-
-    def _summed(self, c: Any, block: int, body: Callable[[Any, int], Any]) -> Any:
-        """Go over blocks of the first summed dim and over tiles of rows; ``body`` is given how many rows a tile has."""
-        first, size = self.summed.start, self.sizes[self.summed.start]
-
-        def part(c: Any) -> Any:
-            self.low = self.at[first]
-            self.high = self._least(self.low, block, size)
-            return self._rows(c, body)
-
-        if self.blocked:
-            return self._for(first, 0, size, block, c, part)
-        self.low, self.high = s.constant(s.index(), 0), s.constant(s.index(), size)
-        return self._rows(c, body)
-
-    def _rows(self, c: Any, body: Callable[[Any, int], Any]) -> Any:
+    def _panel(self, vectors: int, *, fits: bool) -> None:
+        if self.packed is not None:
+            self.packed.fill(vectors, fits=fits)
         if self.row not in self.out:  # a has no free dim
-            return body(c, 1)
-        size, rows = self.sizes[self.row], self.rows
-        whole = size - size % rows
+            return self._tile(1, vectors, fits=fits)
+        size = self.sizes[self.row]
+        whole = size - size % self.rows
         if whole:
-            c = self._for(self.row, 0, whole, rows, c, lambda c: body(c, rows))
+            self._over(self.row, whole, self.rows, lambda: self._tile(self.rows, vectors, fits=fits))
         if size - whole:
             self.at[self.row] = s.constant(s.index(), whole)
-            c = body(c, size - whole)
-        return c
+            self._tile(size - whole, vectors, fits=fits)
+        return None
 
-    def _least(self, low: Any, step: int, limit: int) -> Any:
-        return mlir.arith.minsi(mlir.arith.addi(low, s.constant(s.index(), step)), s.constant(s.index(), limit))
-
-    def _tile(self, c: Any, rows: int, vectors: int, *, fits: bool) -> Any:
+    def _tile(self, rows: int, vectors: int, *, fits: bool) -> None:
         """Sum one tile in registers, then add it to the result."""
-        arith, vector = mlir.arith, mlir.vector
         row, column = self.at.get(self.row), self.at[self.column]
-        zero = s.constant(self.element, 0)
-        acc = [vector.BroadcastOp(self.vector, zero).result] * (rows * vectors)
+        zero = mlir.vector.BroadcastOp(self.vector, s.constant(self.element, 0)).result
+        places = [(i, j) for i in range(rows) for j in range(vectors)]
 
         def step(acc: list[Any]) -> list[Any]:
-            right = []
-            for j in range(vectors):
-                self._move(self.column, column, j * self.lanes)
-                right.append(self._read(*self.b, fits=fits))
+            right = [self._right(column, j, fits=fits) for j in range(vectors)]
             out = []
             for i in range(rows):
-                if row is not None:
-                    self._move(self.row, row, i)
+                self.move(self.row, row, i)
                 tensor, index = self.a
                 scalar = mlir.tensor.ExtractOp(tensor, [self.position(x) for x in index]).result
-                left = vector.BroadcastOp(self.vector, scalar).result
-                out += [vector.FMAOp(left, right[j], acc[i * vectors + j]).result for j in range(vectors)]
+                left = mlir.vector.BroadcastOp(self.vector, scalar).result
+                out += [mlir.vector.FMAOp(left, right[j], acc[i * vectors + j]).result for j in range(vectors)]
             return out
 
-        acc = self._sum(list(self.summed), acc, step)
-        for i in range(rows):
-            for j in range(vectors):
-                if row is not None:
-                    self._move(self.row, row, i)
-                self._move(self.column, column, j * self.lanes)
-                place = tuple(loop(d) for d in self.out)
-                value = acc[i * vectors + j]
-                if self.blocked:
-                    value = arith.addf(self._read(c, place, fits=fits), value)
-                c = self._write(value, c, place, fits=fits)
-        self.at[self.column] = column
-        if row is not None:
-            self.at[self.row] = row
-        return c
+        def move(i: int, j: int) -> None:
+            self.move(self.row, row, i)
+            self.move(self.column, column, j * self.lanes)
 
-    def _move(self, number: int, start: Any, by: int) -> None:
-        self.at[number] = mlir.arith.addi(start, s.constant(s.index(), by)) if by else start
+        acc = self._sum(list(self.summed), [zero] * len(places), step)
+        out = tuple(loop(d) for d in self.out)
+        if self.block < self.sizes[self.summed.start]:
+            acc = self._added(acc, [lambda i=i, j=j: move(i, j) for i, j in places], out, fits=fits)
+        for (i, j), value in zip(places, acc, strict=True):
+            move(i, j)
+            self.tensors[0] = self.write(value, self.tensors[0], out, fits=fits)
+        self.move(self.column, column, 0)
+        self.move(self.row, row, 0)
+
+    def _added(self, acc: list[Any], moves: list[Callable[[], None]], out: Index, *, fits: bool) -> list[Any]:
+        """Return the sums with those of the blocks before."""
+        first = s.compare_int("eq", self.low, s.constant(s.index(), 0))
+        op = mlir.scf.IfOp(first, [self.vector] * len(acc), has_else=True)
+        with mlir.ir.InsertionPoint(op.then_block):
+            mlir.scf.YieldOp(acc)
+        with mlir.ir.InsertionPoint(op.else_block):
+            sums = []
+            for value, move in zip(acc, moves, strict=True):
+                move()
+                sums.append(mlir.arith.addf(self.read(self.tensors[0], out, fits=fits), value))
+            mlir.scf.YieldOp(sums)
+        return list(op.results)
+
+    def _right(self, column: Any, j: int, *, fits: bool) -> Any:
+        """Return a vector of b, inside the loops over the summed dims."""
+        if self.packed is not None:
+            return self.packed.vector(j)
+        self.move(self.column, column, j * self.lanes)
+        return self.read(*self.b, fits=fits)
+
+    def move(self, number: int, start: Any, by: int) -> None:
+        """Set a loop, if there is one, to what is so far behind a place."""
+        if start is not None:
+            self.at[number] = mlir.arith.addi(start, s.constant(s.index(), by)) if by else start
 
     def _sum(self, dims: list[int], acc: list[Any], step: Callable[[list[Any]], list[Any]]) -> list[Any]:
         if not dims:
             return step(acc)
-        low, high = s.constant(s.index(), 0), s.constant(s.index(), self.sizes[dims[0]])
-        if dims[0] == self.summed.start:
-            low, high = self.low, self.high
-        op = mlir.scf.ForOp(low, high, s.constant(s.index(), 1), acc)
+        size = self.count(dims[0])
+        size = s.constant(s.index(), size) if isinstance(size, int) else size
+        op = mlir.scf.ForOp(s.constant(s.index(), 0), size, s.constant(s.index(), 1), acc)
         with mlir.ir.InsertionPoint(op.body):
-            self.at[dims[0]] = op.induction_variable
+            self.to_place(dims[0], op.induction_variable)
             mlir.scf.YieldOp(self._sum(dims[1:], list(op.inner_iter_args), step))
         return list(op.results)
+
+    def to_place(self, number: int, place: Any) -> None:
+        """Set a summed loop to a place in the block."""
+        self.place[number] = place
+        self.at[number] = mlir.arith.addi(self.low, place) if number == self.summed.start else place
 
     def _layout(self, rank: int, fits: bool) -> tuple[Any, Any]:
         ir = mlir.ir
         last = ir.AffineMapAttr.get(ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(rank - 1)]))
         return last, ir.ArrayAttr.get([ir.BoolAttr.get(fits)])
 
-    def _read(self, tensor: Any, index: Index, *, fits: bool) -> Any:
+    def read(self, tensor: Any, index: Index, *, fits: bool) -> Any:
         """Read a vector along the last dim; what is past the end of the tensor reads as 0."""
-        at = [self.position(x) for x in index]
-        layout, inside = self._layout(len(index), fits)
+        return self.read_at(tensor, [self.position(x) for x in index], fits=fits)
+
+    def read_at(self, tensor: Any, at: list[Any], *, fits: bool = True) -> Any:
+        layout, inside = self._layout(len(at), fits)
         return mlir.vector.TransferReadOp(self.vector, tensor, at, layout, s.constant(self.element, 0), inside).result
 
-    def _write(self, value: Any, tensor: Any, index: Index, *, fits: bool) -> Any:
-        at = [self.position(x) for x in index]
-        layout, inside = self._layout(len(index), fits)
+    def write(self, value: Any, tensor: Any, index: Index, *, fits: bool) -> Any:
+        return self.write_at(value, tensor, [self.position(x) for x in index], fits=fits)
+
+    def write_at(self, value: Any, tensor: Any, at: list[Any], *, fits: bool = True) -> Any:
+        layout, inside = self._layout(len(at), fits)
         return mlir.vector.TransferWriteOp(tensor.type, value, tensor, at, layout, inside).result
 
 
@@ -219,14 +256,15 @@ def tiled(e: Any, op: Operation, a: Index, b: Index, sizes: Sequence[Any], summe
     if not summed or column in summed or sizes[column] < 4:
         return None
     left, right = op.values
-    tiles = Tiles(e, op, sizes, summed)
+    lanes = 8 * register_bytes() // op.result.dtype.bits
     batch = [d for d in range(column + 1) if any(d == n for c in b for n, _ in c.terms)]
     source_b = _through(e, right, b)
-    if not _along(source_b[1], column) or _strides(source_b[0]):
-        packed = _packed(e, right, b, [(d, sizes[d]) for d in batch], tiles.lanes)
-        source_b = packed, tuple(loop(d) for d in batch)
+    along = next((d for d in (column, *summed) if _along(source_b[1], d) and (d == column or sizes[d] >= lanes)), None)
+    if along is None or _strides(source_b[0]):
+        packed = _packed(e, right, b, [(d, sizes[d]) for d in batch], lanes)
+        source_b, along = (packed, tuple(loop(d) for d in batch)), column
     e.count(sizes)
-    return tiles.build(_through(e, left, a), source_b)
+    return Tiles(e, op, sizes, summed, along).build(_through(e, left, a), source_b)
 
 
 def _packed(e: Any, value: Value, index: Index, dims: list[tuple[int, int]], lanes: int) -> Any:

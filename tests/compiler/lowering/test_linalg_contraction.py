@@ -32,10 +32,34 @@ def check(fn: Callable[..., Tensor], *args: Tensor, tiles: bool = True) -> None:
 SIZES = [(8, 48, 16), (1, 5, 3), (7, 17, 9), (9, 49, 257), (33, 100, 300), (17, 64, 1000), (64, 4, 70), (5, 47, 128)]
 
 
-@pytest.mark.parametrize("sizes", [*SIZES, (4, 193, 129), (3, 385, 2)], ids=str)
+# From 48 rows on, operands are packed.
+PACKED = [(48, 64, 128), (50, 99, 300), (61, 17, 193), (49, 4, 18), (64, 130, 16)]
+
+
+@pytest.mark.parametrize("sizes", [*SIZES, *PACKED, (4, 193, 129), (3, 385, 2)], ids=str)
 def test_sizes_that_fill_tiles_and_do_not(sizes: tuple[int, int, int]) -> None:
     rows, columns, summed = sizes
     check(torch.matmul, torch.randn(rows, summed), torch.randn(summed, columns))
+
+
+# Squares of 16 or 8 are transposed: sizes that are made of them, and those that leave a rest of either dim.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sizes", [(3, 32, 16), (49, 33, 17), (5, 15, 300), (2, 100, 191), (1, 7, 64)], ids=str)
+def test_vectors_along_a_summed_dim(sizes: tuple[int, int, int], dtype: torch.dtype) -> None:
+    rows, columns, summed = sizes
+    a, b = torch.randn(rows, summed, dtype=dtype), torch.randn(columns, summed, dtype=dtype)
+    check(lambda a, b: a @ b.t(), a, b)
+    assert "vector.shuffle" in compile(lambda a, b: a @ b.t(), (a, b)).ir["linalg"]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_nan_past_the_last_column_or_summed_place_is_not_seen(transposed: bool) -> None:
+    """The operand is part of a larger one whose rest is NaN."""
+    b = torch.full((80, 80), float("nan"))
+    b[5:42, 3:40] = torch.randn(37, 37)
+    fn = (lambda a, b: a @ b[5:42, 3:40].t()) if transposed else (lambda a, b: a @ b[5:42, 3:40])
+    a = torch.randn(50, 37)
+    torch.testing.assert_close(compile(fn, (a, b))(a, b), fn(a, b))
 
 
 PRODUCTS: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
@@ -49,6 +73,8 @@ PRODUCTS: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "a part": (lambda a, b: a[:, 5:25] @ b[3:23, 7:47], [(20, 60), (30, 50)]),
     "part of a view": (lambda a, b: a @ b.reshape(30, 25, 4)[:, :, 1], [(20, 30), (30, 100)]),
     "two summed dims": (lambda a, b: torch.einsum("abcd,bdef->acef", a, b), [(3, 4, 5, 6), (4, 6, 7, 8)]),
+    "two summed dims, across": (lambda a, b: torch.einsum("abc,dbc->ad", a, b), [(5, 20, 19), (33, 20, 19)]),
+    "the first summed dim across": (lambda a, b: torch.einsum("abc,dcb->ad", a, b), [(5, 37, 9), (33, 9, 37)]),
     "many summed dims": (lambda a, b: torch.tensordot(a, b, dims=3), [(3, 10, 9, 8), (10, 9, 8, 20)]),
     "expanded": (lambda a, b: a @ b.expand(5, 30, 50), [(5, 20, 30), (30, 50)]),
     "reversed": (lambda a, b: a.flip(1) @ b.flip(1), [(20, 30), (30, 50)]),
@@ -56,6 +82,7 @@ PRODUCTS: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "of computed operands": (lambda a, b: a.exp() @ b.relu(), [(20, 30), (30, 50)]),
     "convolution": (lambda x, w: functional.conv2d(x, w, padding=1), [(2, 8, 14, 15), (16, 8, 3, 3)]),
     "strided": (lambda x, w: functional.conv2d(x, w, None, 2, 1, 2), [(2, 8, 24, 25), (16, 8, 3, 3)]),
+    "wide windows two apart": (lambda x, w: functional.conv2d(x, w, None, 2, 9), [(1, 3, 30, 31), (5, 3, 18, 18)]),
     "grouped": (lambda x, w: functional.conv2d(x, w, groups=2), [(2, 8, 14, 15), (16, 4, 3, 3)]),
     "transposed convolution": (functional.conv_transpose2d, [(2, 4, 6, 7), (4, 8, 3, 3)]),
 }
