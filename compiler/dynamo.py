@@ -46,9 +46,11 @@ def _compile(graph: torch.fx.GraphModule, fakes: Sequence[Any], target: Any, lib
     captured = aot.capture(graph, fakes)
     captured.drop_aliased()
     executable = build(captured, target, library_calls=library_calls)
+    token = torch.empty(0)
 
     def run(args: list[Any]) -> list[Any]:
-        leaves = list(args)
+        # PyTorch traces a tensor for a token that keeps ops with effects in order, and passes None for it.
+        leaves = [token if a is None and isinstance(f, torch.Tensor) else a for a, f in zip(args, fakes, strict=True)]
         args.clear()  # AOTAutograd's way to have arguments freed as early as can be
         return executable.run(leaves)
 

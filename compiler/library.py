@@ -57,7 +57,9 @@ FAMILIES = (
 LIBRARY: dict[str, Family] = {f"aten.{op}": family for family in FAMILIES for op in family.ops}
 
 
-_EFFECTS = frozenset({"flat.check", BIND, "flat.require", "flat.specialize"})
+_EFFECTS = frozenset(
+    {"flat.check", BIND, "flat.require", "flat.specialize", "aten._assert_async.default", "aten._assert_async.msg"}
+)
 
 
 def find_family(op: Operation) -> Family | None:

@@ -54,9 +54,19 @@ class NoEscape(TorchFunctionMode):
         if name in self.READ:
             kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
             args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
+        if name == "one_hot":
+            _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
         return func(*args, **(kwargs or {}))
+
+
+def _check_classes(x: Any, num_classes: int = -1) -> None:
+    """Record the checks of ``one_hot``, which PyTorch's C++ leaves out where a tensor has no memory yet."""
+    if x.dtype is torch.int64:
+        torch._assert_async((x >= 0).all(), "Class values must be non-negative.")
+        if num_classes > 0:
+            torch._assert_async((x < num_classes).all(), "Class values must be smaller than num_classes.")
 
 
 def _numbers(tensor: Any) -> Any:

@@ -15,7 +15,7 @@ from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.runtime import cache, jit, pipelines
 from torchstone.compiler.runtime.buffers import finish_buffers
 from torchstone.compiler.runtime.cache import Made
-from torchstone.compiler.runtime.destination import find, separate_results, to_destination
+from torchstone.compiler.runtime.destination import find, keep_copied_results_apart, separate_results, to_destination
 from torchstone.compiler.runtime.guards import divert_aborts
 from torchstone.compiler.runtime.mlir import Bindings
 from torchstone.compiler.runtime.outline import keep_outlined, outline_nests
@@ -158,6 +158,7 @@ def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tupl
     if not all(code.fused for code in codes):
         pipelines.run("fuse", module, provider=provider)
     pipelines.run("buffers", module, provider=provider)
+    keep_copied_results_apart(module, provider)
     if codes[0].opt_level == jit.FAST_CODE:
         fuse_rows(module, provider)
     used = finish_buffers(module, provider)

@@ -91,6 +91,34 @@ def to_destination(module: Any, *, entry: str, strided: bool, provider: Bindings
     return Boundary(bare, guarded)
 
 
+def keep_copied_results_apart(module: Any, provider: Bindings) -> None:
+    """Give what was computed in the buffer of a result, and is not that result, a buffer of its own, in place.
+
+    Eliminating empty tensors takes the buffer of a result for every value that it was made from by updates. Where
+    bufferization then updates a copy, an earlier value stays in that buffer, and may be read after the result is there:
+    it may be a result itself.
+    """
+    ir, memref = provider.ir, provider.memref
+    for function in module.body.operations:
+        if _RESULTS not in function.operation.attributes:
+            continue
+        block = function.operation.regions[0].blocks[0]
+        count = ir.IntegerAttr(function.operation.attributes[_RESULTS]).value
+        buffers = [a for a in block.arguments if isinstance(a.type, ir.MemRefType)]
+        copies = [op.operation for op in block.operations if op.operation.name == "memref.copy"]
+        # What the function does last is what was materialize_in_destination.
+        for output, copy in zip(buffers[len(buffers) - count :], copies[len(copies) - count :], strict=True):
+            if copy.operands[1] != output:
+                raise TorchstoneError("bufferization lost the copy into a result", stage="compile")
+            if copy.operands[0] == output or all(use.owner.operation == copy for use in output.uses):
+                continue
+            axes = [i for i in range(output.type.rank) if output.type.is_dynamic_dim(i)]
+            with function.location, ir.InsertionPoint.at_block_begin(block):
+                sizes = [memref.dim(output, provider.arith.constant(ir.IndexType.get(), i)) for i in axes]
+                own = memref.alloc(output.type, sizes, [])
+            output.replace_all_uses_except(own, [copy, *(size.owner.operation for size in sizes)])
+
+
 def separate_results(module: Any, *, bare: bool, provider: Bindings) -> None:
     """Tell LLVM that each result is memory of its own: what was read need not be read again after a write."""
     ir = provider.ir

@@ -23,6 +23,17 @@ def check_all(b: Expander, condition: Value, error: str) -> None:
     b.emit("check", b.reduce(condition, "and", tuple(range(condition.rank))), message=error)
 
 
+@expands("aten._assert_async.default")
+def assert_true(
+    b: Expander, x: Value, message: str = "Expected Tensor with single nonzero value, but got zero"
+) -> None:
+    """Raise at run time where the only element is 0 or False."""
+    check_all(b, x if x.dtype.is_bool else b.ne(x, const(b, x, 0)), message)
+
+
+expands("aten._assert_async.msg")(assert_true)
+
+
 def checked(b: Expander, index: Value, size: Dim, error: str = "") -> Value:
     """An index as int64, out of [0, size) an error at run time, as in eager."""
     index = b.cast(index, dt.int64)

@@ -1,0 +1,84 @@
+"""Programs of many fields, small: compiled for the sizes of the example and for any, under torch.compile too."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from torchstone.compiler.driver import compile
+
+AUTO = torch.export.Dim.AUTO
+
+
+def compiled(fn: Callable[..., Any], args: tuple[Any, ...], leg: str, dims: Any = None) -> Callable[..., Any]:
+    if leg == "torch.compile":
+        torch._dynamo.reset()
+        return torch.compile(fn, backend="torchstone")
+    return compile(fn, args, "linalg", dims if leg == "dynamic" else None)
+
+
+def updated_then_scattered(x, c):
+    x[torch.arange(x.size(0)), c] = 0
+    return x.scatter(1, c[:, None], 3.0)
+
+
+def views_of_what_is_updated(x, c):
+    filled = x.index_fill(0, c, 2.0)
+    again = filled.index_fill(1, c, 5.0)
+    return again, filled.view(-1), filled.t(), again
+
+
+@pytest.mark.parametrize("leg", ["static", "dynamic", "torch.compile"])
+@pytest.mark.parametrize("fn", [updated_then_scattered, views_of_what_is_updated])
+def test_a_value_lives_on_where_a_later_one_is_made_from_it(fn: Callable[..., Any], leg: str) -> None:
+    make = lambda: (torch.randn(3, 4), torch.tensor([0, 2, 1]))  # noqa: E731
+    exe = compiled(fn, make(), leg, ({0: AUTO, 1: AUTO}, {0: AUTO}))
+    x, c = make()
+    mine, theirs = x.clone(), x.clone()
+    torch.testing.assert_close(exe(mine, c), fn(theirs, c))
+    torch.testing.assert_close(mine, theirs)
+
+
+def asserted(x):
+    torch._assert_async((x > 0).all(), "not positive")
+    torch._assert_async(x.sum())
+    return x.log()
+
+
+# A program, arguments that it takes, and some that eager raises for.
+RAISING: dict[str, tuple[Callable[..., Any], torch.Tensor, torch.Tensor]] = {
+    "assert": (asserted, torch.ones(3), torch.zeros(3)),
+    "class too large": (lambda x: F.one_hot(x, 4), torch.tensor([0, 3]), torch.tensor([0, 4])),
+    "class negative": (lambda x: F.one_hot(x, 4), torch.tensor([0, 3]), torch.tensor([0, -1])),
+    "cholesky": (torch.linalg.cholesky, torch.eye(2), -torch.eye(2)),
+    "inverse": (torch.linalg.inv, torch.eye(2), torch.zeros(2, 2)),
+}
+
+
+@pytest.mark.parametrize("leg", ["static", "dynamic", "torch.compile"])
+@pytest.mark.parametrize("name", RAISING)
+def test_raises_where_eager_does(name: str, leg: str) -> None:
+    fn, good, bad = RAISING[name]
+    exe = compiled(fn, (good,), leg, ({0: AUTO} if good.dim() == 1 else None,))
+    torch.testing.assert_close(exe(good), fn(good))
+    with pytest.raises(RuntimeError):
+        fn(bad)
+    with pytest.raises(RuntimeError):
+        exe(bad)
+
+
+def test_factorizations_train_under_torch_compile() -> None:
+    def fn(x):
+        s = x @ x.mT + 2 * torch.eye(3)
+        return torch.linalg.cholesky(s).sum() + torch.linalg.inv(s).sum() + math.pi * torch.linalg.solve(s, x).sum()
+
+    gradients = []
+    for f in (fn, compiled(fn, (), "torch.compile")):
+        torch.manual_seed(0)
+        x = torch.randn(3, 3, requires_grad=True)
+        f(x).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients)
