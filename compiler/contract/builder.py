@@ -70,6 +70,24 @@ class Builder:
         x = self.fit(x, tuple(1 if size == 1 else shape[d] for size, d in zip(x.shape, dims, strict=True)))
         return self.emit("broadcast", x, shape=shape, dims=dims)[0]
 
+    def contract(
+        self,
+        x: Value,
+        y: Value,
+        *,
+        a_batch: tuple[int, ...],
+        b_batch: tuple[int, ...],
+        a_sum: tuple[int, ...],
+        b_sum: tuple[int, ...],
+    ) -> Value:
+        """``flat.contract``, where sizes of ``y`` known at run time only are required to be those of ``x``."""
+        shape = list(y.shape)
+        for one, other in zip((*a_batch, *a_sum), (*b_batch, *b_sum), strict=True):
+            if isinstance(x.shape[one], Expr) or isinstance(shape[other], Expr):
+                shape[other] = x.shape[one]
+        y = self.fit(y, tuple(shape))
+        return self.emit("contract", x, y, a_batch=a_batch, b_batch=b_batch, a_sum=a_sum, b_sum=b_sum)[0]
+
     def reduce(self, x: Value, kind: str, dims: tuple[int, ...]) -> Value:
         return x if not dims else self.emit("reduce", x, kind=kind, dims=tuple(sorted(dims)))[0]
 

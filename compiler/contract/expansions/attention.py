@@ -47,6 +47,7 @@ def flash_attention_backward(
     wide = opmath(query.dtype)
     heads = key.shape[1], value.shape[1]
     key, value = _for_heads(b, key, query), _for_heads(b, value, query)
+    value = b.fit(value, (*value.shape[:2], key.shape[2], value.shape[3]))  # sizes may differ in name
     logits, factor = _logits(b, query, key, is_causal, attn_mask, scale)
     g, k, q, v, o = (b.cast(t, wide) for t in (grad, key, query, value, out))
     # A row of nothing but -inf attends to nothing.
