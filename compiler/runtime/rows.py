@@ -16,6 +16,7 @@ from math import prod
 from typing import Any
 
 from torchstone.compiler.runtime.mlir import Bindings
+from torchstone.compiler.runtime.prefetch import Ahead
 
 # Elements of the widest buffer in a block, if it has no wider rows: a few such buffers stay in the first cache.
 BLOCK = 1024
@@ -122,6 +123,7 @@ def _fuse(group: list[_Nest], provider: Bindings) -> None:
         index = ir.IndexType.get()
         low, high, step = (provider.arith.ConstantOp(index, n).result for n in (0, rows, block))
         small = _small(group, block, provider)
+        ahead = Ahead(_read(group), rows, block, provider)
         loop = provider.scf.ForOp(low, high, step)
         with ir.InsertionPoint(loop.body):
             parts: list[tuple[Any, int, Any]] = []
@@ -138,7 +140,8 @@ def _fuse(group: list[_Nest], provider: Bindings) -> None:
                 parts.append((value, dim, _block(value, dim, block, loop.induction_variable, provider)))
                 return parts[-1][2]
 
-            for nest in group:
+            for number, nest in enumerate(group):
+                ahead.fetch(loop.induction_variable, number, len(group))
                 operands = [part(v, d) for v, d in zip(nest.operands, nest.dims, strict=True)]
                 clone = nest.op.clone()
                 for i, operand in enumerate(operands):
@@ -148,6 +151,17 @@ def _fuse(group: list[_Nest], provider: Bindings) -> None:
         nest.op.erase()
     for old, _ in small:
         old.owner.operation.erase()
+
+
+def _read(group: list[_Nest]) -> list[Any]:
+    """Return the buffers that are read by rows and that nothing in the group writes."""
+    written = [_root(nest.operands[i]) for nest in group for i in nest.outputs]
+    out: list[Any] = []
+    for nest in group:
+        for value, dim in zip(nest.operands, nest.dims, strict=True):
+            if dim == 0 and value not in out and _root(value) not in written:
+                out.append(value)
+    return out
 
 
 def _small(group: list[_Nest], block: int, provider: Bindings) -> list[tuple[Any, Any]]:

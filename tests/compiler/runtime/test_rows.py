@@ -74,3 +74,25 @@ def test_other_rows_are_waited_for(name: str, shape: tuple[int, ...]) -> None:
 def test_strided_rows() -> None:
     x = torch.randn(40, 64)[::2, ::3].t()
     torch.testing.assert_close(compile(FUSED["softmax"], (x,))(x), torch.softmax(x, -1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "ahead"),
+    [
+        ((24, 250), torch.float32, True),
+        ((7, 1001), torch.float32, True),
+        ((5, 3, 333), torch.float64, True),
+        ((9, 2049), torch.bfloat16, True),
+        ((1, 1000), torch.float32, False),  # there is no next row
+        ((13, 9000), torch.float32, False),  # two rows leave no room
+        ((60, 4), torch.float32, False),  # all of it is one block
+        ((8, 512), torch.complex64, False),
+    ],
+    ids=str,
+)
+def test_the_next_rows_are_fetched(shape: tuple[int, ...], dtype: torch.dtype, ahead: bool) -> None:
+    x = torch.randn(shape, dtype=dtype)
+    executable = compile(FUSED["centered"], (x,))
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    torch.testing.assert_close(executable(x), FUSED["centered"](x.to(wide)).to(dtype), rtol=2e-2, atol=2e-2)
+    assert ("llvm.intr.prefetch" in executable.ir["llvm"]) == ahead
