@@ -130,19 +130,31 @@ def index(b: Expander, x: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def _without_masks(b: Expander, indices: Sequence[Value | None]) -> tuple[Sequence[Value], Sequence[Value | None]]:
-    """Return the index tensors of the true elements of a mask, and the indices with them in its place."""
-    masks = [d for d, i in enumerate(indices) if is_mask(i)]
-    if not masks:
+    """Return the index tensors of the true elements of masks, and the indices with them in their place."""
+    if not any(map(is_mask, indices)):
         return (), indices
-    others = [i for i in indices if i is not None and not is_mask(i)]
-    (at,), mask = masks[:1], indices[masks[0]]
-    assert mask is not None
-    if len(masks) > 1 or not mask.rank or any(i.rank > 1 or product(i.shape) != 1 for i in others):
-        raise b.unsupported("a mask without dims, or beside other indices")
     given = [d for d, i in enumerate(indices) if i is not None]
-    size = b.type.dims[given[0] if given[-1] - given[0] + 1 == len(given) else 0]
-    made = mask_indices(b, mask, size)
-    return made, [*indices[:at], *made, *indices[at + 1 :]]
+    first = given[0] if given[-1] - given[0] + 1 == len(given) else 0
+    rank = max([1, *(i.rank for i in indices if i is not None and not is_mask(i))])
+    return indices_for_masks(b, indices, b.type.dims[first + rank - 1])
+
+
+def indices_for_masks(
+    b: Expander, indices: Sequence[Value | None], size: Dim
+) -> tuple[Sequence[Value], Sequence[Value | None]]:
+    """The same for masks of ``size`` true elements each, checked at run time: the last dim of what indices select."""
+    made: list[Value] = []
+    replaced: list[Value | None] = []
+    for index in indices:
+        if index is None or not is_mask(index):
+            replaced.append(index)
+            continue
+        if not index.rank:
+            raise b.unsupported("a mask without dims")
+        found = mask_indices(b, index, size)
+        made += found
+        replaced += found
+    return made, replaced
 
 
 @expands("aten.gather.default")

@@ -128,22 +128,17 @@ def _pad_one(b: Expander, x: Value, dim: int, before: Dim, after: Dim, value: An
 
 
 def _outside(b: Expander, x: Value, pad: Sequence[Dim], edge: Any) -> Value:
-    """Put ``edge(x, dim, count, at_end)`` before and after x in each padded dim; negative padding cuts."""
+    """Put ``edge(x, dim, count, at_end)`` before and after x in each padded dim; negative padding cuts.
+
+    What is cut may reach into the padding of the other side: pad first, cut afterwards.
+    """
     for dim, before, after in _by_dim(pad, x.rank):
-        parts: list[Value] = []
-        inner = x
-        for count, at_end in ((before, False), (after, True)):
-            if isinstance(count, int) and count < 0:
-                size = inner.shape[dim]
-                inner = b.slice(inner, dim, 0, size + count) if at_end else b.slice(inner, dim, -count, size)
-            elif count != 0:
-                parts.append(edge(x, dim, count, at_end))
-            else:
-                continue
-        ends = iter(parts)
-        front = [next(ends)] if _adds(before) else []
-        back = [next(ends)] if _adds(after) else []
-        x = concat(b, [*front, inner, *back], dim)
+        front = [edge(x, dim, before, False)] if _adds(before) else []
+        back = [edge(x, dim, after, True)] if _adds(after) else []
+        x = concat(b, [*front, x, *back], dim)
+        cut_low, cut_high = (0 if count == 0 or _adds(count) else -count for count in (before, after))
+        if cut_low or cut_high:
+            x = b.slice(x, dim, cut_low, x.shape[dim] - cut_high)
     return x
 
 

@@ -48,24 +48,26 @@ def _unpad(b: Expander, grad: Value, x: Value, padding: Sequence[Dim], fold: Fol
 def _unpad_one(b: Expander, grad: Value, dim: int, size: Dim, before: Dim, after: Dim, fold: Fold) -> Value:
     if not isinstance(before, int) or not isinstance(after, int):
         raise b.unsupported("padding by a run-time number")
+    cut_low, cut_high = max(-before, 0), max(-after, 0)
+    if cut_low or cut_high:  # what was cut off has no gradient, in the tensor or in the padding of the other side
+        grad = _among_zeros(b, grad, dim, cut_low, cut_high)
     count, shape = grad.shape[dim], (*grad.shape[:dim], size, *grad.shape[dim + 1 :])
     start, limit = max(before, 0), count - max(after, 0)
-    if isinstance(limit, int) and limit < start:
-        raise b.unsupported(f"a padding of {before} and {after} that leaves none but elements of pads")
 
-    def among_zeros(part: Value, low: Dim, high: Dim) -> Value:
-        lows, highs = (tuple(n if d == dim else 0 for d in range(part.rank)) for n in (low, high))
-        zero = b.scalar(convert_number(0, part.dtype), part.dtype)
-        return b.fit(b.emit("pad", part, zero, low=lows, high=highs)[0], shape)
-
-    out = among_zeros(b.slice(grad, dim, start, limit), max(-before, 0), max(-after, 0))
+    out = b.fit(b.slice(grad, dim, start, limit), shape)
     if before > 0:
         part, low = fold(b.slice(grad, dim, 0, before), dim, size, False)
-        out = b.add(out, among_zeros(part, low, size - low - part.shape[dim]))
+        out = b.add(out, b.fit(_among_zeros(b, part, dim, low, size - low - part.shape[dim]), shape))
     if after > 0:
         part, low = fold(b.slice(grad, dim, limit, count), dim, size, True)
-        out = b.add(out, among_zeros(part, low, size - low - part.shape[dim]))
+        out = b.add(out, b.fit(_among_zeros(b, part, dim, low, size - low - part.shape[dim]), shape))
     return out
+
+
+def _among_zeros(b: Expander, part: Value, dim: int, low: Dim, high: Dim) -> Value:
+    lows, highs = (tuple(n if d == dim else 0 for d in range(part.rank)) for n in (low, high))
+    zero = b.scalar(convert_number(0, part.dtype), part.dtype)
+    return b.emit("pad", part, zero, low=lows, high=highs)[0]
 
 
 @expands(

@@ -16,6 +16,7 @@ from torchstone.compiler.contract.expansions.indexing import (
     at_least_1d,
     checked,
     flattened,
+    indices_for_masks,
     inverse,
     is_mask,
     places,
@@ -25,6 +26,7 @@ from torchstone.compiler.contract.expansions.indexing import (
     zeros,
 )
 from torchstone.compiler.contract.expansions.masks import Hits
+from torchstone.compiler.contract.expansions.reduction import broadcast_shape
 from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value, product
@@ -56,11 +58,16 @@ def index_put(
     given = [i for i in indices if i is not None]
     if not given:
         raise b.unsupported("no index at all")
+    made: Sequence[Value] = ()
+    replaced: Sequence[Value | None] = indices
     if any(is_mask(i) for i in given):
-        if len(given) > 1:
-            raise b.unsupported("a mask beside other indices")
-        return _put_where(b, x, given[0], indices.index(given[0]), values, accumulate)
-    at = Advanced(b, x, indices)
+        if len(given) == 1:
+            return _put_where(b, x, given[0], indices.index(given[0]), values, accumulate)
+        shape = broadcast_shape(*(i for i in given if not is_mask(i)))
+        if not shape or shape[-1] == 1:
+            return _put_beside(b, x, indices, values, accumulate)
+        made, replaced = indices_for_masks(b, indices, shape[-1])
+    at = Advanced(b, x, replaced, inside=made)
     if 0 in at.shape:
         return x
     updates = b.transpose(b.broadcast(values, at.shape), inverse(at.order))
@@ -84,6 +91,28 @@ def _put_where(b: Expander, x: Value, mask: Value, dim: int, values: Value, accu
     if accumulate:
         spread = b.or_(x, spread) if x.dtype.is_bool else b.add(x, spread)
     return b.select(hits, spread, x)
+
+
+def _put_beside(b: Expander, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Value:
+    """Write where a mask holds, beside indices that are the same for all of it: what it leaves out is dropped."""
+    masks = [i for i in indices if i is not None and is_mask(i)]
+    if len(masks) > 1 or not masks[0].rank:
+        raise b.unsupported("masks without dims, or beside each other where a value is written")
+    hits = b.cast(flattened(b, masks[0]), dt.boolean)
+    made: list[Value] = []
+    for dim, size in enumerate(masks[0].shape):
+        along = flattened(b, b.broadcast(b.iota(size=size, dtype=dt.int64), masks[0].shape, (dim,)))
+        made.append(b.select(hits, along, const(b, along, -1)))
+    replaced = [one for i in indices for one in (made if i is masks[0] else [i])]
+    at = Advanced(b, x, replaced, inside=made)
+    if 0 in at.shape:
+        return x
+    # The mask's elements lie along the last dim of what the indices select.
+    axis = values.rank - (len(at.shape) - at.order.index(at.indices[0].rank - 1))
+    if axis >= 0 and values.shape[axis] != 1:
+        values = _one_for_each(b, hits, values, axis, exactly=True)
+    updates = b.transpose(b.broadcast(values, at.shape), inverse(at.order))
+    return write(b, x, updates, at.indices, at.dims, "add" if accumulate else "set")
 
 
 def _one_for_each(b: Expander, hits: Value, values: Value, axis: int, exactly: bool) -> Value:

@@ -10,6 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.driver import compile
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -230,3 +231,49 @@ def test_masked_scatter_backward(agrees: Agrees) -> None:
     exe = compile(lambda g, m: aten.masked_scatter_backward(g, m, [9]), (_values(3, 4), mask), "evaluator")
     with pytest.raises(RuntimeError, match="more true elements"):
         exe(_values(3, 4), torch.ones(1, 4, dtype=torch.bool))
+
+
+M, N = torch.tensor([1, 0, 1]).bool(), torch.tensor([0, 1, 0, 0, 1]).bool()
+PAIR, ONE = torch.tensor([0, 4]), torch.tensor([-2])
+BESIDE: dict[str, tuple[list[Any], tuple[int, ...], list[tuple[int, ...]]]] = {
+    # the indices of a tensor of shape [3, 5, 4] or as given, and the shapes of values to write
+    "an index after it": ([M, PAIR], (3, 5), [(2,), (1,), ()]),
+    "an index before it": ([PAIR, M], (5, 3), [(2,), (1,)]),
+    "rows of indices": ([M, PAIR.expand(3, 2)], (3, 5, 4), [(3, 2, 4), (2, 1)]),
+    "a dim between them": ([M, None, PAIR], (3, 4, 5), [(2, 4), (4,)]),
+    "a dim before them": ([None, M, PAIR], (4, 3, 5), [(4, 2), (4, 1)]),
+    "one index": ([M, ONE], (3, 5, 4), [(2, 4), (1, 4), (4,), ()]),
+    "a column of indices": ([M, PAIR[:, None]], (3, 5), [(2, 2), (2, 1), (2,)]),
+    "one index, apart": ([ONE, None, M], (5, 4, 3), [(2, 4), (4,)]),
+    "a mask of two dims": ([torch.stack([M, ~M, M]), ONE], (3, 3, 4), [(5,), (1,)]),
+    "another mask": ([M, N], (3, 5), []),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_masks_beside_other_indices(agrees: Agrees, name: str) -> None:
+    indices, shape, updates = BESIDE[name]
+    x, given = _values(*shape), [i for i in indices if i is not None]
+
+    def at(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
+        rest = iter(tensors)
+        return [None if i is None else next(rest) for i in indices]
+
+    agrees(lambda x, *i: aten.index(x, at(i)), x, *given)
+    for size in updates:
+        values = _values(*size) + 1
+        agrees(lambda x, v, *i: aten.index_put(x, at(i), v), x, values, *given)
+        agrees(lambda x, v, *i: aten.index_put(x, at(i), v, True), x, values, *given)
+
+
+def test_the_mask_beside_other_indices_may_be_another() -> None:
+    x, none = _values(3, 5), torch.zeros(3).bool()
+    read = compile(lambda x, m, i: x[m, i], (x, M, ONE), "linalg")
+    put = compile(lambda x, m, i, v: aten.index_put(x, [m, i], v), (x, M, ONE, _values(1)), "linalg")
+    for mask in (~M, M | ~M, none):
+        assert torch.equal(read(x, mask, ONE), x[mask, ONE])
+        assert torch.equal(put(x, mask, ONE, _values(1)), aten.index_put(x, [mask, ONE], _values(1)))
+    pairs = compile(lambda x, m, i: x[m, i], (x, M, PAIR), "linalg")
+    assert torch.equal(pairs(x, M.roll(1), PAIR), x[M.roll(1), PAIR])
+    with pytest.raises(GuardError, match="compiled to be 2"):
+        pairs(x, ~M, PAIR)

@@ -34,6 +34,17 @@ def test_gradients(mode: str, pad: tuple[int, ...]) -> None:
     gradient(mode, pad, shape, free=True)
 
 
+@pytest.mark.parametrize("pad", [(2, -6), (-6, 2), (3, -7), (-5, 1), (2, -6, -4, 3)])
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_what_is_cut_off_reaches_into_the_other_sides_padding(mode: str, pad: tuple[int, ...]) -> None:
+    shape = (2, 3, 4, 5)[-1 - len(pad) // 2 :]
+    gradient(mode, pad, shape, free=False)
+    x = torch.randn(shape)
+    for target in ("evaluator", "linalg"):
+        executable = torchstone.compile(lambda x: F.pad(x, pad, mode=mode), (x,), target)
+        assert torch.equal(executable(x), F.pad(x, pad, mode=mode))
+
+
 def test_of_one_element() -> None:
     gradient("replicate", (2, 3), (2, 3, 1), free=False)
 
