@@ -307,6 +307,8 @@ def _along(index: Index, number: int) -> bool:
 def _strides(tensor: Any) -> bool:
     """Say whether elements of the last dim may lie apart in memory: a slice is not copied."""
     owner = getattr(tensor.owner, "operation", None)
-    while owner is not None and owner.name in ("tensor.collapse_shape", "tensor.expand_shape"):
+    while owner is not None and owner.name in ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice"):
+        if owner.name == "tensor.extract_slice" and any(n != 1 for n in owner.attributes["static_strides"]):
+            return True
         owner = getattr(owner.operands[0].owner, "operation", None)
-    return owner is not None and owner.name == "tensor.extract_slice"
+    return False

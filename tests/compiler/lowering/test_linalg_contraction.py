@@ -62,6 +62,12 @@ def test_a_nan_past_the_last_column_or_summed_place_is_not_seen(transposed: bool
     torch.testing.assert_close(compile(fn, (a, b))(a, b), fn(a, b))
 
 
+def heads(x: Tensor, w: Tensor) -> Tensor:
+    """Queries and transposed keys of two heads, which are parts of one product."""
+    q, k, v = (x @ w).reshape(20, 3, 2, 17).permute(1, 2, 0, 3)
+    return q @ k.transpose(-1, -2) @ v
+
+
 PRODUCTS: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "b transposed": (lambda a, b: a @ b.t(), [(20, 30), (50, 30)]),
     "a transposed": (lambda a, b: a.t() @ b, [(30, 20), (30, 50)]),
@@ -72,6 +78,8 @@ PRODUCTS: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "every second column": (lambda a, b: a[:, ::2] @ b[:, ::2], [(20, 60), (30, 100)]),
     "a part": (lambda a, b: a[:, 5:25] @ b[3:23, 7:47], [(20, 60), (30, 50)]),
     "part of a view": (lambda a, b: a @ b.reshape(30, 25, 4)[:, :, 1], [(20, 30), (30, 100)]),
+    "parts of what was stored": (heads, [(20, 33), (33, 102)]),
+    "every second of what was stored": (lambda a, b: a @ (b.exp() + b)[:, ::2].t(), [(20, 17), (50, 34)]),
     "two summed dims": (lambda a, b: torch.einsum("abcd,bdef->acef", a, b), [(3, 4, 5, 6), (4, 6, 7, 8)]),
     "two summed dims, across": (lambda a, b: torch.einsum("abc,dbc->ad", a, b), [(5, 20, 19), (33, 20, 19)]),
     "the first summed dim across": (lambda a, b: torch.einsum("abc,dcb->ad", a, b), [(5, 37, 9), (33, 9, 37)]),
