@@ -61,7 +61,21 @@ def from_sympy(expr: sympy.Basic) -> Dim:
             for other in rest:
                 first = dim_min(first, other)
             return first
+        case tsf.TruncToInt(args=(scaled,)) | tsf.FloorToInt(args=(scaled,)):
+            if (found := _scaled(scaled)) is not None:
+                return found
     raise Unsupported(f"the size {expr} ({type(expr).__name__})", stage="capture")
+
+
+def _scaled(expr: sympy.Basic) -> Dim | None:
+    """Return the whole part of a size, which is not negative, times a float that has few bits: no step rounds then."""
+    factor, *rest = expr.args if isinstance(expr, sympy.Mul) else (sympy.Integer(1), expr)
+    if len(rest) != 1 or not isinstance(rest[0], tsf.ToFloat) or not isinstance(factor, sympy.Number) or factor <= 0:
+        return None
+    numerator, denominator = float(factor).as_integer_ratio()
+    if numerator >= 2**12 or denominator > 2**12:
+        return None
+    return floordiv(from_sympy(rest[0].args[0]) * numerator, denominator)
 
 
 def holds(guard: sympy.Basic, values: Mapping[str, int]) -> bool:

@@ -82,3 +82,60 @@ def test_factorizations_train_under_torch_compile() -> None:
         f(x).backward()
         gradients.append(x.grad)
     torch.testing.assert_close(*gradients)
+
+
+def window(q, k, v):
+    i = torch.arange(q.shape[2])
+    near = (i[:, None] >= i) & (i[:, None] - i < 3)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=near)
+
+
+def resized(x):
+    return F.interpolate(x, scale_factor=1.5, mode="bilinear"), F.interpolate(x, scale_factor=0.5)
+
+
+# Programs of run-time sizes, and their arguments at a size.
+SIZED: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[torch.Tensor, ...]]]] = {
+    "a window of attention": (window, lambda n: tuple(torch.randn(3, 1, 2, n, 4))),
+    "resized by a fraction": (resized, lambda n: (torch.randn(1, 2, n, 5),)),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_any_size(name: str) -> None:
+    fn, make = SIZED[name]
+    exe = compile(fn, make(6), "linalg", tuple({2: AUTO} for _ in make(6)))
+    for n in (6, 9, 4):
+        args = make(n)
+        torch.testing.assert_close(exe(*args), fn(*args))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_fake_quantization_rounds_as_eager_does(dtype: torch.dtype) -> None:
+    aten = torch.ops.aten
+    special = torch.tensor([math.nan, math.inf, -math.inf, 1e30, -1e30, 0.25, -0.25, -0.0])
+
+    def fn(x, columns, scale, zero, enabled):
+        return (
+            aten.fake_quantize_per_tensor_affine_cachemask(x, 1 / 3, 3, -128, 127),
+            aten.fake_quantize_per_channel_affine_cachemask(columns, scale, zero, 1, 0, 255),
+            aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
+                columns, scale[:1], zero[:1], enabled, -8, 7
+            ),
+        )
+
+    torch.manual_seed(0)
+    scale, zero = torch.tensor([0.1, 0.2, 1 / 3, 0.7]), torch.tensor([0, 1, 9, 255], dtype=torch.int32)
+    columns = (torch.randn(50, 4) * 10).to(dtype)
+    for enabled in (0, 1):
+        args = (special.to(dtype), columns, scale, zero, torch.tensor([enabled]))
+        torch.testing.assert_close(compile(fn, args)(*args), fn(*args), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 9])
+def test_frequencies_of_a_fourier_transform(n: int) -> None:
+    def fn(x):
+        return torch.fft.fftfreq(n, 0.3) + x, torch.fft.rfftfreq(n, 0.3) + x
+
+    x = torch.zeros(())
+    torch.testing.assert_close(compile(fn, (x,))(x), fn(x), rtol=0, atol=0)

@@ -25,6 +25,7 @@ from torchstone.compiler.contract.expansions import (
     padding,
     pooling,
     power,
+    quantization,
     reduction,
     scan,
     scatter,
@@ -44,7 +45,7 @@ FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
     convolution, folding, pooling, adaptive, padding, fractional, upsampling, fourier, distance, special_functions,
     special_gamma, special_incomplete, special_polynomials, scan, ordering, searching, bits, indexing, scatter,
-    embedding, grid_sampler, masks, loss, segment, unpooling,
+    embedding, grid_sampler, masks, loss, segment, unpooling, quantization,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

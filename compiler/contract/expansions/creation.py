@@ -74,6 +74,20 @@ def arange_start_step(b: Expander, start: Any, end: Any, step: Any = 1, *_: Any)
     return _arange(b, start, step)
 
 
+@expands("aten.fft_fftfreq.default", "aten.fft_rfftfreq.default")
+def frequencies(b: Expander, n: Any, d: float = 1.0, *_: Any) -> Value:
+    """i / (n * d): for all of i, those from the middle on count from the end; the reciprocal is rounded first."""
+    if not isinstance(n, int) or n * d == 0:
+        raise b.unsupported("frequencies of nothing, or of a run-time length")
+    dtype, (length,) = b.type.dtype, b.type.dims
+    index = b.iota(size=length, dtype=dt.int64)
+    if b.op.name == "aten.fft_fftfreq.default":
+        later = b.ge(index, const(b, index, (n + 1) // 2))
+        index = b.select(later, b.sub(index, const(b, index, n)), index)
+    steps = b.cast(index, dtype)
+    return b.mul(steps, const(b, steps, 1.0 / (n * d)))
+
+
 def _arange(b: Expander, start: Any, step: Any) -> Value:
     """start + i * step, computed in int64 or float64 (eager's accumulation dtypes) and then rounded."""
     dtype, (length,) = b.type.dtype, b.type.dims
