@@ -237,12 +237,23 @@ def _fake_mode() -> FakeTensorMode:
     return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
 
 
+Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]
+
+
 class _Functionalize(FunctionalTensorMode):
-    """PyTorch's functionalization, with the recorder in the place of PyTorch's own tracer."""
+    """PyTorch's functionalization, with the recorder in the place of PyTorch's own tracer.
+
+    Unsupported, at the user's line, where the sizes or strides of one of ``arguments`` change in place.
+    """
+
+    arguments: Pairs = ()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not has_effects(func):
-            return super().__torch_dispatch__(func, types, args, kwargs)
+            out = super().__torch_dispatch__(func, types, args, kwargs)
+            if torch.Tag.inplace_view in func.tags and any(args[0] is tensor for _, tensor in self.arguments):
+                _same_outline(args[0], str(func))
+            return out
         # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
         below = PythonFunctionalizeAPI()
         with below.redispatch_to_next():
@@ -253,8 +264,14 @@ class _Functionalize(FunctionalTensorMode):
         """Nothing to do: these are notes for PyTorch's tracer."""
 
 
-Pairs: TypeAlias = list[tuple[torch.Tensor, torch.Tensor]]
 Share: TypeAlias = "tuple[torch.Tensor, View | None] | None"
+
+
+def _same_outline(tensor: Any, culprit: str) -> None:
+    if torch._functionalize_has_metadata_mutation(tensor.elem):
+        raise Unsupported(f"{culprit} changes the sizes or strides of an argument in place", stage="capture")
+    if torch._functionalize_was_storage_changed(tensor.elem):
+        raise Unsupported(f"{culprit} gives an argument other memory; write to it with copy_", stage="capture")
 
 
 def _functionalized(
@@ -278,15 +295,15 @@ def _functionalized(
         return known
 
     try:
-        with _Functionalize():
+        with _Functionalize() as mode:
+            mode.arguments = wrapped
             flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
     except RuntimeError as error:
         if "functional tensor" not in str(error):
             raise
         raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
     for _, tensor in wrapped:
-        if torch._functionalize_has_metadata_mutation(tensor.elem):
-            raise Unsupported("the program changes the sizes or strides of an argument in place", stage="capture")
+        _same_outline(tensor, "the program")
     owners = {f.untyped_storage()._cdata: (t, f) for t, f in wrapped}
     shared: list[Share] = []
     for leaf in flat:

@@ -24,6 +24,7 @@ from torchstone.compiler.frontends.captured import Captured, Number, constants, 
 from torchstone.compiler.frontends.conditions import guards_of, placed
 from torchstone.compiler.frontends.escape import transforms_kept
 from torchstone.compiler.frontends.floats import traced_as_written
+from torchstone.compiler.frontends.gradients import keep_data
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
@@ -66,6 +67,7 @@ class _KeepFrames(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.compiler.is_dynamo_compiling():  # it traces the functions of torch.cond, and this mode with them
             return func(*args, **(kwargs or {}))
+        keep_data(func)
         frames = tuple((f.file, f.line, f.function) for f in user_location().frames)
         with fx_traceback.annotate({FRAMES: frames}):
             return func(*args, **(kwargs or {}))

@@ -12,7 +12,14 @@ from torch.utils import _pytree as pytree
 from torchstone.compiler.diagnostics import Unsupported
 
 _GRAD: Any = torch.Tensor.grad
+_DATA: Any = torch.Tensor.data
 _ACCESSORS = (_GRAD.__get__, _GRAD.__set__, _GRAD.__delete__)
+
+
+def keep_data(func: Any) -> None:
+    """Unsupported where ``func`` gives a tensor other memory: no tracer of PyTorch's sees that."""
+    if func == _DATA.__set__:
+        raise Unsupported("the program replaces the data of a tensor; write to it with copy_", stage="capture")
 
 
 class WatchGradients(TorchFunctionMode):
@@ -35,6 +42,7 @@ class WatchGradients(TorchFunctionMode):
                 "optimizer after the compiled function, and reach for parameters through the module",
                 stage="capture",
             )
+        keep_data(func)
         if func in _ACCESSORS:
             tensor = args[0]
             grad = _GRAD.__get__(tensor)

@@ -208,8 +208,25 @@ def test_a_module_closed_over_is_updated_too() -> None:
 
 
 def test_an_argument_whose_sizes_change_in_place_is_refused() -> None:
-    with pytest.raises(Unsupported, match="sizes or strides"):
+    with pytest.raises(Unsupported, match=r"aten.t_.default changes the sizes or strides") as caught:
         compile(lambda x: x.t_().add_(1), (torch.randn(2, 3),), "evaluator")
+    assert "test_arguments.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("dynamic_shapes", [None, ({0: torch.export.Dim.AUTO},)], ids=["static", "dynamic"])
+def test_other_memory_for_a_tensor_is_refused(dynamic_shapes: object) -> None:
+    def data(x: torch.Tensor) -> torch.Tensor:
+        x.data = x + 1
+        return x
+
+    def of_a_result(x: torch.Tensor) -> torch.Tensor:
+        y = x * 3
+        y.data = x + 1
+        return y
+
+    for fn in (data, of_a_result, lambda x: x.set_(x + 1)):
+        with pytest.raises(Unsupported, match=r"data of a tensor|other memory|set_"):
+            compile(fn, (torch.randn(2, 3),), "evaluator", dynamic_shapes=dynamic_shapes)
 
 
 def test_results_take_no_part_in_autograd() -> None:
