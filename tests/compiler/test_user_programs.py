@@ -139,3 +139,13 @@ def test_frequencies_of_a_fourier_transform(n: int) -> None:
 
     x = torch.zeros(())
     torch.testing.assert_close(compile(fn, (x,))(x), fn(x), rtol=0, atol=0)
+
+
+def test_a_factor_read_from_a_tensor_is_another_at_each_call() -> None:
+    def fn(factor, x):
+        return x.sub(1, alpha=factor.item()), x.add(x, alpha=factor.item())
+
+    exe = compile(fn, (torch.tensor(3), torch.randn(4)), "linalg", (None, {0: AUTO}))
+    for factor, n in ((3, 4), (-2, 5), (0, 3)):
+        args = torch.tensor(factor), torch.randn(n)
+        torch.testing.assert_close(exe(*args), fn(*args))

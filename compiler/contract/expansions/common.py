@@ -130,6 +130,8 @@ def is_nan(b: Expander, x: Value) -> Value:
 
 def const(b: Expander, like: Value, value: Any) -> Value:
     """``value`` with the shape and dtype of ``like``; one rule's equal constants are one."""
+    if isinstance(value, Value):
+        raise b.unsupported("a number known at run time only")
     made: dict[Any, Value] = b.__dict__.setdefault("_constants", {})
     key = (repr(value), like.shape, like.dtype)  # repr tells 0.0 from -0.0 and finds NaN again
     if key not in made:

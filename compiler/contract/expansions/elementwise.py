@@ -160,12 +160,18 @@ def round_decimals(b: Expander, x: Value, decimals: int) -> Value:
 
 
 def _scaled(b: Expander, y: Value, alpha: Any) -> Value:
+    if isinstance(alpha, Value):
+        if alpha.dtype.is_float and not (y.dtype.is_float or y.dtype.is_complex):
+            raise b.unsupported("a float known at run time only times integers")
+        return b.mul(b.broadcast(b.cast(alpha, y.dtype), y.shape, ()), y)
     return y if alpha == 1 else b.mul(const(b, y, alpha), y)
 
 
 @expands("aten.add.Tensor", "aten.add.Scalar")
 def add(b: Expander, x: Any, y: Any, alpha: Any = 1) -> Value:
     """x + alpha * y; of bools, x or (alpha and y)."""
+    if b.type.dtype.is_bool and isinstance(alpha, Value):
+        raise b.unsupported("a factor known at run time only")
     if b.type.dtype.is_bool:
         return pointwise(b, lambda x, y: b.or_(x, y) if alpha else x, x, y)
     return arithmetic(b, lambda x, y: b.add(x, _scaled(b, y, alpha)), x, y)
