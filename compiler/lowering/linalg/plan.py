@@ -1,7 +1,8 @@
 """Which values get a buffer, and which are computed inside the loops that use them.
 
 An elementwise value is computed where it is used, unless that repeats work: two loop nests use it, or it would be
-computed again for every element that a broadcast or a contraction makes of it. Constants, casts and views are free.
+computed again for every element that a broadcast or a contraction makes of it. Constants, casts and views are free. One
+step from what is stored costs less than storing its result, however many nests use it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from torchstone.compiler.ir.graph import values_in
 from torchstone.compiler.lowering.linalg.views import is_view, repeats
 from torchstone.compiler.ops import PRIMITIVES
 
+# What costs less to compute again than to store and read, if its operands are there.
+_STEPS = frozenset({"flat.add", "flat.sub", "flat.mul"})
 # Building a loop body recurses through the ops computed in it.
 DEEPEST = 64
 
@@ -29,9 +32,15 @@ def _works(op: Operation) -> bool:
     return (PRIMITIVES[op.name].elementwise and op.name != "flat.cast") or op.name == "flat.gather"
 
 
+def _is_step(op: Operation) -> bool:
+    """Say whether the op is an instruction: 16-bit floats are rounded after each, complex numbers take several."""
+    return op.name in _STEPS and op.result.dtype.bits >= 32 and not op.result.dtype.is_complex
+
+
 def buffered(graph: Graph) -> set[int]:
     """Return the ids of the values that are stored: every result of a structured op, and those named above."""
     heavy: set[int] = set()
+    light: set[int] = set()
     depth: dict[int, int] = {}
     stored = {id(v) for v in values_in(graph.outputs)}
     for op in graph.ops:
@@ -43,11 +52,13 @@ def buffered(graph: Graph) -> set[int]:
         if level == DEEPEST:
             stored.add(id(op.result))
         elif _works(op) or (not repeats(op) and any(id(v) in heavy for v in op.values)):
+            if _is_step(op) and not any(id(v) in heavy for v in op.values):
+                light.add(id(op.result))
             heavy.add(id(op.result))
     nests: dict[int, set[int]] = {}
     for op in reversed(graph.ops):
         for result in op.results:
-            if id(result) in heavy and len(nests.get(id(result), ())) > 1:
+            if id(result) in heavy and id(result) not in light and len(nests.get(id(result), ())) > 1:
                 stored.add(id(result))
         for position, value in enumerate(op.values):
             if op.name in ("flat.gather", "flat.scatter") and position == 0:

@@ -65,6 +65,31 @@ def test_work_is_not_repeated() -> None:
     assert out.count("linalg.generic") == 5, "sin, sum in f64, its rounding, cos, div"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "first", "stored"),
+    [
+        ("f32", "flat.sub(%x, %y)", False),
+        ("i64", "flat.mul(%x, %y)", False),
+        ("f32", "flat.div(%x, %y)", True),
+        ("bf16", "flat.sub(%x, %y)", True),
+        ("c64", "flat.mul(%x, %y)", True),
+    ],
+)
+def test_one_instruction_is_repeated_rather_than_stored(dtype: str, first: str, stored: bool) -> None:
+    out = linalg(f"""\
+        graph @f(%x: {dtype}[4, 5], %y: {dtype}[4, 5]) {{
+          %0: {dtype}[4, 5] = {first}
+          %1: {dtype}[4, 5] = flat.mul(%0, %0)
+          %2: {dtype}[4] = flat.reduce(%1) {{kind="sum", dims=[1]}}
+          %3: {dtype}[4, 5] = flat.broadcast(%2) {{shape=[4, 5], dims=[0]}}
+          %4: {dtype}[4, 5] = flat.mul(%0, %3)
+          return %4
+        }}
+    """)
+    full = re.findall(r"outs\(%\w+ : tensor<4x5x\w+", out)
+    assert len(full) == 1 + stored
+
+
 def test_short_floats_are_summed_in_wider_ones() -> None:
     out = linalg("""\
         graph @f(%x: f16[8]) {
