@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.formulas import Formulas
+from torchstone.conformance.oracle.gauge import Aligned, Factors
 from torchstone.conformance.oracle.noise import CallLog, RoundingNoise, is_exact
 from torchstone.conformance.oracle.overflow import Overflow
 from torchstone.conformance.oracle.tree import flatten
@@ -94,8 +95,15 @@ class Referee:
             return Run([], str(error))
         if move is not None:
             _write_moved(args, move)
-        with float64_by_default():
+        with float64_by_default(), Aligned(self._factors) if self._factors else contextlib.nullcontext():
             return self._run(program, args, mode)
+
+    @functools.cached_property
+    def _factors(self) -> list[Any]:
+        """Eager's factorizations with vectors of free sign, whose signs the float64 runs take."""
+        factors = Factors()
+        self._run(self.program, self.args(), factors)
+        return factors.found
 
     @functools.cached_property
     def float64(self) -> Run:

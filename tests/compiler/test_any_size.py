@@ -46,6 +46,9 @@ PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
         [[(3, 2, 5, 3), (2, 5, 2, 4)]],
     ),
     "diagonal": (lambda x: x.diagonal(-1, 1, 2) * 2, [(3, 5, 4)], [[(2, 3, 6)], [(2, 6, 3)]]),
+    "writing a diagonal": (
+        lambda x, d: torch.diagonal_scatter(x, d, 1, 1, 2), [(3, 5, 4), (3, 3)], [[(2, 3, 6), (2, 3)], [(4, 6, 3), (4, 2)]],
+    ),
     "trace": (torch.trace, [(5, 4)], [[(3, 6)]]),
     "linear interpolation": (
         lambda x: F.interpolate(x, (5, 7), mode="bilinear"), [(2, 3, 6, 7)], [[(2, 2, 4, 9)], [(2, 2, 5, 7)]],
@@ -145,3 +148,18 @@ def test_bounds_are_required_where_they_can_be_broken() -> None:
 )  # fmt: skip
 def test_nonnegative(text: str, known: bool) -> None:
     assert nonnegative(parse_dim(text)) is known
+
+
+def test_more_arguments_than_ctypes_can_pass() -> None:
+    # A tensor of run-time layout is 3 + 2 * rank arguments of the kernel.
+    ones = (1,) * 14
+    many = [torch.randn(1, *ones, 2) for _ in range(30)]
+
+    def total(x: torch.Tensor, rest: list[torch.Tensor]) -> torch.Tensor:
+        return x + torch.cat(rest).sum(0)
+
+    shapes = ({0: torch.export.Dim.AUTO}, [None] * len(many))
+    executable = torchstone.compile(total, (torch.randn(3, *ones, 2), many), "linalg", dynamic_shapes=shapes)
+    for size in (3, 5):
+        x = torch.randn(size, *ones, 2)
+        torch.testing.assert_close(executable(x, many), total(x, many))

@@ -148,6 +148,14 @@ def test_one_compilation_serves_all_sizes(backend, outcome: str) -> None:
         assert verdict.message.startswith("called with sizes [4, 4]")
 
 
+def test_sizes_at_which_eager_reads_beyond_its_inputs_are_left_out() -> None:
+    call = Call("torch.segment_reduce", (Ref("x"), "sum"), {"lengths": Ref("n"), "unsafe": True}, "r")
+    inputs = {"x": torch.arange(5.0), "n": torch.tensor([2, 1, 2])}
+    planned = plan(asked(Case(Program(("x", "n"), (call,), Ref("r")), inputs, "test", "op", "float32"), "dynamic"))
+    assert planned is not None
+    assert [[*map(len, other.args)] for other in planned.others] == [[4, 2]]
+
+
 def test_inputs_that_share_memory_stay_together() -> None:
     x = torch.ones(4, 4)
     found = apply(case("torch.add", x, x[1:2]), "strided")

@@ -58,7 +58,7 @@ def cdist_backward(b: Expander, grad: Value, x: Value, y: Value, p: float, dista
     """The gradient of x: the sum over j of the slopes of the distances from x[i] to y[j]."""
     *batch, rows, width = b.type.dims
     shape = (*batch, rows, y.shape[-2], width)
-    if 0 in shape:
+    if 0 in (*shape, *x.shape, *y.shape):  # PyTorch gives a gradient of the shape of x, batch dims or none
         return b.full(0.0, b.type.dims, b.type.dtype)
     lead = len(batch)
     left = b.broadcast(b.reshape(x, (*x.shape[:-1], 1, width)), shape)

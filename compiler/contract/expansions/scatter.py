@@ -31,6 +31,7 @@ from torchstone.compiler.contract.promotion import opmath
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import dim_max, dim_min
 
 # On bools, sums are "or" and products "and".
 _ON_BOOLS = {"add": "max", "mul": "min"}
@@ -301,8 +302,11 @@ def index_reduce(
 def diagonal_scatter(b: Expander, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """The diagonal is the last dim of source."""
     dim1, dim2 = wrap_dim(dim1, x.rank), wrap_dim(dim2, x.rank)
-    step = b.iota(size=source.shape[-1], dtype=dt.int64)
+    length = dim_max(dim_min(x.shape[dim1] - max(-offset, 0), x.shape[dim2] - max(offset, 0)), 0)
+    step = b.iota(size=length, dtype=dt.int64)
     at = {dim1: b.add(step, const(b, step, max(-offset, 0))), dim2: b.add(step, const(b, step, max(offset, 0)))}
     dims = sorted(at)
     updates = b.transpose(source, to_front(source.rank, [source.rank - 1]))
+    rest = tuple(size for d, size in enumerate(x.shape) if d not in dims)
+    updates = b.fit(updates, (length, *rest))
     return write(b, x, updates, [at[d] for d in dims], dims, "set")

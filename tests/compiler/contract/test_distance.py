@@ -28,6 +28,8 @@ def test_between_two_tensors(agrees: Agrees, p: float, dtype: torch.dtype) -> No
         x, y = x.to(dtype), y.to(dtype)
         distances = aten._cdist_forward(x, y, p, None)
         agrees(lambda g, x, y, d: aten._cdist_backward(g, x, y, p, d), distances.cos(), x, y, distances, slack=16.0)
+    nothing, y = torch.ones(0, 4, 3, dtype=dtype), torch.ones(3, 5, dtype=dtype)  # one matrix and no matrices
+    agrees(lambda g, x, y, d: aten._cdist_backward(g, x, y, p, d), nothing.mT, y, nothing.new_ones(0, 4, 5), nothing.mT)
 
 
 @pytest.mark.parametrize("p", NORMS)

@@ -1,0 +1,88 @@
+"""The oracle on what follows from singular vectors and eigenvectors, whose signs PyTorch leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from torchstone.conformance.oracle.gauge import Aligned, Factors
+from torchstone.conformance.oracle.judge import Observed, judge
+from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.storages import fresh
+
+FACTORED: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
+    "svd": lambda x: torch.linalg.svd(x, full_matrices=False),
+    "full svd": torch.linalg.svd,
+    "eigh": lambda x: torch.linalg.eigh(x @ x.mH),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("name", FACTORED)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**31), shape=st.sampled_from([(3, 3), (2, 4, 3), (3, 5), (1, 1), (0, 3), (2, 0)]))
+def test_a_factorization_takes_noted_phases_and_stays_one(
+    name: str, dtype: torch.dtype, seed: int, shape: tuple[int, ...]
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(shape, generator=generator, dtype=dtype)
+    with Factors() as factors:
+        plain = FACTORED[name](x)
+    turned = []
+    for func, (*before, last) in factors.found:  # other phases of the same vectors
+        count = before[-1].shape[-1]
+        phase = torch.sgn(torch.randn(count, generator=generator, dtype=dtype))
+        if name == "eigh":
+            turned.append((func, (*before, last * phase)))
+        else:
+            left = before[0].clone()
+            left[..., :count] *= phase
+            last = last.clone()
+            last[..., :count, :] *= phase.conj()[:, None]
+            turned.append((func, (left, *before[1:], last)))
+    with Aligned(turned):
+        found = FACTORED[name](x)
+    for mine, noted in zip(found, turned[0][1], strict=True):
+        torch.testing.assert_close(mine, noted)
+    if name == "svd":
+        torch.testing.assert_close((found[0] * found[1].unsqueeze(-2)) @ found[2], x)
+    assert all(mine.shape == other.shape for mine, other in zip(found, plain, strict=True))
+
+
+def gradient(target: str) -> Program:
+    """The gradient of the vectors by the matrix."""
+    calls = (
+        Call("torch.Tensor.detach", (Ref("x"),), {}, "data"),
+        Call("torch.Tensor.requires_grad_", (Ref("data"),), {}, "leaf"),
+        Call(target, (Ref("leaf"),), {}, "r"),
+        Call("torch.autograd.grad", ([Ref("r", (i,)) for i in (0, 2)], [Ref("leaf")], [Ref("g"), Ref("h")]), {}, "y"),
+    )
+    return Program(("x", "g", "h"), calls, Ref("y"))
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_gradient_of_other_signs_in_float64_is_judged_by_eagers(wrong: bool) -> None:
+    """Of matrices whose float64 vectors have other signs than the float32 ones have."""
+    program = gradient("torch.svd")
+    seen = 0
+    for seed in range(40):
+        generator = torch.Generator().manual_seed(seed)
+        args = tuple(torch.randn(5, 5, generator=generator) for _ in range(3))
+        if seed % 2:  # nearly of rank 4: the sign of the last vector is a matter of rounding
+            args = (args[0].index_copy(0, torch.tensor([4]), args[0][:1] * (1 + 2e-7)), *args[1:])
+        signs = torch.svd(args[0])[2][0].sign() * torch.svd(args[0].double())[2][0].sign()
+        if bool((signs > 0).all()):
+            continue
+        seen += 1
+        given_args, outputs = fresh(args), program(*fresh(args))
+        off = outputs[0] * (1 + (0.05 if wrong else 2e-7))
+        finding = judge(program, args, Observed(outputs, given_args), Observed((off,), given_args))
+        assert (finding.outcome == "mismatch") == wrong or finding.outcome == "ill-conditioned", (seed, finding)
+        if seen == 3:
+            return
+    raise AssertionError(f"only {seen} matrices have vectors of other signs in float64")
