@@ -84,6 +84,10 @@ class _EngineHandle(ctypes.Structure):
     _fields_ = (("ptr", ctypes.c_void_p),)
 
 
+MOST_ARGUMENTS = 1024
+"""What ctypes can pass. A function of more, pointers and integers of their size, takes the address of an array."""
+
+
 class Function:
     """A compiled function, to be called with what its ctypes ``arguments`` take. Keeps its engine alive."""
 
@@ -92,7 +96,12 @@ class Function:
     def __init__(self, engine: Engine, address: int, arguments: Sequence[Any], result: Any) -> None:
         self.engine = engine
         self.address = address
-        self.call = ctypes.CFUNCTYPE(result, *arguments)(address)
+        if len(arguments) <= MOST_ARGUMENTS or result is not None:
+            self.call = ctypes.CFUNCTYPE(result, *arguments)(address)
+            return
+        array = ctypes.c_size_t * len(arguments)
+        call = ctypes.CFUNCTYPE(result, ctypes.POINTER(ctypes.c_size_t))(address)
+        self.call = lambda *values: call(array(*values))
 
 
 class Engine:
@@ -163,6 +172,7 @@ def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: b
             if operation.name == "llvm.func" and operation.regions[0].blocks:
                 operation.attributes["linkage"] = internal
                 operation.attributes["passthrough"] = passed
+        entries = [_taking_an_array(module, entry, provider) for entry in entries]
         pointer = ir.Type.parse("!llvm.ptr")
         array = ir.Type.parse(f"!llvm.array<{len(entries)} x ptr>")
         with ir.InsertionPoint(module.body):
@@ -178,6 +188,35 @@ def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: b
                     at = ir.DenseI64ArrayAttr.get([index])
                     table = llvm.InsertValueOp(table, llvm.AddressOfOp(pointer, entry).res, at).res
                 llvm.ReturnOp(arg=table)
+
+
+def _taking_an_array(module: Any, entry: str, provider: Bindings) -> str:
+    """The name of a function that can be called for ``entry``: itself, or where ctypes has not the room for all its
+    arguments one that reads them from an array."""
+    ir = provider.ir
+    (function,) = (o.operation for o in module.body.operations if _named(o.operation, entry))
+    types = [str(argument.type) for argument in function.regions[0].blocks[0].arguments]
+    if len(types) <= MOST_ARGUMENTS or not str(function.attributes["function_type"]).startswith("!llvm.func<void"):
+        return entry
+    reads = "".join(
+        f"%p{n} = llvm.getelementptr %all[{n}] : (!llvm.ptr) -> !llvm.ptr, i64\n"
+        f"%v{n} = llvm.load %p{n} : !llvm.ptr -> {kind}\n"
+        for n, kind in enumerate(types)
+    )
+    values = ", ".join(f"%v{n}" for n in range(len(types)))
+    adapter = ir.Module.parse(f"""
+        llvm.func @{entry}({", ".join(types)})
+        llvm.func internal @{entry}_of_array(%all: !llvm.ptr) {{
+            {reads}
+            llvm.call @{entry}({values}) : ({", ".join(types)}) -> ()
+            llvm.return
+        }}""")
+    module.body.append(adapter.body.operations[1].detach_from_parent())
+    return f"{entry}_of_array"
+
+
+def _named(operation: Any, name: str) -> bool:
+    return operation.name == "llvm.func" and operation.attributes["sym_name"].value == name
 
 
 def _configure(provider: Bindings, options: Mapping[str, str]) -> None:
