@@ -172,7 +172,12 @@ def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: b
             if operation.name == "llvm.func" and operation.regions[0].blocks:
                 operation.attributes["linkage"] = internal
                 operation.attributes["passthrough"] = passed
-        entries = [_taking_an_array(module, entry, provider) for entry in entries]
+        functions = {
+            o.operation.attributes["sym_name"].value: o.operation
+            for o in module.body.operations
+            if o.operation.name == "llvm.func"
+        }
+        entries = [_taking_an_array(module, functions[entry], entry, provider) for entry in entries]
         pointer = ir.Type.parse("!llvm.ptr")
         array = ir.Type.parse(f"!llvm.array<{len(entries)} x ptr>")
         with ir.InsertionPoint(module.body):
@@ -190,11 +195,10 @@ def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: b
                 llvm.ReturnOp(arg=table)
 
 
-def _taking_an_array(module: Any, entry: str, provider: Bindings) -> str:
+def _taking_an_array(module: Any, function: Any, entry: str, provider: Bindings) -> str:
     """The name of a function that can be called for ``entry``: itself, or where ctypes has not the room for all its
     arguments one that reads them from an array."""
     ir = provider.ir
-    (function,) = (o.operation for o in module.body.operations if _named(o.operation, entry))
     types = [str(argument.type) for argument in function.regions[0].blocks[0].arguments]
     if len(types) <= MOST_ARGUMENTS or not str(function.attributes["function_type"]).startswith("!llvm.func<void"):
         return entry
@@ -213,10 +217,6 @@ def _taking_an_array(module: Any, entry: str, provider: Bindings) -> str:
         }}""")
     module.body.append(adapter.body.operations[1].detach_from_parent())
     return f"{entry}_of_array"
-
-
-def _named(operation: Any, name: str) -> bool:
-    return operation.name == "llvm.func" and operation.attributes["sym_name"].value == name
 
 
 def _configure(provider: Bindings, options: Mapping[str, str]) -> None:
