@@ -1,4 +1,7 @@
-"""Results that are arguments of the program, or views of them: PyTorch's alias annotations say which ops are views."""
+"""Results that are arguments of the program or other results, or views of those.
+
+PyTorch's alias annotations say which ops are views.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Sizes
+from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, Sizes
 from torchstone.compiler.frontends.literals import from_literal
 from torchstone.compiler.frontends.recorder import schema_call
 from torchstone.compiler.ir import Graph, Operation, Value
@@ -15,6 +18,16 @@ from torchstone.compiler.ir.dims import evaluate
 from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
 
 Step = tuple[Operation, int]
+
+# Views of a tensor whatever its strides are: a result that is computed need not lie in memory as it does in eager.
+_ON_ANY_STRIDES = frozenset(
+    f"aten.{name}"
+    for name in (
+        "alias.default", "detach.default", "diagonal.default", "expand.default", "narrow.default", "permute.default",
+        "select.int", "slice.Tensor", "split.Tensor", "split_with_sizes.default", "squeeze.default", "squeeze.dim",
+        "squeeze.dims", "t.default", "transpose.int", "unbind.int", "unfold.default", "unsqueeze.default",
+    )
+)  # fmt: skip
 
 
 def results_of(
@@ -28,19 +41,28 @@ def results_of(
     roots.update({id(value): index for index, value in zip(mutated, written, strict=True) if isinstance(value, Value)})
     makers = {id(r): (op, i) for op in graph.ops for i, r in enumerate(op.results)}
     run_time = set(symbols_bound(graph))
-    return [_result(value, index, roots, makers, run_time) for index, value in enumerate(values)]
+    first: dict[int, int] = {}
+    for index, value in enumerate(values):
+        first.setdefault(id(value), index)
+    return [_result(value, index, roots, first, makers, run_time) for index, value in enumerate(values)]
 
 
-def _result(value: Value, index: int, roots: dict[int, int], makers: dict[int, Step], run_time: set[str]) -> Result:
+def _result(
+    value: Value, index: int, roots: dict[int, int], first: dict[int, int], makers: dict[int, Step], run_time: set[str]
+) -> Result:
     steps: list[Step] = []
+    shared: Shared | None = None
     while id(value) not in roots:
+        base = first.get(id(value), index)
+        if base != index and all(op.name in _ON_ANY_STRIDES for op, _ in steps):
+            shared = Shared(base, _Replayed(steps[::-1]) if steps else None, index)  # of the outermost of them
         op, number = makers.get(id(value), (None, 0))
         if op is None or not is_view(op) or symbols_used(op) & run_time:
-            return Computed(index)
+            return shared or Computed(index)
         steps.append((op, number))
-        base = op.operands[0]
-        assert isinstance(base, Value)
-        value = base
+        operand = op.operands[0]
+        assert isinstance(operand, Value)
+        value = operand
     return Aliased(roots[id(value)], _Replayed(steps[::-1]) if steps else None, index)
 
 

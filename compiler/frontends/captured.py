@@ -63,6 +63,18 @@ class Aliased:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """A leaf of the result that is the one computed as output number ``base`` of the graph, or a view of it.
+
+    Output number ``index`` of the graph has its elements too, unless they were dropped.
+    """
+
+    base: int
+    view: View | None
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Number:
     """A leaf of the result that is a Python number: output number ``index`` of the graph, which is 0-d."""
 
@@ -77,7 +89,7 @@ class Scalar:
     dtype: torch.dtype
 
 
-Result: TypeAlias = Plain | Size | Computed | Aliased | Number
+Result: TypeAlias = Plain | Size | Computed | Aliased | Shared | Number
 
 
 @dataclass(slots=True)
@@ -116,6 +128,7 @@ class Captured:
     otherwise: Captured | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
     _flat: int | None = None
+    _sharing: list[tuple[int, Shared]] = field(default_factory=list)
     _checked: set[tuple[int, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -230,25 +243,37 @@ class Captured:
                     accumulate_gradient(tensors[index], value)
                 for index, value in zip(self.mutated, outputs[written - len(self.mutated) : written], strict=True):
                     tensors[index].copy_(value)
-        return [_leaf(result, outputs, tensors, sizes) for result in self.results]
+        leaves = [_leaf(result, outputs, tensors, sizes) for result in self.results]
+        if self._sharing:
+            bases = {r.index: leaf for r, leaf in zip(self.results, leaves, strict=True) if isinstance(r, Computed)}
+            for place, result in self._sharing:
+                base = bases[result.base]
+                leaves[place] = base if result.view is None else result.view(base, sizes)
+        return leaves
 
     def unflatten(self, leaves: list[Any]) -> Any:
         """Return the program's result."""
         return leaves[0] if self.out_spec.is_leaf() else pytree.tree_unflatten(leaves, self.out_spec)
 
     def drop_aliased(self) -> None:
-        """Let results that are arguments or views of them be that: the graph does not compute their elements."""
+        """Let results that are arguments, other results or views of them be that: their elements are not computed."""
         kept = [r.index for r in self.results if isinstance(r, Computed | Number)]
         place = {index: new for new, index in enumerate(dict.fromkeys(kept))}
         written = len(self.graph.outputs) - len(self.mutated) - len(self.gradients)
         self.graph.outputs = (*(self.graph.outputs[i] for i in place), *self.graph.outputs[written:])
         self.results = [
-            replace(r, index=place[r.index]) if isinstance(r, Computed | Number) else r for r in self.results
+            replace(r, index=place[r.index])
+            if isinstance(r, Computed | Number)
+            else replace(r, base=place[r.base])
+            if isinstance(r, Shared)
+            else r
+            for r in self.results
         ]
+        self._sharing = [(i, r) for i, r in enumerate(self.results) if isinstance(r, Shared)]
 
     def keep_aliased(self) -> None:
         """Let the graph compute every result into memory of its own."""
-        self.results = [Computed(r.index) if isinstance(r, Aliased) else r for r in self.results]
+        self.results = [Computed(r.index) if isinstance(r, Aliased | Shared) else r for r in self.results]
 
 
 def flatten_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[list[Any], pytree.TreeSpec]:
@@ -311,6 +336,8 @@ def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor
             return tensors[arg] if view is None else view(tensors[arg], sizes)
         case Number(index):
             return outputs[index].item()
+        case Shared():
+            return None  # when what it is a view of is there
         case Size(dim):
             return evaluate(dim, sizes)
     return result.value

@@ -31,6 +31,7 @@ from torchstone.compiler.frontends.captured import (
     Plain,
     Result,
     Scalar,
+    Shared,
     View,
     constants,
     flatten_arguments,
@@ -43,7 +44,7 @@ from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
-from torchstone.compiler.ir import Location
+from torchstone.compiler.ir import Graph, Location
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
 SCALARS = {int: torch.int64, float: torch.float64}
@@ -190,16 +191,7 @@ def _record(
     mutated = sorted(recorder.mutations)
     returned = [recorder.number(leaf) for leaf in flat if isinstance(leaf, NUMBERS)]
     graph.outputs = (*outputs, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
-    if shared is None:
-        tensors = iter(results_of(graph, outputs))
-    else:
-        tensors = (
-            # A view at a place that values tell is computed: no list of views tells it for other values.
-            Computed(i)
-            if owner is None or (owner[1] is not None and recorder.numbers)
-            else Aliased(recorder.position(owner[0]), owner[1], i)
-            for i, owner in enumerate(shared)
-        )
+    tensors = iter(_results(graph, outputs, shared, recorder))
     if mode is not None and mode.shape_env is not None:
         if not recorder.bind_sizes(mode.shape_env).isdisjoint(given_as):
             raise Unsupported("an int of the arguments is a size", stage="capture")
@@ -272,6 +264,21 @@ def _same_outline(tensor: Any, culprit: str) -> None:
         raise Unsupported(f"{culprit} changes the sizes or strides of an argument in place", stage="capture")
     if torch._functionalize_was_storage_changed(tensor.elem):
         raise Unsupported(f"{culprit} gives an argument other memory; write to it with copy_", stage="capture")
+
+
+def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | None, recorder: Recorder) -> list[Result]:
+    """What the tensors among the results are; ``shared`` says of each which argument it shares memory with."""
+    told = results_of(graph, outputs)
+    if shared is None:
+        return told
+    out: list[Result] = []
+    for index, (owner, seen) in enumerate(zip(shared, told, strict=True)):
+        # A view at a place that values tell is computed: no list of views tells it for other values.
+        if owner is not None and (owner[1] is None or not recorder.numbers):
+            out.append(Aliased(recorder.position(owner[0]), owner[1], index))
+        else:
+            out.append(seen if owner is None and isinstance(seen, Shared) else Computed(index))
+    return [Computed(r.index) if isinstance(r, Shared) and not isinstance(out[r.base], Computed) else r for r in out]
 
 
 def _functionalized(

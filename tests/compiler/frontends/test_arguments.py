@@ -61,6 +61,34 @@ def test_a_view_of_an_argument_is_one_of_whatever_strides(name: str, dynamic) ->
             assert out.stride() == expected.stride() and out.storage_offset() == expected.storage_offset()
 
 
+@pytest.mark.parametrize("dynamic", FRONTENDS.values(), ids=FRONTENDS)
+@pytest.mark.parametrize("target", ["evaluator", "linalg"])
+def test_results_share_memory_with_each_other_as_in_eager(target: str, dynamic) -> None:
+    def program(x):
+        y = x * 2
+        z = x + 1
+        z[1:].mul_(y[1:])
+        return y, y, y[0], y.t()[1:], y.reshape(-1), z[:, 1], z, y.amax(), z.unbind(1)[1][None], y * 1
+
+    x = torch.randn(4, 3)
+    exe = compile(program, (x,), target, dynamic)
+    for rows in (4,) if dynamic is None else (4, 6):
+        x = torch.randn(rows, 3)
+        out, expected = exe(x), program(x)
+        assert all(torch.equal(a, b) for a, b in zip(out, expected, strict=True))
+        shared = [[same_memory(a, b) for b in out] for a in out]
+        wanted = [[same_memory(a, b) for b in expected] for a in expected]
+        assert out[0] is out[1]
+        assert [out[i].stride() for i in (2, 3, 5, 8)] == [expected[i].stride() for i in (2, 3, 5, 8)]
+        for rows_ in (shared, wanted):  # reshape may copy: what it gives is not compared
+            for row in rows_:
+                row[4] = False
+            rows_[4] = []
+        assert shared == wanted
+        out[2].fill_(7.0)
+        assert (out[0][0] == 7).all() and not (out[9][0] == 7).all()
+
+
 def test_every_result_is_computed_when_asked_for() -> None:
     x = torch.randn(4, 3)
     exe = compile(lambda x: (x, x.t()), (x,), "evaluator", alias_results=False)
