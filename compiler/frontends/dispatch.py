@@ -37,7 +37,7 @@ from torchstone.compiler.frontends.captured import (
     flatten_arguments,
 )
 from torchstone.compiler.frontends.control_flow import called_directly
-from torchstone.compiler.frontends.escape import NoEscape, transforms_kept
+from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
@@ -159,6 +159,7 @@ def _record(
         args, kwargs = pytree.tree_unflatten(given, in_spec)
         with (
             NoEscape(),
+            no_swaps(),
             called_directly(),
             watch,
             _replaced(modules, state, lifted),

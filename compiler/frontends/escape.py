@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
@@ -25,6 +26,15 @@ def transforms_kept() -> Iterator[None]:
     finally:
         if get_dynamic_layer_stack_depth() > depth:
             pop_dynamic_layer_stack_and_undo_to_depth(depth)
+
+
+def no_swaps() -> contextlib.AbstractContextManager[Any]:
+    """Refuse ``torch.utils.swap_tensors``, which makes other tensors of two without any op."""
+
+    def refuse(*_: Any) -> None:
+        raise Unsupported("swap_tensors gives tensors other memory; write to them with copy_", stage="capture")
+
+    return mock.patch.object(torch._C, "_swap_tensor_impl", refuse)
 
 
 class NoEscape(TorchFunctionMode):

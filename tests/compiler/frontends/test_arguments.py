@@ -252,7 +252,7 @@ def test_other_memory_for_a_tensor_is_refused(dynamic_shapes: object) -> None:
         y.data = x + 1
         return y
 
-    for fn in (data, of_a_result, lambda x: x.set_(x + 1)):
+    for fn in (data, of_a_result, lambda x: x.set_(x + 1), lambda x: torch.utils.swap_tensors(x, x * 2)):
         with pytest.raises(Unsupported, match=r"data of a tensor|other memory|set_"):
             compile(fn, (torch.randn(2, 3),), "evaluator", dynamic_shapes=dynamic_shapes)
 
