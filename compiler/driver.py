@@ -192,8 +192,9 @@ def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> t
     def takes(op: Operation) -> str | None:
         if target.schedules and schedule.is_control(op):
             return None
-        refusal, family = target.takes(op), find_family(op)
-        if refusal is None or family is None:
+        refusal = target.takes(op)
+        family = None if refusal is None else find_family(op)
+        if family is None:
             return refusal
         why = "library calls are off" if target.schedules else f"the target {target.name} makes none"
         return f"{op.name} is a call into LibTorch ({family.reason}), and {why}"

@@ -7,6 +7,7 @@ the op, when there is one for its arguments, goes first.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from torchstone.compiler.ir.graph import Operation
 from torchstone.compiler.ir.sizes import BIND, sized_by_values
@@ -64,7 +65,12 @@ _EFFECTS = frozenset(
 
 def find_family(op: Operation) -> Family | None:
     """Return the family of an op that may be a library call, None for any other."""
-    return LIBRARY.get(op.name.rpartition(".")[0])
+    return _family(op.name)
+
+
+@cache
+def _family(name: str) -> Family | None:
+    return LIBRARY.get(name.rpartition(".")[0])
 
 
 def has_effect(op: Operation) -> bool:

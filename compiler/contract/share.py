@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.ir import Expr, Graph, Operation, Value, map_operand
+from torchstone.compiler.ir import Graph, Operation, Value, map_operand
 from torchstone.compiler.ir.sizes import BIND
 from torchstone.compiler.library import is_ordered
 
@@ -43,4 +43,4 @@ def _literal(value: Any) -> Any:
     """A key for an attribute: 0.0 is not -0.0, 1 is not True, and a NaN is itself."""
     if isinstance(value, tuple):
         return tuple(_literal(v) for v in value)
-    return value if isinstance(value, Expr) else (type(value), repr(value))
+    return (type(value), repr(value)) if isinstance(value, float | complex) else (type(value), value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,32 +36,17 @@ class Primitive:
         return f"flat.{self.name}"
 
 
-class Registry(Mapping[str, Primitive]):
+class Registry(dict[str, Primitive]):
     """Primitives by IR name (``flat.add``); a second row of the same name is an error."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, Primitive] = {}
 
     def add(self, *rows: Primitive) -> None:
         for row in rows:
-            if row.op in self._rows:
+            if row.op in self:
                 raise ValueError(f"{row.op} is defined twice")
-            self._rows[row.op] = row
+            self[row.op] = row
 
-    def __getitem__(self, name: str) -> Primitive:
-        try:
-            return self._rows[name]
-        except KeyError:
-            raise VerifyError(f"no primitive {name}{did_you_mean(name, self._rows)}", op=name) from None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._rows
-
-    def __iter__(self):
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+    def __missing__(self, name: str) -> Primitive:
+        raise VerifyError(f"no primitive {name}{did_you_mean(name, self)}", op=name)
 
 
 def check(condition: bool, op: str, message: str) -> None:
