@@ -47,7 +47,8 @@ PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
     ),
     "diagonal": (lambda x: x.diagonal(-1, 1, 2) * 2, [(3, 5, 4)], [[(2, 3, 6)], [(2, 6, 3)]]),
     "writing a diagonal": (
-        lambda x, d: torch.diagonal_scatter(x, d, 1, 1, 2), [(3, 5, 4), (3, 3)], [[(2, 3, 6), (2, 3)], [(4, 6, 3), (4, 2)]],
+        lambda x, d: torch.diagonal_scatter(x, d, 1, 1, 2), [(3, 5, 4), (3, 3)],
+        [[(2, 3, 6), (2, 3)], [(4, 6, 3), (4, 2)]],
     ),
     "trace": (torch.trace, [(5, 4)], [[(3, 6)]]),
     "linear interpolation": (
