@@ -41,7 +41,7 @@ class Expander(Builder):
         return Unsupported(f"{self.op.name}: {why}", op=self.op.name)
 
 
-Rule = Callable[..., "Value | tuple[Value | None, ...]"]
+Rule = Callable[..., "Value | tuple[Value | None, ...] | None"]
 AnyRule = TypeVar("AnyRule", bound=Rule)
 
 

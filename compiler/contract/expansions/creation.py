@@ -186,7 +186,11 @@ def linspace(b: Expander, start: Any, end: Any, steps: int, *_: Any) -> Value:
 @expands(*_overloads("logspace"))
 def logspace(b: Expander, start: Any, end: Any, steps: int, base: float = 10.0, *_: Any) -> Value:
     if any(isinstance(v, Value) for v in (start, end)):
-        exponents = _run_time_steps(b, start, end)
+        if b.type.dims == (1,):  # the only one of which eager takes the bound as it is given, in float64
+            compute = dt.complex128 if b.type.dtype.is_complex else dt.float64
+            exponents = b.broadcast(b.cast(tensor(b, start, compute), compute), (1,), ())
+        else:
+            exponents = _run_time_steps(b, start, end)
         return b.cast(b.pow(const(b, exponents, base), exponents), b.type.dtype)
 
     def power(v: Any) -> Any:

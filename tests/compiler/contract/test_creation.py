@@ -24,6 +24,12 @@ def test_steps_between_tensors(agrees: Agrees, dtype: torch.dtype, steps: int) -
     agrees(lambda low: torch.logspace(low, 1.5, steps, base=3, dtype=dtype), torch.tensor(0.5))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.int16])
+def test_one_step_is_a_power_of_the_bound_as_it_is_given(agrees: Agrees, dtype: torch.dtype) -> None:
+    agrees(lambda low: torch.logspace(low, 9.0, 1, dtype=dtype), torch.tensor(3.0055))
+    agrees(lambda high: torch.logspace(3.0055, high, 1, dtype=dtype), torch.tensor(9.0))
+
+
 @pytest.mark.parametrize("steps", [50, 101, 77])
 def test_integer_steps_are_truncated_where_eager_truncates(agrees: Agrees, steps: int) -> None:
     for low, high in ((-3, 17), (0, 100), (17, -3), (-(2**31), 2**31)):
