@@ -59,7 +59,8 @@ class Tiles(Reader):
         self.at: dict[int, Any] = {}
         # What the loops hand on: the result, and the packed panel if there is one.
         self.tensors: list[Any] = []
-        # Where the loops over the summed dims are in the block.
+        # Where the block begins, and where the loops over the summed dims are in it.
+        self.low: Any = None
         self.place: dict[int, Any] = {}
         self.row, self.column = summed.start - 1, len(sizes) - 1
         # A panel is of three vectors of columns, of four where those leave no rest.
