@@ -121,6 +121,13 @@ def test_any_right_choice_that_the_results_show(name: str) -> None:
     assert compare(program, other, TIED).ok
 
 
+def test_values_that_could_be_indices_are_not_taken_for_them() -> None:
+    x = torch.tensor([3, 3, 0, 3, 1, 3] * 8)  # x[3] is 3, the mode
+    right, wrong = torch.tensor(6), torch.tensor(8)
+    assert compare(one("mode"), lambda x: (x[6], right), x).ok
+    assert compare(one("mode"), lambda x: (x[6], wrong), x).kind == Kind.VALUE
+
+
 @pytest.mark.parametrize("name", ANY)
 def test_a_wrong_index_is_caught(name: str) -> None:
     program, other = ANY[name]
