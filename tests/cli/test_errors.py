@@ -119,8 +119,11 @@ def test_the_public_api_is_lazy_and_complete():
 
 def test_dtypes_are_those_of_the_cases():
     from torchstone.conformance.literals import DTYPES as known
+    from torchstone.conformance.sources import opinfo
 
     assert set(DTYPES) <= set(known)
+    of_the_database = {dtype for op in opinfo.op_names() for dtype in opinfo.dtypes_of(op)}
+    assert set(DTYPES) == of_the_database
 
 
 def test_every_command_has_its_module():

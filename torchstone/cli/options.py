@@ -11,7 +11,8 @@ import typer
 # The dtypes a case may have, by their torch names: checked before torch is imported, held equal to torch's by a test.
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "complex64", "complex128", "complex32",
-    "int8", "int16", "int32", "int64", "uint8", "bool",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
 
 StoreOption = Annotated[
