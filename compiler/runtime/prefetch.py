@@ -17,7 +17,7 @@ LEAST, MOST = 1 << 10, 1 << 14
 
 
 class Ahead:
-    """The blocks after the one that a loop is at, of the buffers that it reads; made before the loop."""
+    """The blocks after the one that loops are at, of the buffers that they read; made before the loops."""
 
     def __init__(self, buffers: Sequence[Any], rows: int, block: int, provider: Bindings) -> None:
         self.provider, self.rows, self.block = provider, rows, block
@@ -27,7 +27,10 @@ class Ahead:
         if not isinstance(kind.layout, self.provider.ir.AffineMapAttr):
             return False
         bits = getattr(kind.element_type, "width", 0)  # a complex number has none
-        return LEAST <= self.block * prod(kind.shape[1:]) * bits // 8 <= MOST
+        return LEAST <= self.block * self._width(kind) * bits // 8 <= MOST
+
+    def _width(self, kind: Any) -> int:
+        return prod(kind.shape) // self.rows
 
     def fetch(self, row: Any, part: int, parts: int) -> None:
         """Ask for one of equal parts of the block behind the one that begins at a row; the last one has none behind."""
@@ -37,7 +40,7 @@ class Ahead:
             return arith.ConstantOp(index, n).result
 
         for flat, kind in self._flat:
-            width = prod(kind.shape[1:])
+            width = self._width(kind)
             line = LINE * 8 // kind.element_type.width
             lines = -(-self.block * width // line)
             first, end = (line * (lines * n // parts) for n in (part, part + 1))

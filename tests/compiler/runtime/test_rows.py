@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import pytest
 import torch
@@ -96,3 +97,55 @@ def test_the_next_rows_are_fetched(shape: tuple[int, ...], dtype: torch.dtype, a
     wide = torch.complex128 if dtype.is_complex else torch.float64
     torch.testing.assert_close(executable(x), FUSED["centered"](x.to(wide)).to(dtype), rtol=2e-2, atol=2e-2)
     assert ("llvm.intr.prefetch" in executable.ir["llvm"]) == ahead
+
+
+def buffers(module) -> list[int]:
+    """The elements of each buffer that a function allocates."""
+    ops = [op.operation for op in module.body.operations[0].regions[0].blocks[0].operations]
+    return [prod(op.results[0].type.shape) for op in ops if op.name in ("memref.alloc", "memref.alloca")]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 24, 700), (3, 1, 4, 600), (1, 1, 9, 1100), (2, 3, 6, 200), (2, 5, 1, 130)], ids=str
+)
+@pytest.mark.parametrize("name", FUSED)
+def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+    cache.CACHE.clear()
+
+    def measured(module, provider) -> None:
+        rows.fuse_rows(module, provider)
+        assert module.operation.verify()
+        found.extend(buffers(module))
+
+    monkeypatch.setattr(code, "fuse_rows", measured)
+    x = torch.randn(shape)
+    x[..., 0, 3], x[..., -1, 5], x[0, ..., 1] = float("nan"), float("inf"), -float("inf")
+    out = compile(FUSED[name], (x,))(x)
+    torch.testing.assert_close(out, FUSED[name](x), rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert max(found, default=0) <= max(rows.BLOCK, shape[-1])
+
+
+BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
+    "rows of each head": lambda x: torch.softmax(x, -1) - x.mean(-1, keepdim=True),
+    "a sum of each head": lambda x: torch.softmax(x, -1) * x.exp().sum((2, 3), keepdim=True),
+    "across heads": lambda x: torch.softmax(x, 1) + x.sum(-1, keepdim=True),
+    "another head": lambda x: torch.softmax(x, -1).flip(1) * x.exp().amax(-1, keepdim=True),
+    "another batch": lambda x: torch.softmax(x, -1).roll(1, 0) * x.exp().amax(-1, keepdim=True),
+    "the first of a batch": lambda x: x.exp().sum(-1, keepdim=True)[:1] * torch.softmax(x, -1),
+    "one row of each head": lambda x: x.exp().sum(-1, keepdim=True)[:, :, :1] * torch.softmax(x, -1),
+    "heads side by side": lambda x: torch.softmax(x, -1).transpose(1, 2).flatten(2) - x.sum(-1).amax(1)[..., None],
+    "products": lambda x: torch.softmax(x @ x.transpose(-1, -2), -1) @ x,
+}
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (1, 6, 7, 9), (3, 1, 5, 4), (2, 3, 1, 1), (0, 2, 3, 4)], ids=str)
+@pytest.mark.parametrize("name", BATCHES)
+def test_other_rows_of_a_batch_are_waited_for(
+    name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "BLOCK", 1)
+    cache.CACHE.clear()
+    x = torch.randn(shape)
+    out = compile(BATCHES[name], (x,))(x)
+    torch.testing.assert_close(out, BATCHES[name](x), rtol=1e-4, atol=1e-5)
