@@ -110,13 +110,27 @@ def keep_copied_results_apart(module: Any, provider: Bindings) -> None:
         for output, copy in zip(buffers[len(buffers) - count :], copies[len(copies) - count :], strict=True):
             if copy.operands[1] != output:
                 raise TorchstoneError("bufferization lost the copy into a result", stage="compile")
-            if copy.operands[0] == output or all(use.owner.operation == copy for use in output.uses):
+            if _handed_on(copy.operands[0]) == output:
+                copy.erase()
+                continue
+            if all(use.owner.operation == copy for use in output.uses):
                 continue
             axes = [i for i in range(output.type.rank) if output.type.is_dynamic_dim(i)]
             with function.location, ir.InsertionPoint.at_block_begin(block):
                 sizes = [memref.dim(output, provider.arith.constant(ir.IndexType.get(), i)) for i in axes]
                 own = memref.alloc(output.type, sizes, [])
             output.replace_all_uses_except(own, [copy, *(size.owner.operation for size in sizes)])
+
+
+def _handed_on(value: Any) -> Any:
+    """Return the buffer that a value is: loops give back what they are given where each iteration hands it on."""
+    while (owner := getattr(value.owner, "operation", None)) is not None and owner.name == "scf.for":
+        number = value.result_number
+        block = owner.regions[0].blocks[0]
+        if _handed_on(block.operations[len(block.operations) - 1].operands[number]) != block.arguments[1 + number]:
+            break
+        value = owner.operands[3 + number]  # after the bounds and the step
+    return value
 
 
 def separate_results(module: Any, *, bare: bool, provider: Bindings) -> None:

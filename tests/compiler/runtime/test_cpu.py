@@ -131,6 +131,43 @@ def test_results_are_known_to_be_memory_of_their_own(size: int) -> None:
     assert marked == ([2, 3] if size == 70 else [11, 16])
 
 
+LOOPS = """
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c8 = arith.constant 8 : index
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<4x8xf32>
+  %start = linalg.fill ins(%one : f32) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %r = scf.for %i = %c0 to %c3 step %c1 iter_args(%a = %start) -> (tensor<4x8xf32>) {
+    %n = scf.for %j = %c0 to %c8 step %c1 iter_args(%t = %a) -> (tensor<4x8xf32>) {
+      %v = tensor.extract %x[%i, %j] : tensor<4x8xf32>
+      %w = tensor.extract %t[%i, %j] : tensor<4x8xf32>
+      %s = arith.addf %v, %w : f32
+      %u = tensor.insert %s into %t[%i, %j] : tensor<4x8xf32>
+      scf.yield %u : tensor<4x8xf32>
+    }
+    scf.yield %n : tensor<4x8xf32>
+  }
+  return RETURNED
+}"""
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_loops_compute_in_the_memory_of_the_result(twice: bool) -> None:
+    """And what they began with is still there where it is a result too."""
+    kind = TensorType((4, 8), dt.float32)
+    module = LOOPS.replace("RETURNED", "%start, %r : KIND, KIND" if twice else "%r : KIND")
+    module = module.replace("-> tensor<4x8xf32> {\n  %c0", "-> (KIND, KIND) {\n  %c0" if twice else "-> KIND {\n  %c0")
+    kernel = CpuKernel(module.replace("KIND", "tensor<4x8xf32>"), inputs=[kind], results=[kind] * (1 + twice))
+    x = torch.randn(4, 8)
+    *start, out = kernel([x])
+    assert torch.equal(out, 1 + torch.cat([x[:3], torch.zeros(1, 8)]))
+    assert all(torch.equal(s, torch.ones(4, 8)) for s in start)
+    assert twice or "memcpy" not in kernel.llvm()
+
+
 def test_the_same_tensor_may_be_passed_twice(adder: CpuKernel) -> None:
     x = torch.randn(4, 6)
     assert torch.equal(adder([x, x])[0], x + x)
