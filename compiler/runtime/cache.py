@@ -28,11 +28,12 @@ Key: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A function in an engine: which of its entries, how it is called, and the messages of its checks."""
+    """A function in an engine: which of its entries, how it is called, the messages of its checks, and its seconds."""
 
     index: int
     boundary: Boundary
     messages: tuple[str, ...]
+    seconds: float
 
 
 def enabled() -> bool:

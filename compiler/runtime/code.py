@@ -6,6 +6,7 @@ of the code of a small kernel. Inside ``together()`` functions wait, and are com
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,7 +16,13 @@ from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.runtime import cache, jit, pipelines
 from torchstone.compiler.runtime.buffers import finish_buffers
 from torchstone.compiler.runtime.cache import Made
-from torchstone.compiler.runtime.destination import find, keep_copied_results_apart, separate_results, to_destination
+from torchstone.compiler.runtime.destination import (
+    Boundary,
+    find,
+    keep_copied_results_apart,
+    separate_results,
+    to_destination,
+)
 from torchstone.compiler.runtime.guards import divert_aborts
 from torchstone.compiler.runtime.mlir import Bindings
 from torchstone.compiler.runtime.outline import keep_outlined, outline_nests
@@ -47,6 +54,8 @@ class Code:
         self.opt_level, self.provider = opt_level, provider
         self.error: TorchstoneError | None = None
         self.messages: tuple[str, ...] = ()
+        # What compiling it took: its share, of what was compiled together.
+        self.seconds = 0.0
         self.module: Any = None
         self._ranks = ranks
         self._function: jit.Function | None = None
@@ -74,7 +83,7 @@ class Code:
         """Take what became of the twin."""
         if (twin := self._twin) is not None and self._function is None:
             self._function, self.error = twin._function, twin.error
-            self.boundary, self.messages = twin.boundary, twin.messages
+            self.boundary, self.messages, self.seconds = twin.boundary, twin.messages, twin.seconds
         self._twin = None
 
     @property
@@ -89,11 +98,17 @@ class Code:
 
     def link(self, engine: jit.Engine, made: Made) -> None:
         """Take a function of an engine."""
-        self.boundary, self.messages = made.boundary, made.messages
-        bare = made.boundary.bare
-        count = (len(self._ranks) if bare else sum(3 + 2 * r for r in self._ranks)) + made.boundary.guarded
-        self._function = engine.function(count, index=made.index)
+        self.take(made, engine.function(self.count(made.boundary), index=made.index))
+
+    def take(self, made: Made, function: jit.Function) -> None:
+        """Be this function."""
+        self.boundary, self.messages, self.seconds = made.boundary, made.messages, made.seconds
+        self._function = function
         self.module = None
+
+    def count(self, boundary: Boundary) -> int:
+        """Return how many arguments the machine code takes."""
+        return (len(self._ranks) if boundary.bare else sum(3 + 2 * r for r in self._ranks)) + boundary.guarded
 
 
 @contextmanager
@@ -140,12 +155,15 @@ def compile_waiting() -> None:
 def _compile(codes: Sequence[Code]) -> None:
     first = codes[0]
     names = [f"main{i}" for i in range(len(codes))] if len(codes) > 1 else ["main"]
+    begin = time.perf_counter()
     module = _merged(codes, names) if len(codes) > 1 else first.module
     messages = lower(module, codes, names)
     engine = jit.Engine(module, entries=names, opt_level=first.opt_level, provider=first.provider)
-    made = [Made(index, code.boundary, messages[index]) for index, code in enumerate(codes)]
-    for code, mine in zip(codes, made, strict=True):
-        code.link(engine, mine)
+    functions = [engine.function(code.count(code.boundary), index=index) for index, code in enumerate(codes)]
+    seconds = (time.perf_counter() - begin) / len(codes)
+    made = [Made(index, code.boundary, messages[index], seconds) for index, code in enumerate(codes)]
+    for code, mine, function in zip(codes, made, functions, strict=True):
+        code.take(mine, function)
     if keyed := {code.key: mine for code, mine in zip(codes, made, strict=True) if code.key is not None}:
         cache.CACHE.add(engine, keyed)
 

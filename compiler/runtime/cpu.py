@@ -12,6 +12,7 @@ variant that takes any strides, so nothing is ever copied.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -31,8 +32,9 @@ class CpuKernel:
     """Callable on a sequence of torch tensors, one for each of ``inputs``; gives a tuple, one for each of ``results``.
 
     Sizes of ``inputs`` may be symbols (bound at each call) or None (anything); sizes of ``results`` are ints or
-    expressions over those symbols. ``work`` estimates the loop iterations (None: unknown), which decides between quick
-    compilation and quick code; one that was compiled quickly and is called often is compiled again, for quick code.
+    expressions over those symbols. ``work`` estimates the iterations of its mean loop nest (None: unknown), which
+    decides between quick compilation and quick code; one that was compiled quickly and is called often is compiled
+    again, for quick code.
     ``fused`` says that elementwise ops already share loop nests where they should.
     Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a tensor does not fit, RuntimeError
     with the message of a check that failed in the kernel.
@@ -57,9 +59,7 @@ class CpuKernel:
         self._module = module
         self._work = _work(self.inputs, self.results) if work is None else work
         self._opt_level = jit.opt_level([self._work])
-        # What may still run in quickly made code: by then it has cost what making quick code costs, at most twice the
-        # least possible however often the kernel is called.
-        self._allowance = jit.SMALL_WORK
+        self._spent = 0.0
         self._dtypes = [torch_dtype(t.dtype) for t in self.inputs]
         self._out = [(t.shape, torch_dtype(t.dtype)) for t in self.results]
         self._dynamic = not all(t.is_static for t in (*self.inputs, *self.results))
@@ -78,8 +78,6 @@ class CpuKernel:
                 raise GuardError(f"argument {index}: expected {spec}, got {got}")
             contiguous = contiguous and tensor.is_contiguous()
             ready.append(tensor)
-        if self._opt_level == jit.FAST_COMPILE:
-            self._spend()
         bound = self._bind(ready) if self._dynamic else None
         outputs = [
             torch.empty(shape if bound is None else [evaluate(d, bound) for d in shape], dtype=dtype)  # type: ignore[arg-type]
@@ -87,7 +85,12 @@ class CpuKernel:
         ]
         if not contiguous and self._strided is None:
             self._strided = self._code(strided=True)
-        _run(self._contiguous if contiguous or self._strided is None else self._strided, ready, outputs)
+        code = self._contiguous if contiguous or self._strided is None else self._strided
+        function = code.function
+        begin = time.perf_counter()
+        _run(code, function, ready, outputs)
+        if self._opt_level == jit.FAST_COMPILE:
+            self._spend(code, time.perf_counter() - begin)
         return tuple(outputs)
 
     def _code(self, *, strided: bool) -> Code:
@@ -96,11 +99,13 @@ class CpuKernel:
             fused=self.fused, opt_level=self._opt_level, provider=self.provider,
         )  # fmt: skip
 
-    def _spend(self) -> None:
-        """Count a call, and compile for quick code once the calls so far would have paid for it."""
-        assert self._work is not None
-        self._allowance -= max(self._work, 1)
-        if self._allowance < 0:
+    def _spend(self, code: Code, seconds: float) -> None:
+        """Count the time of a call, and compile for quick code once the calls so far would have paid for it.
+
+        That is at most twice the least possible, however often the kernel is called.
+        """
+        self._spent += seconds
+        if self._spent > jit.THOROUGH * code.seconds:
             self._opt_level = jit.FAST_CODE
             self._contiguous, self._strided = self._code(strided=False), None
 
@@ -127,8 +132,7 @@ class CpuKernel:
         return str(module)
 
 
-def _run(code: Code, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-    function = code.function
+def _run(code: Code, function: jit.Function, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
     if code.boundary.bare:
         arguments = [t.data_ptr() for t in (*inputs, *outputs)]
     else:

@@ -17,8 +17,11 @@ from torchstone.compiler.runtime.mlir import Bindings, StringRef, bindings
 
 # LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.
 FAST_COMPILE, FAST_CODE = 0, 3
-# Below this many loop iterations a kernel is compiled for compile time; measured break-even of one single call.
-SMALL_WORK = 1 << 16
+# Up to this many iterations of its mean loop nest a kernel is compiled for compile time: one call costs less then than
+# LLVM's optimizations of the nest do.
+SMALL_WORK = 1 << 20
+# What LLVM's optimizations take, in times of the quick compilation.
+THOROUGH = 5.0
 
 
 # The code generator without its optimizations, for the kernels that are compiled for compile time: a third less of it.

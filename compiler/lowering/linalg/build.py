@@ -72,7 +72,7 @@ def lower(graph: Graph) -> Lowered:
 
 
 def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, int | None]:
-    """Return the module, and an estimate of the loop iterations in it (None when sizes are symbolic)."""
+    """Return the module, and an estimate of the iterations of its mean loop nest (None when sizes are symbolic)."""
     ir = mlir.ir
     for value in (*graph.args, *results):
         if not isinstance(value.type, TensorType):
@@ -91,7 +91,7 @@ def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, int | None]:
                 _lower_op(emitter, op, stored)
             mlir.func.ReturnOp([emitter.tensor(r) for r in results])
         _verify(module, graph)
-    return module, emitter.work
+    return module, emitter.work and emitter.work // emitter.nests
 
 
 def _lower_op(e: Emitter, op: Operation, stored: set[int]) -> None:

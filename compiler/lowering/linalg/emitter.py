@@ -31,6 +31,7 @@ class Emitter:
         self.values: dict[int, Any] = {id(v): a for v, a in zip(graph.args, arguments, strict=True)}
         self.producers: dict[int, Operation] = {id(r): op for op in graph.ops for r in op.results}
         self.work: int | None = 0
+        self.nests = 0
         self._arguments = list(zip(graph.args, arguments, strict=True))
         self._sizes: dict[Dim, Any] = {}
         self._reachable: set[int] = set()
@@ -128,6 +129,7 @@ class Emitter:
             for size in sizes:
                 total *= int(size)  # type: ignore[arg-type]
             self.work += total
+            self.nests += 1
 
 
 def static_sizes(dims: Sequence[Dim]) -> list[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from unittest import mock
@@ -107,9 +109,10 @@ def test_the_options_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_kernel_that_is_called_often_gets_quick_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """As soon as what quick compilation left slow has cost as much as compiling well."""
-    monkeypatch.setattr(jit, "SMALL_WORK", 10 * len(X))
     kernel = CpuKernel(NEGATE, inputs=[F32], results=[F32], work=len(X))
     first = function(kernel).address
+    kernel._contiguous.seconds = 10.0 / jit.THOROUGH
+    monkeypatch.setattr(time, "perf_counter", itertools.count().__next__)  # a second for each call
     for call in range(1, 13):
         assert torch.equal(kernel([X])[0], -X)
         assert (function(kernel).address == first) == (call <= 10), call
