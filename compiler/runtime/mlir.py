@@ -61,8 +61,10 @@ class Bindings:
 
     @cached_property
     def shared_context(self) -> Any:
-        """The context every module of this process lives in."""
-        return self.ir.Context()
+        """The context every module of this process lives in; threads cost its small modules more than they give."""
+        context = self.ir.Context()
+        context.enable_multithreading(False)
+        return context
 
     @cached_property
     def capi(self) -> ctypes.CDLL:

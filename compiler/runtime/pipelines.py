@@ -33,22 +33,25 @@ _RETURNED_BUFFERS = (
 _MATH = "func.func(convert-math-to-llvm{{approximate-log1p=false}}),convert-math-to-libm,"
 _COMPLEX = f"convert-complex-to-standard,{_MATH}"
 _VECTORS = ("func.func(convert-vector-to-scf),", "convert-vector-to-llvm,")
+# What is asked of views is worked out while loop nests are single ops: there is less to walk over. In the end ops are
+# visited once, and no blocks are merged: loops leave none to merge.
 _LLVM = (
-    "{early}func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
+    "{early}expand-strided-metadata,func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
     "func.func(arith-emulate-unsupported-floats{{source-types=bf16 target-type=f32}},"
     "arith-expand{{include-bf16=true}}),"
-    "{dialects}expand-strided-metadata,lower-affine,finalize-memref-to-llvm{alloc},{functions}convert-to-llvm,"
-    f"reconcile-unrealized-casts,llvm.func({_CLEAN})"
+    "{dialects}{alloc}{functions}convert-to-llvm,"
+    "reconcile-unrealized-casts,llvm.func(canonicalize{{region-simplify=disabled max-iterations=1}},cse)"
 )
 # Every argument is a pointer to a static, contiguous buffer: no descriptors to pass or to optimise away.
 _BARE = "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"
 
 
 # LLVM follows no pointer that is aligned by arithmetic, and would ask of every buffer whether another one overlaps it.
-_ALIGNED = "{use-aligned-alloc=1}"
+_HEAP = "finalize-memref-to-llvm{use-aligned-alloc=1},"
+_RETURNED_HEAP = "finalize-memref-to-llvm{use-generic-functions=1},"
 
 
-def _llvm(*, dialects: str, alloc: str = _ALIGNED, functions: str = "", vectors: tuple[str, str] = ("", "")) -> str:
+def _llvm(*, dialects: str, alloc: str = "", functions: str = "", vectors: tuple[str, str] = ("", "")) -> str:
     early, late = vectors
     return _LLVM.format(early=early, dialects=dialects.format() + late, alloc=alloc, functions=functions)
 
@@ -58,12 +61,15 @@ PIPELINES: dict[str, str] = {
     "returned-buffers": _RETURNED_BUFFERS,
     "deallocate": "buffer-deallocation-pipeline",
     **{
-        f"llvm{convention}{suffix}{width}": _llvm(dialects=dialects, functions=functions, vectors=vectors)
+        f"llvm{convention}{suffix}{width}{heap}": _llvm(
+            dialects=dialects, alloc=alloc, functions=functions, vectors=vectors
+        )
         for convention, functions in (("", ""), ("-bare", _BARE))
         for suffix, dialects in (("", ""), ("-math", _MATH), ("-complex", _MATH + _COMPLEX))
         for width, vectors in (("", ("", "")), ("-vectors", _VECTORS))
+        for heap, alloc in (("", ""), ("-heap", _HEAP))
     },
-    "llvm-returned": _llvm(dialects=_MATH + _COMPLEX, alloc="{use-generic-functions=1}"),
+    "llvm-returned": _llvm(dialects=_MATH + _COMPLEX, alloc=_RETURNED_HEAP),
     "inline": "inline,symbol-dce",
     "fuse": _FUSE,
 }
@@ -94,7 +100,8 @@ def run_llvm(module: Any, *, bare: bool, used: Set[str], provider: Bindings | No
     dialects = {name.partition(".")[0] for name in used}
     suffix = "-complex" if "complex" in dialects else "-math" if "math" in dialects else ""
     width = "-vectors" if "vector" in dialects else ""
-    run(f"llvm{'-bare' if bare else ''}{suffix}{width}", module, provider=provider)
+    heap = "-heap" if "memref.alloc" in used else ""
+    run(f"llvm{'-bare' if bare else ''}{suffix}{width}{heap}", module, provider=provider)
 
 
 def run_text(pipeline: str, module: Any, *, label: str = "", provider: Bindings | None = None) -> None:

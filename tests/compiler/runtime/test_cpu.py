@@ -263,6 +263,23 @@ func.func @main(%x: tensor<?xf32>) -> tensor<f32> {
 """
 
 
+def test_small_buffers_are_on_the_stack_as_long_as_there_is_room() -> None:
+    t = "tensor<32x32xf32>"  # 4 KiB, of 16
+    steps = "".join(
+        f"%e{i} = tensor.empty() : {t}\n"
+        f"%v{i + 1} = linalg.transpose ins(%v{i} : {t}) outs(%e{i} : {t}) permutation = [1, 0]\n"
+        for i in range(7)
+    )
+    spec = TensorType((32, 32), dt.float32)
+    text = f"func.func @main(%v0: {t}) -> {t} {{\n{steps}return %v7 : {t}\n}}"
+    kernel = CpuKernel(text, inputs=[spec], results=[spec], fused=True)
+    x = torch.randn(32, 32)
+    torch.testing.assert_close(kernel([x])[0], x.t(), rtol=0, atol=0)
+    code = kernel.llvm()
+    calls = [code.count(f"call @{name}(") for name in ("aligned_alloc", "free")]
+    assert (code.count("llvm.alloca"), *calls) == (4, 2, 2)
+
+
 class Usage(ctypes.Structure):
     """``struct mallinfo2`` of the C library."""
 
