@@ -152,13 +152,14 @@ class Tiles(Reader):
         return None
 
     def _tile(self, rows: int, vectors: int, *, fits: bool) -> None:
-        """Sum one tile in registers, then add it to the result."""
+        """Sum one tile in registers, then add it to the result. What does not fit is the last vector alone."""
         row, column = self.at.get(self.row), self.at[self.column]
         zero = mlir.vector.BroadcastOp(self.vector, s.constant(self.element, 0)).result
         places = [(i, j) for i in range(rows) for j in range(vectors)]
+        inside = [fits or j + 1 < vectors for j in range(vectors)]
 
         def step(acc: list[Any]) -> list[Any]:
-            right = [self._right(column, j, fits=fits) for j in range(vectors)]
+            right = [self._right(column, j, fits=inside[j]) for j in range(vectors)]
             out = []
             for i in range(rows):
                 self.move(self.row, row, i)
@@ -175,22 +176,22 @@ class Tiles(Reader):
         acc = self._sum(list(self.summed), [zero] * len(places), step)
         out = tuple(loop(d) for d in self.out)
         if self.block < self.sizes[self.summed.start]:
-            acc = self._added(acc, [lambda i=i, j=j: move(i, j) for i, j in places], out, fits=fits)
+            acc = self._added(acc, [(lambda i=i, j=j: move(i, j), inside[j]) for i, j in places], out)
         for (i, j), value in zip(places, acc, strict=True):
             move(i, j)
-            self.tensors[0] = self.write(value, self.tensors[0], out, fits=fits)
+            self.tensors[0] = self.write(value, self.tensors[0], out, fits=inside[j])
         self.move(self.column, column, 0)
         self.move(self.row, row, 0)
 
-    def _added(self, acc: list[Any], moves: list[Callable[[], None]], out: Index, *, fits: bool) -> list[Any]:
-        """Return the sums with those of the blocks before."""
+    def _added(self, acc: list[Any], places: list[tuple[Callable[[], None], bool]], out: Index) -> list[Any]:
+        """Return the sums with those of the blocks before; a place is how to move there, and whether a vector fits."""
         first = s.compare_int("eq", self.low, s.constant(s.index(), 0))
         op = mlir.scf.IfOp(first, [self.vector] * len(acc), has_else=True)
         with mlir.ir.InsertionPoint(op.then_block):
             mlir.scf.YieldOp(acc)
         with mlir.ir.InsertionPoint(op.else_block):
             sums = []
-            for value, move in zip(acc, moves, strict=True):
+            for value, (move, fits) in zip(acc, places, strict=True):
                 move()
                 sums.append(mlir.arith.addf(self.read(self.tensors[0], out, fits=fits), value))
             mlir.scf.YieldOp(sums)

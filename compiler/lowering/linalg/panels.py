@@ -64,7 +64,8 @@ class Panel:
         tiles = self.tiles
         for j in range(vectors):
             tiles.move(tiles.column, column, j * tiles.lanes)
-            self._write(tiles.read(*tiles.b, fits=fits), s.constant(s.index(), j * tiles.lanes))
+            inside = fits or j + 1 < vectors
+            self._write(tiles.read(*tiles.b, fits=inside), s.constant(s.index(), j * tiles.lanes))
 
     def _square(self, column: Any, offset: Any, *, fits: bool) -> None:
         """Read a vector along a summed dim from each of as many columns as there are lanes, and write them across."""
