@@ -84,6 +84,7 @@ def main() -> None:
     parser.add_argument("--kernel", action="append", help="part of a name, repeatable [default: all]")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.05, help="for one kernel of one backend in one round [0.05]")
+    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of calls that do not count [1]")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     options = parser.parse_args()
     names = options.backend or ["linalg", "torch-mlir-linalg"]
@@ -117,6 +118,9 @@ def ratios(kernel: Kernel, calls: dict[str, Callable[..., Any] | None], options:
     fn, args = kernel
     eager: list[float] = []
     found: dict[str, list[float]] = {name: [] for name, call in calls.items() if call is not None}
+    for call in (fn, *(calls[name] for name in found)):
+        assert call is not None
+        once(call, args, options.warm_up)
     for _ in range(options.rounds):
         eager.append(once(fn, args, options.seconds))
         for name, seconds in found.items():
