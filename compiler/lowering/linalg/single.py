@@ -57,14 +57,18 @@ def _clamp(x: Any, low: float, high: float) -> Any:
     return mlir.arith.select(s.compare_float("gt", x, _float(high)), _float(high), x)
 
 
-def _split(x: Any, bias: int, less: Any = None) -> tuple[Any, Any]:
-    """Return e**r and the lowest 9 bits of n + bias, of x - less = n log(2) + r, |r| <= log(2) / 2."""
+def _split(x: Any, bias: int, factors: tuple[Any, Any] | None = None) -> tuple[Any, Any]:
+    """Return e**r and the lowest 9 bits of n + bias, of x = n log(2) + r, |r| <= log(2) / 2.
+
+    ``factors`` are those that x is the rounded product of: r is that of the product itself.
+    """
     arith, math = mlir.arith, mlir.math
     shifted = math.fma(x, _float(1 / log(2)), _float(_SHIFT + bias))
     n = arith.subf(shifted, _float(_SHIFT + bias))
-    r = math.fma(n, _float(-_LOG2_HIGH), x)
-    r = math.fma(n, _float(-_LOG2_LOW), r if less is None else arith.subf(r, less))
-    power = arith.addf(math.fma(arith.mulf(r, r), _horner(r, _EXP), r), _float(1))
+    high = _float(-_LOG2_HIGH)
+    r = math.fma(n, high, x) if factors is None else math.fma(*factors, arith.mulf(n, high))
+    r = math.fma(n, _float(-_LOG2_LOW), r)
+    power = _horner(r, [1, 1, *_EXP])
     return power, arith.bitcast(s.integer(32), shifted)
 
 
@@ -82,7 +86,7 @@ def exp(x: Any) -> Any:
 
 
 def erfc(x: Any) -> Any:
-    """exp(-t**2) times a polynomial for t = |x|, and 2 less that for negative x; t**2 with the error of the product.
+    """exp(-t**2) times a polynomial for t = |x|, and 2 less that for negative x; t**2 is not rounded.
 
     The result is computed 2**32 times too large, so that only the last step can meet a subnormal.
     """
@@ -90,8 +94,8 @@ def erfc(x: Any) -> Any:
     t = math.absf(x)
     t = arith.select(s.compare_float("gt", t, _float(10.2)), _float(10.2), t)
     v = arith.divf(arith.subf(t, _float(3)), arith.addf(t, _float(3)))
-    minus = arith.negf(arith.mulf(t, t))
-    power, n = _split(minus, 32 + 127, less=math.fma(t, t, minus))
+    minus = arith.negf(t)
+    power, n = _split(arith.mulf(minus, t), 32 + 127, factors=(minus, t))
     large = arith.mulf(arith.mulf(power, _horner(v, _ERFC)), _power(n))
     tail = arith.mulf(large, _float(2.0**-32))
     return arith.select(s.compare_float("lt", x, _float(0)), arith.subf(_float(2), tail), tail)
