@@ -129,6 +129,8 @@ def main() -> None:
     backends = [load(name) for name in names]
     for backend in backends:
         getattr(backend, "warm_up", lambda: None)()
+    gc.collect()
+    gc.freeze()  # as a worker does when it has warmed up
     result: dict[str, Any] = {"cases": len(cases), "ops": len({case.op for case in cases}), "rounds": options.rounds}
     for name, once in (("compile and call", compile_and_call), ("verdict", verdict)):
         result[name] = summary(names, measure(cases, backends, options.rounds, once), len(cases))

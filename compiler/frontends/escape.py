@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
@@ -28,13 +27,19 @@ def transforms_kept() -> Iterator[None]:
             pop_dynamic_layer_stack_and_undo_to_depth(depth)
 
 
-def no_swaps() -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def no_swaps() -> Iterator[None]:
     """Refuse ``torch.utils.swap_tensors``, which makes other tensors of two without any op."""
+    swap = torch._C._swap_tensor_impl
+    torch._C._swap_tensor_impl = _refuse_swap
+    try:
+        yield
+    finally:
+        torch._C._swap_tensor_impl = swap
 
-    def refuse(*_: Any) -> None:
-        raise Unsupported("swap_tensors gives tensors other memory; write to them with copy_", stage="capture")
 
-    return mock.patch.object(torch._C, "_swap_tensor_impl", refuse)
+def _refuse_swap(*_: Any) -> None:
+    raise Unsupported("swap_tensors gives tensors other memory; write to them with copy_", stage="capture")
 
 
 class NoEscape(TorchFunctionMode):
