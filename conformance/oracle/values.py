@@ -58,7 +58,7 @@ def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torc
       ULPs is capped at half the digits of the tensor's largest value, so that no jump, however explained, is a pass;
       where the spread is known to be smooth there is no cap, because terms may cancel entirely.
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
-      float64 rounded to the dtype.
+      float64 rounded to the dtype, or have overflowed where those ULPs do.
     """
     truth, spread = reference.values, reference.spread
     bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
@@ -73,7 +73,9 @@ def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torc
         capped = torch.where(reference.smooth & explained, slack, capped)
     within = torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= bound + capped)
     rounded = same(wide(truth.to(dtype)), actual)
-    return torch.where(torch.isfinite(expected), within, (within & representable_range(truth, dtype)) | rounded)
+    over = finite & same(wide((truth + torch.sgn(truth) * bound).to(dtype)), actual) & ~torch.isfinite(actual)
+    lost = (within & representable_range(truth, dtype)) | rounded | over
+    return torch.where(torch.isfinite(expected), within, lost)
 
 
 def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:

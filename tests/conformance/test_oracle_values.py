@@ -131,6 +131,15 @@ def test_the_backend_may_be_right_where_eager_is_not() -> None:
     assert accepts(torch.float16, math.inf, math.nan, 1e6)
 
 
+def test_the_backend_may_overflow_where_eager_is_lost_and_the_largest_number_is_near() -> None:
+    largest = torch.finfo(torch.float32).max
+    for eager in (math.nan, -math.inf):
+        assert accepts(torch.float32, math.inf, eager, largest)
+        assert not accepts(torch.float32, math.inf, eager, 0.99 * largest)
+    assert not accepts(torch.float32, -math.inf, math.nan, largest)
+    assert not accepts(torch.float32, math.inf, largest, largest)
+
+
 def test_a_jump_between_eager_and_float64_does_not_absolve_what_lies_beyond_it() -> None:
     for actual in (0.5, 2.0, 3.0, 100.0):
         assert not accepts(torch.float32, actual, 0.0, 1.0, spread=1.0)
