@@ -61,8 +61,12 @@ def kept(b: Expander, x: Value, source: Value, dims: Sequence[int]) -> Value:
 
 @expands("aten.sum.default", "aten.sum.dim_IntList")
 def sum_(b: Expander, x: Value, dim: Any = None, keepdim: Any = False, dtype: DType | None = None) -> Value:
-    dims = _dims_or_all(b, x, dim)
-    return finish(b, b.reduce(b.cast(x, opmath(b.type.dtype)), "sum", dims))
+    return _total(b, b.cast(x, opmath(b.type.dtype)), _dims_or_all(b, x, dim))
+
+
+def _total(b: Expander, x: Value, dims: tuple[int, ...]) -> Value:
+    """The sum, which of bools says whether there is a true one."""
+    return finish(b, b.reduce(x, "or" if x.dtype.is_bool else "sum", dims))
 
 
 def _dims_or_all(b: Expander, x: Value, dim: Any) -> tuple[int, ...]:
@@ -73,10 +77,10 @@ def _dims_or_all(b: Expander, x: Value, dim: Any) -> tuple[int, ...]:
 @expands("aten.nansum.default")
 def nansum(b: Expander, x: Value, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     """sum, NaN counted as 0."""
-    values = b.cast(x, opmath(b.type.dtype))
+    values = x if b.type.dtype.is_bool else b.cast(x, opmath(b.type.dtype))
     if values.dtype.is_float:
         values = b.select(is_nan(b, values), const(b, values, 0), values)
-    return finish(b, b.reduce(values, "sum", wrap_dims(dim, x.rank)))
+    return _total(b, b.cast(values, opmath(b.type.dtype)), wrap_dims(dim, x.rank))
 
 
 @expands("aten.mean.default", "aten.mean.dim")
@@ -95,7 +99,8 @@ def _mean(b: Expander, x: Value, dims: Sequence[int]) -> Value:
 @expands("aten.prod.default", "aten.prod.dim_int")
 def prod(b: Expander, x: Value, dim: Any = None, keepdim: Any = False, dtype: DType | None = None) -> Value:
     dims = _dims_or_all(b, x, dim)
-    return finish(b, b.reduce(b.cast(x, opmath(b.type.dtype)), "prod", dims))
+    kind = "and" if b.type.dtype.is_bool else "prod"
+    return finish(b, b.reduce(b.cast(x, opmath(b.type.dtype)), kind, dims))
 
 
 @expands("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
