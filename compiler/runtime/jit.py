@@ -17,10 +17,10 @@ from torchstone.compiler.runtime.mlir import Bindings, StringRef, bindings
 
 # LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.
 FAST_COMPILE, FAST_CODE = 0, 3
-# Up to this many iterations of its mean loop nest a kernel is compiled for compile time: one call costs less then than
-# LLVM's optimizations of the nest do.
+# Up to this many iterations of its mean loop nest a kernel is compiled for compile time. A call of so many is 2 to 45 ms
+# slower then (a product, softmax, GELU of 2**20 floats); LLVM's optimizations of them take 15 to 66 ms.
 SMALL_WORK = 1 << 20
-# What LLVM's optimizations take, in times of the quick compilation.
+# What compiling with LLVM's optimizations takes, in times of the quick compilation; 4.6 measured for softmax.
 THOROUGH = 5.0
 
 
@@ -289,6 +289,6 @@ def _in_process(name: str) -> bool:
 
 
 def opt_level(work: Sequence[int | None]) -> int:
-    """Return the LLVM level for kernels that write tensors of ``work`` elements (None: not known before run time)."""
+    """Return the LLVM level for kernels of ``work`` iterations a loop nest (None: not known before run time)."""
     small = all(n is not None and n <= SMALL_WORK for n in work)
     return FAST_COMPILE if small else FAST_CODE

@@ -22,7 +22,7 @@ from torchstone.compiler.runtime import mlir
 class Emitter:
     """State of one lowering. ``values`` maps the id of a stored value to its MLIR tensor.
 
-    ``work`` counts the loop iterations of the module, None once one is not known.
+    ``work`` counts the loop iterations of the module, None once one is not known; ``nests`` its loop nests.
     """
 
     def __init__(self, graph: Graph, arguments: Sequence[Any], body: Any) -> None:
