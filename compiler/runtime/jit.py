@@ -17,8 +17,8 @@ from torchstone.compiler.runtime.mlir import Bindings, StringRef, bindings
 
 # LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.
 FAST_COMPILE, FAST_CODE = 0, 3
-# Up to this many iterations of its mean loop nest a kernel is compiled for compile time. A call of so many is 2 to 45 ms
-# slower then (a product, softmax, GELU of 2**20 floats); LLVM's optimizations of them take 15 to 66 ms.
+# Up to this many iterations of its mean loop nest a kernel is compiled for compile time. A call of so many is 2 to 45
+# ms slower then (a product, softmax, GELU of 2**20 floats); LLVM's optimizations of them take 15 to 66 ms.
 SMALL_WORK = 1 << 20
 # What compiling with LLVM's optimizations takes, in times of the quick compilation; 4.6 measured for softmax.
 THOROUGH = 5.0
