@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError
-from torchstone.compiler.frontends.literals import FROM_TORCH
+from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
 from torchstone.compiler.ops.control import same_number
@@ -128,6 +128,7 @@ class Captured:
     otherwise: Captured | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
     _flat: int | None = None
+    _plain: list[tuple[torch.dtype, torch.Size]] | None = None
     _sharing: list[tuple[int, Shared]] = field(default_factory=list)
     _checked: set[tuple[int, ...]] = field(default_factory=set)
 
@@ -143,8 +144,12 @@ class Captured:
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the leaves of a call's arguments; GuardError when they are nested in another way."""
-        if not kwargs and len(args) == self._flat and all(isinstance(arg, torch.Tensor) for arg in args):
-            return list(args)
+        if not kwargs and len(args) == self._flat:
+            for arg in args:
+                if not isinstance(arg, torch.Tensor):
+                    break
+            else:
+                return list(args)
         leaves, spec = flatten_arguments(args, kwargs)
         if spec != self.in_spec:
             raise GuardError(f"compiled for a call like {_form(self.in_spec)}, called like {_form(spec)}")
@@ -155,6 +160,16 @@ class Captured:
 
         GuardError when the arguments do not fit what was captured.
         """
+        if self._plain is None:
+            self._plain = self._plainly()
+        if self._plain and len(leaves) == len(self._plain):
+            for leaf, (dtype, shape) in zip(leaves, self._plain, strict=True):
+                if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.shape != shape:
+                    break
+                if not leaf.is_cpu:
+                    break
+            else:
+                return list(leaves), {}
         tensors: list[Any] = []
         integers: list[tuple[str, Dim, int]] = []
         for index, (leaf, example) in enumerate(zip(leaves, self.leaves, strict=True)):
@@ -189,6 +204,17 @@ class Captured:
             raise GuardError("the program looks at gradients, and was compiled when there were none: zero_grad() first")
         tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
+
+    def _plainly(self) -> list[tuple[torch.dtype, torch.Size]]:
+        """Return what the arguments are when that is all there is to ask of them, as it mostly is; else nothing.
+
+        The questions of ``bind`` and ``_sizes`` take longer than a small kernel.
+        """
+        special = self.captures or self.mutated or self.fresh or self.modes or self.integers
+        if special or self.row_major or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
+            return []
+        kinds = [arg.tensor for arg in self.graph.args]
+        return [(TO_TORCH[k.dtype], torch.Size(k.dims)) for k in kinds] if all(k.is_static for k in kinds) else []
 
     def _sizes(self, tensors: Sequence[torch.Tensor], integers: Sequence[tuple[str, Dim, int]]) -> Sizes:
         values: dict[str, int] = {}

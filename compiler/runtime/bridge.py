@@ -40,6 +40,16 @@ def dtype_of_element(element: str) -> torch.dtype:
         raise Unsupported(f"no torch dtype holds an MLIR {element}", stage="compile") from None
 
 
+def is_readable(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor is plain, as most are: ``readable`` would give it back."""
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not (tensor.is_conj() or tensor.is_neg())
+    )
+
+
 def readable(tensor: torch.Tensor, name: str = "argument") -> torch.Tensor:
     """Return a tensor whose memory holds its values: itself, or a copy with the conjugate and negative bits applied.
 
