@@ -132,9 +132,9 @@ def compile_waiting() -> None:
     groups: dict[Any, list[Code]] = {}
     for code in pending:
         if code._twin is None:
-            # Functions of one module share their calling convention and how much is spent on them.
+            # Functions of one module share how much is spent on them.
             alone = id(code) if _has_helpers(code) else 0
-            groups.setdefault((code.boundary, code.opt_level, id(code.provider), alone), []).append(code)
+            groups.setdefault((code.opt_level, id(code.provider), alone), []).append(code)
     for codes in groups.values():
         try:
             _compile(codes)
@@ -169,9 +169,9 @@ def _compile(codes: Sequence[Code]) -> None:
 
 
 def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Take a module of functions of one kind to the LLVM dialect; return the messages of the checks of each."""
-    provider, boundary = codes[0].provider, codes[0].boundary
-    if boundary.guarded and _has_helpers(codes[0]):
+    """Take a module of functions to the LLVM dialect; return the messages of the checks of each."""
+    provider = codes[0].provider
+    if codes[0].boundary.guarded and _has_helpers(codes[0]):
         pipelines.run("inline", module, provider=provider)
     if not all(code.fused for code in codes):
         pipelines.run("fuse", module, provider=provider)
@@ -182,10 +182,13 @@ def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tupl
     used = finish_buffers(module, provider)
     if codes[0].opt_level == jit.FAST_CODE:
         outline_nests(module, provider)
-    pipelines.run_llvm(module, bare=boundary.bare, used=used, provider=provider)
-    separate_results(module, bare=boundary.bare, provider=provider)
+    pipelines.run_llvm(module, used=used, provider=provider)
+    separate_results(module, provider)
     keep_outlined(module, provider)
-    return [divert_aborts(module, provider, name) if boundary.guarded else () for name in names]
+    return [
+        divert_aborts(module, provider, name) if code.boundary.guarded else ()
+        for code, name in zip(codes, names, strict=True)
+    ]
 
 
 def _has_helpers(code: Code) -> bool:

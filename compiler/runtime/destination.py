@@ -17,6 +17,8 @@ from torchstone.compiler.runtime.mlir import Bindings
 
 # On a function in destination form: how many of its last buffers are results.
 _RESULTS = "torchstone.results"
+# On a function whose buffers are static and contiguous: MLIR passes a pointer for each, not a descriptor.
+BARE = "llvm.bareptr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def to_destination(module: Any, *, entry: str, strided: bool, provider: Bindings
     bare = not strided and all(t.has_static_shape and 0 not in t.shape for t in (*inputs, *outputs))
     with module.context:
         function.attributes[_RESULTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(outputs))
+        if bare:
+            function.attributes[BARE] = ir.UnitAttr.get()
     return Boundary(bare, guarded)
 
 
@@ -133,7 +137,7 @@ def _handed_on(value: Any) -> Any:
     return value
 
 
-def separate_results(module: Any, *, bare: bool, provider: Bindings) -> None:
+def separate_results(module: Any, provider: Bindings) -> None:
     """Tell LLVM that each result is memory of its own: what was read need not be read again after a write."""
     ir = provider.ir
     with module.context:
@@ -143,7 +147,7 @@ def separate_results(module: Any, *, bare: bool, provider: Bindings) -> None:
             arguments = op.operation.regions[0].blocks[0].arguments
             pointers = [i for i, a in enumerate(arguments) if str(a.type) == "!llvm.ptr"]
             # In a descriptor the first pointer is for freeing, the second for reading and writing.
-            used = pointers if bare else pointers[1::2]
+            used = pointers if BARE in op.operation.attributes else pointers[1::2]
             count = ir.IntegerAttr(op.operation.attributes[_RESULTS]).value
             results = used[len(used) - count :]
             own = [{"llvm.noalias": ir.UnitAttr.get()} if i in results else {} for i in range(len(arguments))]

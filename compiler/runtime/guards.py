@@ -18,12 +18,12 @@ def divert_aborts(module: Any, provider: Bindings, entry: str = "main") -> tuple
     The address of the slot is its last argument, an i64. What it returns then is all zeros.
     """
     ir, llvm = provider.ir, provider.llvm
-    texts: dict[str, str] = {}
+    texts: dict[str, Any] = {}
     main = None
     for op in module.body.operations:
         operation = op.operation
         if operation.name == "llvm.mlir.global" and "value" in operation.attributes:
-            texts[operation.attributes["sym_name"].value] = _text(operation.attributes["value"], ir)
+            texts[operation.attributes["sym_name"].value] = operation.attributes["value"]
         elif operation.name == "llvm.func" and operation.attributes["sym_name"].value == entry:
             main = operation
     assert main is not None, f"the module has no function {entry}"
@@ -42,7 +42,7 @@ def divert_aborts(module: Any, provider: Bindings, entry: str = "main") -> tuple
                 continue
             puts = next(o for o in ops if o.name == "llvm.call" and o.attributes["callee"].value == "puts")
             source = puts.operands[0].owner
-            messages.append(texts.get(source.attributes["global_name"].value, "a check failed"))
+            messages.append(_text(texts.get(source.attributes["global_name"].value), ir))
             for operation in reversed(ops):
                 operation.erase()
             with ir.InsertionPoint(block):

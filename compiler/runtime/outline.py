@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler.runtime.destination import BARE
 from torchstone.compiler.runtime.mlir import Bindings
 
 # A function of more loop nests is split.
@@ -28,7 +29,7 @@ def outline_nests(module: Any, provider: Bindings) -> None:
         nests = [op.operation for op in block.operations if _is_nest(op.operation)]
         if len(nests) <= NESTS:
             continue
-        bare = all(_is_plain(a.type, provider) for a in block.arguments)
+        bare = BARE in function.operation.attributes
         name = function.operation.attributes["sym_name"].value
         for number, nest in enumerate(nests):
             call = _outline(nest, f"{name}_nest{number}", module, bare=bare, provider=provider)
@@ -90,6 +91,7 @@ def _outline(nest: Any, name: str, module: Any, *, bare: bool, provider: Binding
             function = provider.func.FuncOp(name, kind, visibility="private")
         function.attributes[_NEST] = ir.UnitAttr.get()
         if bare:
+            function.attributes[BARE] = ir.UnitAttr.get()
             # Each buffer is passed once, and all are apart.
             own = [{"llvm.noalias": ir.UnitAttr.get()} if isinstance(v.type, ir.MemRefType) else {} for v in passed]
             function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(attributes) for attributes in own])

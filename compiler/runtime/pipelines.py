@@ -34,26 +34,24 @@ _MATH = "func.func(convert-math-to-llvm{{approximate-log1p=false}}),convert-math
 _COMPLEX = f"convert-complex-to-standard,{_MATH}"
 _VECTORS = ("func.func(convert-vector-to-scf),", "convert-vector-to-llvm,")
 # What is asked of views is worked out while loop nests are single ops: there is less to walk over. In the end ops are
-# visited once, and no blocks are merged: loops leave none to merge.
+# visited once, users before what they use, so that what nobody uses goes with all that it was made of; and no blocks are
+# merged: loops leave none to merge.
 _LLVM = (
     "{early}expand-strided-metadata,func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
     "func.func(arith-emulate-unsupported-floats{{source-types=bf16 target-type=f32}},"
     "arith-expand{{include-bf16=true}}),"
-    "{dialects}{alloc}{functions}convert-to-llvm,"
-    "reconcile-unrealized-casts,llvm.func(canonicalize{{region-simplify=disabled max-iterations=1}},cse)"
+    "{dialects}{alloc}convert-to-llvm,"
+    "reconcile-unrealized-casts,llvm.func(canonicalize{{region-simplify=disabled max-iterations=1 top-down=false}},cse)"
 )
-# Every argument is a pointer to a static, contiguous buffer: no descriptors to pass or to optimise away.
-_BARE = "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1},"
-
 
 # LLVM follows no pointer that is aligned by arithmetic, and would ask of every buffer whether another one overlaps it.
 _HEAP = "finalize-memref-to-llvm{use-aligned-alloc=1},"
 _RETURNED_HEAP = "finalize-memref-to-llvm{use-generic-functions=1},"
 
 
-def _llvm(*, dialects: str, alloc: str = "", functions: str = "", vectors: tuple[str, str] = ("", "")) -> str:
+def _llvm(*, dialects: str, alloc: str = "", vectors: tuple[str, str] = ("", "")) -> str:
     early, late = vectors
-    return _LLVM.format(early=early, dialects=dialects.format() + late, alloc=alloc, functions=functions)
+    return _LLVM.format(early=early, dialects=dialects.format() + late, alloc=alloc)
 
 
 PIPELINES: dict[str, str] = {
@@ -61,10 +59,7 @@ PIPELINES: dict[str, str] = {
     "returned-buffers": _RETURNED_BUFFERS,
     "deallocate": "buffer-deallocation-pipeline",
     **{
-        f"llvm{convention}{suffix}{width}{heap}": _llvm(
-            dialects=dialects, alloc=alloc, functions=functions, vectors=vectors
-        )
-        for convention, functions in (("", ""), ("-bare", _BARE))
+        f"llvm{suffix}{width}{heap}": _llvm(dialects=dialects, alloc=alloc, vectors=vectors)
         for suffix, dialects in (("", ""), ("-math", _MATH), ("-complex", _MATH + _COMPLEX))
         for width, vectors in (("", ("", "")), ("-vectors", _VECTORS))
         for heap, alloc in (("", ""), ("-heap", _HEAP))
@@ -95,13 +90,13 @@ def run(name: str, module: Any, *, provider: Bindings | None = None) -> None:
     run_text(PIPELINES[name], module, label=name, provider=provider)
 
 
-def run_llvm(module: Any, *, bare: bool, used: Set[str], provider: Bindings | None = None) -> None:
+def run_llvm(module: Any, *, used: Set[str], provider: Bindings | None = None) -> None:
     """Take a module on buffers to the LLVM dialect in place: the passes that the names of its ops call for."""
     dialects = {name.partition(".")[0] for name in used}
     suffix = "-complex" if "complex" in dialects else "-math" if "math" in dialects else ""
     width = "-vectors" if "vector" in dialects else ""
     heap = "-heap" if "memref.alloc" in used else ""
-    run(f"llvm{'-bare' if bare else ''}{suffix}{width}{heap}", module, provider=provider)
+    run(f"llvm{suffix}{width}{heap}", module, provider=provider)
 
 
 def run_text(pipeline: str, module: Any, *, label: str = "", provider: Bindings | None = None) -> None:
