@@ -34,8 +34,8 @@ _MATH = "func.func(convert-math-to-llvm{{approximate-log1p=false}}),convert-math
 _COMPLEX = f"convert-complex-to-standard,{_MATH}"
 _VECTORS = ("func.func(convert-vector-to-scf),", "convert-vector-to-llvm,")
 # What is asked of views is worked out while loop nests are single ops: there is less to walk over. In the end ops are
-# visited once, users before what they use, so that what nobody uses goes with all that it was made of; and no blocks are
-# merged: loops leave none to merge.
+# visited once, users before what they use, so that what nobody uses goes with all that it was made of; and no blocks
+# are merged: loops leave none to merge.
 _LLVM = (
     "{early}expand-strided-metadata,func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,"
     "func.func(arith-emulate-unsupported-floats{{source-types=bf16 target-type=f32}},"
