@@ -80,13 +80,21 @@ class _Pixels:
         return b.sub(value, b.broadcast(first, value.shape, tuple(range(value.rank))))
 
     def summed(self, value: Value) -> Value:
-        """The sum over the taps, in order; 16-bit floats are rounded at each step, as a scatter does."""
+        """The sum over the taps."""
+        rank = len(self.points)
+        return self.b.reduce(value, "sum", tuple(range(rank, rank + self.space)))
+
+    def summed_in_turn(self, value: Value) -> Value:
+        """The sum over the taps, rounded after each of them.
+
+        So do eager's kernels of 3-d images and of 16-bit floats, and of terms that cancel only the roundings are left.
+        """
         b, rank = self.b, len(self.points)
-        if not value.dtype.is_half:
-            return b.reduce(value, "sum", tuple(range(rank, rank + self.space)))
-        index = [b.broadcast(b.iota(size=size, dtype=dt.int64), self.shape, (d,)) for d, size in enumerate(self.points)]
-        into = zeros(b, (*self.points, *value.shape[len(self.shape) :]), value.dtype)
-        return write(b, into, value, index, range(rank), "add")
+        rest = value.shape[len(self.shape) :]
+        count = math.prod(t.index.shape[-1] for t in self.taps)
+        row = b.reshape(value, (*self.points, count, *rest))
+        terms = [b.reshape(b.slice(row, rank, k, k + 1), (*self.points, *rest)) for k in range(count)]
+        return reduce(b.add, terms, const(b, terms[0], 0))
 
 
 @expands("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
@@ -96,7 +104,11 @@ def grid_sampler(b: Expander, x: Value, grid: Value, mode: int, padding: int, al
         return zeros(b, b.type.dims, x.dtype)
     pixels = _Pixels(b, x, grid, mode, padding, align_corners, x.dtype)
     value, weight = pixels.values(), pixels.weights()
-    out = pixels.summed(value if weight is None else b.mul(value, pixels.over_channels(weight)))
+    if weight is None:  # one pixel, as it is
+        out = b.reshape(value, (*pixels.points, x.shape[1]))
+    else:
+        terms = b.mul(value, pixels.over_channels(weight))
+        out = pixels.summed_in_turn(terms) if pixels.space == 3 or x.dtype.is_half else pixels.summed(terms)
     return b.transpose(out, (0, out.rank - 1, *range(1, out.rank - 1)))
 
 

@@ -60,6 +60,47 @@ def test_backward(agrees: Agrees, dtype: torch.dtype, sizes: tuple[int, ...], pa
     agrees(lambda g, x, p: op(g, x, p, 0, padding, align, [False, True])[1], *args, slack=20.0)
 
 
+@pytest.mark.parametrize(
+    ("space", "dtype"),
+    [(2, torch.float16), (2, torch.bfloat16), *((3, d) for d in (torch.float32, torch.float64, torch.bfloat16))],
+)
+def test_terms_that_cancel_are_added_up_in_turn(space: int, dtype: torch.dtype) -> None:
+    """A small pixel between large ones that cancel is lost, as in eager; every product here is exact."""
+    image = torch.ones(1, 1, *[2] * space, dtype=dtype)
+    large = 4 / torch.finfo(dtype).eps
+    image.view(-1)[1], image.view(-1)[2] = large, -large
+    grid = torch.zeros(1, *[1] * space, space, dtype=dtype)
+    sample = partial(F.grid_sample, align_corners=True)
+    expected = torch.full((1, 1, *[1] * space), (2**space - 3) / 2**space, dtype=dtype)
+    torch.testing.assert_close(sample(image, grid), expected, rtol=0, atol=0)
+    for target in ("evaluator", "linalg"):
+        got = compile(sample, (image, grid), target=target)(image, grid)
+        torch.testing.assert_close(got, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("padding", ["border", "reflection"])
+@pytest.mark.parametrize("align", [True, False])
+def test_places_that_overflow_leave_eagers_digits(padding: str, align: bool) -> None:
+    """Terms of every size that cancel, at points of which one coordinate overflows: no two orders of sums agree."""
+    torch.manual_seed(0)
+    grid = torch.rand(1, 8, 8, 8, 3) * 4 - 2
+    grid[..., 0].view(-1)[::3] = -torch.finfo(torch.float32).max
+    image = torch.randn(1, 4, 4, 5, 6)
+    image[:, 1] = image[:, 1].sign()
+    sample = partial(F.grid_sample, padding_mode=padding, align_corners=align)
+    got = compile(sample, (image, grid), target="linalg")(image, grid)
+    torch.testing.assert_close(got, sample(image, grid), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("space", [2, 3])
+def test_the_nearest_pixel_keeps_its_sign(space: int) -> None:
+    """Nothing is added to it, not even a zero."""
+    image, grid = torch.full((1, 1, *[2] * space), -0.0), torch.zeros(1, *[1] * space, space)
+    sample = partial(F.grid_sample, mode="nearest", align_corners=False)
+    assert sample(image, grid).signbit().all()
+    assert compile(sample, (image, grid), target="linalg")(image, grid).signbit().all()
+
+
 def test_near_the_first_pixel_no_digits_are_lost() -> None:
     """A place next to 0 is a difference of near numbers: eager rounds it once, and so has it to seven digits."""
     grid = (torch.tensor([1e-3, 1e-4, -1e-5], dtype=torch.float64) * 2 / 3 - 2 / 3).float()
