@@ -35,7 +35,7 @@ _QUICK = {
     )},
 }  # fmt: skip
 _THOROUGH = {name: "false" if value == "true" else "true" for name, value in _QUICK.items()} | {"regalloc": "default"}
-# Loops of more steps stay loops until they are vectors: unrolled to the end they are a quarter as fast (56 floats a row).
+# Loops of more steps stay loops until they are vectors: unrolled to the end they take four times as long (56 floats).
 _QUICK["unroll-full-max-count"] = _THOROUGH["unroll-full-max-count"] = "8"
 _generating = Lock()
 
