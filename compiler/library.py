@@ -85,7 +85,6 @@ def has_effect(op: Operation) -> bool:
 def is_ordered(op: Operation) -> bool:
     """Say whether an op makes a library call that has to keep its place among others."""
     if op.name.startswith("flat."):
-        nested = (inner for graph in op.graphs.values() for inner in graph.ops)
-        return op.name == "flat.seed" or any(map(is_ordered, nested))
+        return op.name == "flat.seed" or any(is_ordered(inner) for graph in op.graphs.values() for inner in graph.ops)
     family = find_family(op)
     return family is not None and family.effect

@@ -36,11 +36,11 @@ def share(graph: Graph) -> Graph:
 
 
 def _key(op: Operation) -> Any:
-    return op.name, tuple(id(v) for v in op.values), tuple(_literal(v) for v in op.attributes.values())
+    return op.name, *map(id, op.values), *map(_literal, op.attributes.values())
 
 
 def _literal(value: Any) -> Any:
     """A key for an attribute: 0.0 is not -0.0, 1 is not True, and a NaN is itself."""
     if isinstance(value, tuple):
-        return tuple(_literal(v) for v in value)
+        return tuple(map(_literal, value))
     return (type(value), repr(value)) if isinstance(value, float | complex) else (type(value), value)

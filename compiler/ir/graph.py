@@ -87,9 +87,10 @@ class Operation:
     @property
     def graphs(self) -> dict[str, Graph]:
         """The graphs among the attributes: branches of a ``flat.cond``, condition and body of a ``flat.while``."""
-        if not self.attributes:
-            return {}
-        return {name: value for name, value in self.attributes.items() if isinstance(value, Graph)}
+        for value in self.attributes.values():
+            if isinstance(value, Graph):
+                return {name: value for name, value in self.attributes.items() if isinstance(value, Graph)}
+        return {}
 
     def with_graphs(self, fn: Callable[[Graph], Graph]) -> Operation:
         """Return the operation with ``fn`` applied to the graphs among its attributes; itself when it has none."""
@@ -101,8 +102,10 @@ class Operation:
     @property
     def values(self) -> Iterator[Value]:
         """The values among the operands, those inside lists included, in order."""
-        found = [operand for operand in self.operands if isinstance(operand, Value)]
-        return iter(found) if len(found) == len(self.operands) else values_in(self.operands)
+        for operand in self.operands:
+            if not isinstance(operand, Value):
+                return values_in(self.operands)
+        return iter(self.operands)  # type: ignore[arg-type]  # pyright: ignore[reportReturnType]
 
     def __str__(self) -> str:
         from torchstone.compiler.ir.printer import print_operation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbols
@@ -32,10 +32,12 @@ def sized_by_values(op: Operation) -> bool:
 
 def symbols_used(op: Operation) -> set[str]:
     """Return the symbols in an operation's literals and result types."""
-    found = {s for literal in _literals((op.operands, *op.attributes.values())) for s in symbols(literal)}
+    found: set[str] = set()
+    _gather(op.operands, found)
+    _gather(op.attributes.values(), found)
     for result in op.results:
         if isinstance(result.type, TensorType):
-            found |= result.type.symbols
+            _gather(result.type.shape, found)
     return found
 
 
@@ -43,16 +45,17 @@ def symbols_mentioned(graph: Graph) -> set[str]:
     """Return the symbols in a graph's types and literals, and in those of the graphs in it."""
     found = {s for op in graph.ops for s in symbols_used(op)}
     found.update(s for arg in graph.args if isinstance(arg.type, TensorType) for s in arg.type.symbols)
-    found.update(s for literal in _literals(graph.outputs) for s in symbols(literal))
+    _gather(graph.outputs, found)
     return found.union(*(symbols_mentioned(g) for op in graph.ops for g in op.graphs.values()))
 
 
-def _literals(items: tuple[Any, ...]) -> Iterator[Expr]:
+def _gather(items: Iterable[Any], found: set[str]) -> None:
+    """Add the symbols in literals."""
     for item in items:
         if isinstance(item, Expr):
-            yield item
-        elif item and isinstance(item, tuple):
-            yield from _literals(item)
+            found.update(symbols(item))
+        elif isinstance(item, tuple):
+            _gather(item, found)
 
 
 def substitute_symbols(graph: Graph, values: Mapping[str, Dim]) -> None:

@@ -24,24 +24,33 @@ def floating(bits: int) -> Any:
 
 def constant(type_: Any, value: Any) -> Any:
     """Return a constant of an integer, index or float type; an integer is taken modulo the width."""
+    return mlir.create("arith.constant", type_, (), value=_attribute(type_, value))
+
+
+def _attribute(type_: Any, value: Any) -> Any:
     ir = mlir.ir
     if isinstance(type_, ir.IntegerType):
         width = type_.width
         value = int(value) & ((1 << width) - 1)
         value -= (1 << width) if width > 1 and value >> (width - 1) else 0
-        return mlir.arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
+        return ir.IntegerAttr.get(type_, value)
     if isinstance(type_, ir.IndexType):
-        return mlir.arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
-    return mlir.arith.ConstantOp(type_, ir.FloatAttr.get(type_, float(value))).result
+        return ir.IntegerAttr.get(type_, value)
+    return ir.FloatAttr.get(type_, float(value))
 
 
 def compare_int(relation: str, a: Any, b: Any) -> Any:
-    return mlir.arith.cmpi(CMPI[relation], a, b)
+    return mlir.create("arith.cmpi", integer(1), (a, b), predicate=_predicate(CMPI[relation]))
 
 
 def compare_float(relation: str, a: Any, b: Any) -> Any:
-    return mlir.arith.cmpf(CMPF[relation], a, b)
+    return mlir.create("arith.cmpf", integer(1), (a, b), predicate=_predicate(CMPF[relation]))
 
 
 def is_nan(x: Any) -> Any:
-    return mlir.arith.cmpf(UNORDERED, x, x)
+    return mlir.create("arith.cmpf", integer(1), (x, x), predicate=_predicate(UNORDERED))
+
+
+@cache
+def _predicate(code: int) -> Any:
+    return mlir.ir.IntegerAttr.get(integer(64), code)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from torchstone.compiler.diagnostics import Unsupported
@@ -163,6 +164,7 @@ BOOL: Mapping[str, Rule] = {
 PLAIN = frozenset({"select", "cast", "bitcast", "complex", "real", "imag"})
 
 
+@cache
 def takes(name: str, dtype: DType) -> str | None:
     """Return None when ``name`` is lowered for operands of this dtype, else the reason why not."""
     if name in PLAIN:
@@ -171,6 +173,7 @@ def takes(name: str, dtype: DType) -> str | None:
     return None if name in rules else f"flat.{name} on {dtype}: no rule for the linalg target"
 
 
+@cache
 def _rules(dtype: DType) -> Mapping[str, Rule]:
     if s.is_float8(dtype):
         return {}

@@ -74,7 +74,8 @@ class Emitter:
         return static_sizes(dims), [self.size(d) for d in dims if not isinstance(d, int)]
 
     def empty(self, shape: Sequence[Dim], element: Any) -> Any:
-        return mlir.tensor.EmptyOp([d if isinstance(d, int) else self.size(d) for d in shape], element).result
+        sizes, values = self.mixed(shape)
+        return mlir.create("tensor.empty", mlir.ir.RankedTensorType.get(sizes, element), values)
 
     def fill(self, shape: Sequence[Dim], raw: Any) -> Any:
         """Return a tensor whose elements are all the memory element ``raw``."""

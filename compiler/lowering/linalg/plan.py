@@ -14,22 +14,20 @@ from torchstone.compiler.ops import PRIMITIVES
 
 # What costs less to compute again than to store and read, if its operands are there.
 _STEPS = frozenset({"flat.add", "flat.sub", "flat.mul"})
+_ELEMENTWISE = frozenset(name for name, row in PRIMITIVES.items() if row.elementwise)
+_FUSED = _ELEMENTWISE | {"flat.iota", "flat.gather"}
+_WORKS = _ELEMENTWISE - {"flat.cast"} | {"flat.gather"}
 # Building a loop body recurses through the ops computed in it.
 DEEPEST = 64
 
 
 def is_fused(op: Operation) -> bool:
     """Say whether the op is part of a loop body, not a loop nest of its own."""
-    fused = PRIMITIVES[op.name].elementwise or op.name in ("flat.iota", "flat.gather")
-    return fused or is_scalar_constant(op) or is_view(op)
+    return op.name in _FUSED or is_scalar_constant(op) or is_view(op)
 
 
 def is_scalar_constant(op: Operation) -> bool:
     return op.name == "flat.constant" and not isinstance(op.attributes["value"], tuple)
-
-
-def _works(op: Operation) -> bool:
-    return (PRIMITIVES[op.name].elementwise and op.name != "flat.cast") or op.name == "flat.gather"
 
 
 def _is_step(op: Operation) -> bool:
@@ -43,15 +41,16 @@ def buffered(graph: Graph) -> set[int]:
     light: set[int] = set()
     depth: dict[int, int] = {}
     stored = {id(v) for v in values_in(graph.outputs)}
+    fused = {id(op) for op in graph.ops if is_fused(op)}
     for op in graph.ops:
-        if not is_fused(op):
+        if id(op) not in fused:
             stored.update(id(r) for r in op.results)
             continue
         level = 1 + max((depth.get(id(v), 0) for v in op.values), default=0)
         depth[id(op.result)] = level % DEEPEST
         if level == DEEPEST:
             stored.add(id(op.result))
-        elif _works(op) or (not repeats(op) and any(id(v) in heavy for v in op.values)):
+        elif op.name in _WORKS or (not repeats(op) and any(id(v) in heavy for v in op.values)):
             if _is_step(op) and not any(id(v) in heavy for v in op.values):
                 light.add(id(op.result))
             heavy.add(id(op.result))
@@ -64,14 +63,16 @@ def buffered(graph: Graph) -> set[int]:
             if op.name in ("flat.gather", "flat.scatter") and position == 0:
                 stored.add(id(value))  # read at computed places
                 continue
-            _use(op, value, value_is_heavy=id(value) in heavy, nests=nests, stored=stored)
+            _use(op, value, id(op) in fused, value_is_heavy=id(value) in heavy, nests=nests, stored=stored)
     return stored
 
 
-def _use(op: Operation, value: Value, *, value_is_heavy: bool, nests: dict[int, set[int]], stored: set[int]) -> None:
+def _use(
+    op: Operation, value: Value, fused: bool, *, value_is_heavy: bool, nests: dict[int, set[int]], stored: set[int]
+) -> None:
     """Note in which loop nests this use has ``value`` computed."""
     mine = nests.setdefault(id(value), set())
-    if is_fused(op):
+    if fused:
         if value_is_heavy and repeats(op):
             stored.add(id(value))
         result = id(op.result)

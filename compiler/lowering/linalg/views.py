@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from torchstone.compiler.ir import Operation
@@ -47,6 +48,7 @@ def loop(number: int) -> Component:
     return Component(((number, 1),))
 
 
+@cache
 def loops(rank: int) -> Index:
     """Return the index that visits every element of a tensor of that rank, one loop a dim."""
     return tuple(loop(d) for d in range(rank))
