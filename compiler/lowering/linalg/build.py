@@ -98,10 +98,12 @@ def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, int | None]:
 
 
 def _lower_op(e: Emitter, op: Operation, stored: set[int]) -> None:
+    fused = plan.is_fused(op)
+    if fused and id(op.result) not in stored:
+        return
     with e.location(op), blaming(op):
-        if plan.is_fused(op):
-            if id(op.result) in stored:
-                e.tensor(op.result)
+        if fused:
+            e.tensor(op.result)
             return
         if any(0 in r.shape for r in op.results):
             tensors = [e.empty(r.shape, s.element(r.dtype)) for r in op.results]
