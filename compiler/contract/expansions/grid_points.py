@@ -32,6 +32,7 @@ class Axis:
     padding: int
     align_corners: bool
     space: int
+    backward: bool = False
 
     def number(self, like: Value, size: Dim, over: int = 1) -> Value:
         """A size, or a part of it, with the shape and dtype of ``like``."""
@@ -95,6 +96,8 @@ class Axis:
         last = self.number(place, self.size - 1)
         zero = const(b, place, 0)
         clipped = b.min(b.max(place, zero), last)
+        if self.space == 3 and self.backward:  # no number stays none, though the value is the last pixel's
+            return clipped
         return b.select(is_nan(b, place), zero if self.space == 2 else last, clipped)
 
     def _reflected(self, place: Value) -> Value:

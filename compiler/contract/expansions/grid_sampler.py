@@ -26,8 +26,9 @@ class _Pixels:
     """
 
     def __init__(
-        self, b: Expander, image: Value, grid: Value, mode: int, padding: int, align_corners: bool, wide: DType
-    ) -> None:
+        self, b: Expander, image: Value, grid: Value, mode: int, padding: int, align_corners: bool, wide: DType,
+        backward: bool = False,
+    ) -> None:  # fmt: skip
         self.b, self.image = b, image
         self.space = image.rank - 2
         if mode == _BICUBIC and self.space != 2:
@@ -36,7 +37,7 @@ class _Pixels:
         self.axes: list[Axis] = []
         self.taps: list[Taps] = []
         for d, size in enumerate(image.shape[2:]):
-            self.axes.append(Axis(b, size, padding, align_corners, self.space))
+            self.axes.append(Axis(b, size, padding, align_corners, self.space, backward))
             coordinate = b.slice(grid, grid.rank - 1, self.space - 1 - d, self.space - d)
             self.taps.append(taps_of(b, self.axes[-1], coordinate, wide))
         self.points = grid.shape[:-1]
@@ -121,7 +122,7 @@ def grid_sampler_backward(
     if 0 in grad.shape:
         return (zeros(b, x.shape, x.dtype) if output_mask[0] else None), zeros(b, grid.shape, grid.dtype)
     wide = opmath(x.dtype)
-    pixels = _Pixels(b, x, grid, mode, padding, align_corners, wide)
+    pixels = _Pixels(b, x, grid, mode, padding, align_corners, wide, backward=True)
     grad = b.transpose(b.cast(grad, wide), (0, *range(2, grad.rank), 1))
     dims = (*range(len(pixels.points)), len(pixels.shape))
     grad = b.broadcast(grad, (*pixels.shape, x.shape[1]), dims)

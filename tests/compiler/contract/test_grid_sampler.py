@@ -101,6 +101,21 @@ def test_the_nearest_pixel_keeps_its_sign(space: int) -> None:
     assert compile(sample, (image, grid), target="linalg")(image, grid).signbit().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("align", [True, False])
+def test_gradients_at_coordinates_that_are_no_place(
+    agrees: Agrees, dtype: torch.dtype, padding: int, align: bool
+) -> None:
+    """A coordinate that is no number moves nothing, though its value is the last pixel's."""
+    line = torch.tensor([NAN, INF, -INF, 0.5, -0.0, 1.0, -1.0, 2.25, -3.5], dtype=dtype)
+    grid = torch.stack(torch.meshgrid(*[line] * 3, indexing="ij"), -1)[None]
+    image, grad = torch.randn(1, 2, 3, 4, 5, dtype=dtype), torch.randn(1, 2, 9, 9, 9, dtype=dtype)
+    op = torch.ops.aten.grid_sampler_3d_backward
+    for mode in (0, 1):
+        agrees(lambda g, x, p, m=mode: op(g, x, p, m, padding, align, [True, True]), grad, image, grid, slack=20.0)
+
+
 def test_near_the_first_pixel_no_digits_are_lost() -> None:
     """A place next to 0 is a difference of near numbers: eager rounds it once, and so has it to seven digits."""
     grid = (torch.tensor([1e-3, 1e-4, -1e-5], dtype=torch.float64) * 2 / 3 - 2 / 3).float()
