@@ -16,7 +16,7 @@ from torchstone.compiler.contract.expansions.join import concat
 from torchstone.compiler.contract.rules import Expander
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim, dim_max
+from torchstone.compiler.ir.dims import Dim
 
 ZEROS, BORDER, REFLECTION = 0, 1, 2
 # What eager's 3-d kernel puts for a coordinate that is no number, far outside every image.
@@ -83,7 +83,7 @@ class Axis:
         """A place beyond the border is moved onto it, or mirrored at it as often as needed."""
         b = self.b
         if self.padding == REFLECTION:
-            place = self._clipped(self._reflected(place))
+            place = self._clipped(self._reflected(place)[0])
         elif self.padding == BORDER:
             place = self._clipped(place)
         if self.space == 3:
@@ -100,20 +100,25 @@ class Axis:
             return clipped
         return b.select(is_nan(b, place), zero if self.space == 2 else last, clipped)
 
-    def _reflected(self, place: Value) -> Value:
+    def _reflected(self, place: Value) -> tuple[Value, Value]:
+        """A place mirrored as often as needed, and whether it then moves backward."""
         b = self.b
-        if self.reach == 0:
-            return const(b, place, 0)
         least, whole = const(b, place, self.low), self.number(place, self.reach)
-        distance = b.abs(b.sub(place, least))
+        distance = b.sub(place, least)
+        below = b.lt(distance, const(b, place, 0))
+        if self.reach == 0:
+            return const(b, place, 0), below
+        distance = b.abs(distance)
         if self.space == 2:
             twice = self.number(place, 2 * self.reach)
             extra = b.sub(distance, b.mul(b.trunc(b.div(distance, twice)), twice))
-            return self._nowhere_to_go(b.add(b.min(extra, b.sub(twice, extra)), least))
-        extra = b.rem(distance, whole)
-        flips = b.floor(b.div(distance, whole))
-        odd = b.eq(b.rem(flips, const(b, place, 2)), const(b, place, 1))
-        return self._nowhere_to_go(b.add(b.select(odd, b.sub(whole, extra), extra), least))
+            other = b.sub(twice, extra)
+            odd, extra = b.gt(extra, other), b.min(extra, other)
+        else:
+            extra = b.rem(distance, whole)
+            odd = b.eq(b.rem(b.floor(b.div(distance, whole)), const(b, place, 2)), const(b, place, 1))
+            extra = b.select(odd, b.sub(whole, extra), extra)
+        return self._nowhere_to_go(b.add(extra, least)), b.xor(odd, below)
 
     def _nowhere_to_go(self, place: Value) -> Value:
         """In an image of one pixel there is one place."""
@@ -139,11 +144,8 @@ class Axis:
         if self.padding == ZEROS:
             return scale
         if self.padding == REFLECTION:
-            whole = self.number(place, dim_max(self.reach, 1))
-            flips = b.floor(b.div(b.sub(place, const(b, place, self.low)), whole))
-            back = b.ne(b.rem(flips, const(b, place, 2)), const(b, place, 0))
+            place, back = self._reflected(place)
             scale = b.select(back, b.neg(scale), scale)
-            place = self._reflected(place)
         moves = b.and_(b.gt(place, const(b, place, 0)), b.lt(place, self.number(place, self.size - 1)))
         return b.select(moves, scale, const(b, place, 0))
 

@@ -116,6 +116,16 @@ def test_gradients_at_coordinates_that_are_no_place(
         agrees(lambda g, x, p, m=mode: op(g, x, p, m, padding, align, [True, True]), grad, image, grid, slack=20.0)
 
 
+@pytest.mark.parametrize("align", [True, False])
+def test_gradients_far_outside_are_mirrored_as_the_places(agrees: Agrees, align: bool) -> None:
+    """Where a coordinate has no digits left to tell one mirror image from the next, the direction follows the place."""
+    torch.manual_seed(0)
+    grid = torch.randn(1, 6, 6, 6, 3) * 2.0**27
+    image, grad = torch.randn(1, 2, 4, 5, 6), torch.randn(1, 2, 6, 6, 6)
+    op = torch.ops.aten.grid_sampler_3d_backward
+    agrees(lambda g, x, p: op(g, x, p, 0, 2, align, [True, True]), grad, image, grid, slack=20.0)
+
+
 def test_near_the_first_pixel_no_digits_are_lost() -> None:
     """A place next to 0 is a difference of near numbers: eager rounds it once, and so has it to seven digits."""
     grid = (torch.tensor([1e-3, 1e-4, -1e-5], dtype=torch.float64) * 2 / 3 - 2 / 3).float()
