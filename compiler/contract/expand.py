@@ -33,11 +33,12 @@ def expand(graph: Graph, takes: Takes, calls: Calls = lambda op: False) -> Graph
         return values[id(leaf)] if isinstance(leaf, Value) else leaf
 
     def keep(op: Operation) -> None:
-        operands = tuple(map_operand(o, mapped) for o in op.operands)
+        operands = tuple([map_operand(o, mapped) for o in op.operands])
         same = all(map(is_, operands, op.operands))
         kept = op if same else Operation(op.name, operands, op.results, op.attributes, op.location)
         out.ops.append(kept.with_graphs(lambda nested: expand(nested, takes, calls)))
-        values.update({id(r): r for r in op.results})
+        for result in op.results:
+            values[id(result)] = result
 
     def place(op: Operation, origin: Operation, depth: int) -> None:
         refusal = takes(op)

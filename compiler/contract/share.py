@@ -21,7 +21,7 @@ def share(graph: Graph) -> Graph:
     for op in graph.ops:
         moved = op
         if values:
-            operands = tuple(map_operand(o, mapped) for o in op.operands)
+            operands = tuple([map_operand(o, mapped) for o in op.operands])
             moved = Operation(op.name, operands, op.results, op.attributes, op.location)
         if op.graphs:
             moved = moved.with_graphs(share)

@@ -35,7 +35,7 @@ def verify_graph(graph: Graph) -> None:
                 raise VerifyError(
                     f"{op.name} takes {row.arity} operands, got {len(op.operands)}", op=op.name, where=describe(op)
                 )
-            if set(op.attributes) != set(row.attributes):
+            if op.attributes.keys() != set(row.attributes):
                 raise VerifyError(
                     f"{op.name} has attributes {sorted(op.attributes)}, wants {sorted(row.attributes)}",
                     op=op.name,
