@@ -25,9 +25,6 @@ UNINITIALIZED = frozenset(
 )
 """Operators whose results hold memory that nobody wrote to."""
 
-UNGUARDED = frozenset(["eigvals", "linalg_eigvals"])
-"""Operators whose eager kernels corrupt memory where an operand has a NaN: they hand it to a LAPACK that does."""
-
 
 @dataclass(frozen=True)
 class Call:

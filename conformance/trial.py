@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends.base import Backend, BackendError, BackendUnsupported
@@ -22,10 +21,10 @@ from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.dynamic import BATCH, DYNAMIC, Plan, plan
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
 from torchstone.conformance.oracle.tree import dense, flatten
-from torchstone.conformance.program import UNGUARDED, UNINITIALIZED, Program
+from torchstone.conformance.program import UNINITIALIZED, Program
+from torchstone.conformance.unsafe import SEED, Unsafe, unsafe
 from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
 
-SEED = 20
 RESEEDS = 16
 MESSAGE_LIMIT = 2000
 
@@ -47,48 +46,16 @@ def compile_cases(cases: Sequence[Case], backend: Any) -> list[Compiled]:
     """Compile cases together on a backend that has ``compile_many``."""
 
     def programs() -> Iterator[tuple[Program, tuple[Tensor, ...]]]:
-        for case, refused in zip(cases, unsafe, strict=True):
+        for case, refused in zip(cases, reasons, strict=True):
             if not refused:
                 torch.default_generator.manual_seed(SEED)
                 yield case.program, case.fresh_args()
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        unsafe = [_unsafe(case) for case in cases]
+        reasons = [unsafe(case) for case in cases]
         compiled = iter(backend.compile_many(programs()))
-        return [Unsafe(refused) if refused else next(compiled) for refused in unsafe]
-
-
-class Unsafe(Exception):
-    """Eager would corrupt the memory of the process."""
-
-
-class _Guarded(TorchDispatchMode):
-    """Raises ``Unsafe`` before an operator of ``UNGUARDED`` is given a NaN."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name.removeprefix("aten::").removeprefix("_")
-        # Under a mode, PyTorch takes eigvals to eig, which looks for NaN itself.
-        if name in UNGUARDED or name == "linalg_eig":
-            for leaf in flatten((args, kwargs)):
-                if isinstance(leaf, Tensor) and bool(torch.isnan(leaf).any()):
-                    raise Unsafe("eager's eigvals corrupts memory where its operand has a NaN")
-        return func(*args, **(kwargs or {}))
-
-
-def _unsafe(case: Case) -> str:
-    """Why eager cannot be run on the case, or an empty string. What has no such operator is not run to see."""
-    if not any(call.operator in UNGUARDED for call in case.program.calls):
-        return ""
-    try:
-        torch.default_generator.manual_seed(SEED)
-        with _Guarded():
-            case.program(*case.fresh_args())
-    except Unsafe as error:
-        return str(error)
-    except Exception:  # for whoever runs it next
-        pass
-    return ""
+        return [Unsafe(refused) if refused else next(compiled) for refused in reasons]
 
 
 def try_case(case: Case, backend: Backend, compiled: Compiled | None = None) -> Verdict:
@@ -143,7 +110,7 @@ def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds
 
 
 def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    varying = plan(case) if case.variant in (DYNAMIC, BATCH) and not _unsafe(case) else None
+    varying = plan(case) if case.variant in (DYNAMIC, BATCH) and not unsafe(case) else None
     if varying is None:
         return _try_at(case, backend, compiled)
     try:
@@ -170,7 +137,7 @@ def _compile_varying(case: Case, backend: Any, varying: Plan) -> Callable[..., A
 
 def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     program = case.program
-    if refused := _unsafe(case):
+    if refused := unsafe(case):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=refused)
     try:
         torch.default_generator.manual_seed(SEED)

@@ -17,6 +17,7 @@ from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.literals import Ref, map_leaves
 from torchstone.conformance.program import Call, Program
 from torchstone.conformance.sources.sampling import first_line, seeded
+from torchstone.conformance.unsafe import unsafe
 
 DEFAULT = "default"
 
@@ -126,6 +127,8 @@ def _leading(size: int) -> Callable[[Case], Case]:
 def _taken(case: Case) -> bool:
     try:
         with torch.no_grad():
+            if unsafe(case):
+                return False
             case.program(*case.fresh_args())
     except Exception:
         return False
@@ -255,6 +258,8 @@ def apply(case: Case, name: str) -> Case | Untested:
                 raise NotApplicable("eager takes no other size")
             if VARIANTS[name].tried:
                 with torch.no_grad():
+                    if refused := unsafe(changed):
+                        raise NotApplicable(refused)
                     changed.program(*changed.fresh_args())
             return changed
     except NotApplicable as error:

@@ -53,6 +53,22 @@ def test_rows() -> None:
     assert [t.dim() for t in asked(pair, "scalar").args] == [0, 0]
 
 
+def test_what_eager_would_read_beyond_is_no_case() -> None:
+    lengths = torch.tensor([2, 1, 0, 3])
+    program = Program(
+        ("x0", "x1"),
+        (Call("torch.segment_reduce", (Ref("x0"), "max"), {"lengths": Ref("x1"), "unsafe": True}, "r0"),),
+        Ref("r0"),
+    )
+    cut = apply(Case(program, {"x0": torch.randn(6), "x1": lengths}, "test", "op", "float32"), "single")
+    assert isinstance(cut, Untested) and "lengths do not sum" in cut.reason
+    lu, pivots = torch.linalg.lu_factor(torch.randn(3, 4, 4))
+    for name, rows in (("empty", 0), ("single", 1)):  # pivots are cut too: eager would take others from beyond
+        assert [t.shape[0] for t in asked(case("torch.lu_unpack", lu, pivots), name).args] == [rows, rows]
+    wrong = apply(case("torch.lu_unpack", lu, pivots + 9), "single")
+    assert isinstance(wrong, Untested) and "pivots" in wrong.reason
+
+
 def test_rows_are_told_from_channels() -> None:
     norm = case("torch.nn.functional.batch_norm", torch.randn(5, 5, 2), torch.zeros(5), torch.ones(5))
     assert [list(t.shape) for t in asked(norm, "single").args] == [[1, 5, 2], [5], [5]]
@@ -150,10 +166,10 @@ def test_one_compilation_serves_all_sizes(backend, outcome: str) -> None:
 
 def test_sizes_at_which_eager_reads_beyond_its_inputs_are_left_out() -> None:
     call = Call("torch.segment_reduce", (Ref("x"), "sum"), {"lengths": Ref("n"), "unsafe": True}, "r")
-    inputs = {"x": torch.arange(5.0), "n": torch.tensor([2, 1, 2])}
+    inputs = {"x": torch.arange(3.0), "n": torch.tensor([2, 1])}
     planned = plan(asked(Case(Program(("x", "n"), (call,), Ref("r")), inputs, "test", "op", "float32"), "dynamic"))
     assert planned is not None
-    assert [[*map(len, other.args)] for other in planned.others] == [[4, 2]]
+    assert [[*map(len, other.args)] for other in planned.others] == [[4, 3], [7, 6]]
 
 
 def test_inputs_that_share_memory_stay_together() -> None:

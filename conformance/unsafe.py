@@ -1,0 +1,117 @@
+"""What eager's kernels use without a look: a case that gives them such operands would corrupt the process's memory.
+
+``unsafe(case)`` says why eager cannot be run on it. The rules are those of PyTorch's documentation of each operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.conformance.case import Case
+
+SEED = 20
+Rule = Callable[[Mapping[str, Any]], "str | None"]
+
+
+def _eigenvalues(given: Mapping[str, Any]) -> str | None:
+    if bool(torch.isnan(given["self"]).any()):
+        return "eager's eigvals corrupts memory where its operand has a NaN"
+    return None
+
+
+def _segments(given: Mapping[str, Any]) -> str | None:
+    data, axis = given["data"], given["axis"]
+    lengths, offsets = given["lengths"], given["offsets"]
+    ends = offsets if lengths is None else lengths
+    if ends is None or not ends.dim() or not data.dim():
+        return None
+    if ends.shape[:-1] != data.shape[:axis]:
+        return "segment_reduce: lengths or offsets are not as many as the rows"
+    size = data.shape[axis]
+    if lengths is not None:
+        fits = bool((lengths >= 0).all()) and bool((lengths.sum(-1) == size).all())
+    else:
+        fits = bool((offsets.diff(dim=-1) >= 0).all()) and bool((offsets[..., :1] >= 0).all())
+        fits = fits and bool((offsets[..., -1:] == size).all())
+    return None if fits else "segment_reduce: the lengths do not sum to the size of the data"
+
+
+def _bags(given: Mapping[str, Any]) -> str | None:
+    offsets = given["offsets"]
+    if given["include_last_offset"] and offsets.numel() and int(offsets[-1]) != given["indices"].numel():
+        return "embedding_bag: the last offset is not the number of indices"
+    return None
+
+
+def _pivots(given: Mapping[str, Any]) -> str | None:
+    lu, pivots = given["LU_data"], given["LU_pivots"]
+    if not given["unpack_pivots"] or lu.dim() < 2:
+        return None
+    rows = lu.shape[-2]
+    if pivots.shape != (*lu.shape[:-2], min(lu.shape[-2:])) or bool(((pivots < 1) | (pivots > rows)).any()):
+        return "lu_unpack: the pivots are not those of such a matrix"
+    return None
+
+
+def _channels(given: Mapping[str, Any]) -> str | None:
+    x = given["input"]
+    names = ("weight", "bias", "running_mean", "running_var")
+    if x.dim() > 1 and any(t is not None and t.numel() != x.shape[1] for t in map(given.get, names)):
+        return "batch_norm: a parameter has not as many elements as there are channels"
+    return None
+
+
+# By the operator's name in ATen. (Under a dispatch mode PyTorch takes eigvals to eig, which looks for NaN itself.)
+RULES: Mapping[str, Rule] = {
+    "linalg_eigvals": _eigenvalues,
+    "_linalg_eigvals": _eigenvalues,
+    "linalg_eig": _eigenvalues,
+    "segment_reduce": _segments,
+    "_embedding_bag": _bags,
+    "_embedding_bag_forward_only": _bags,
+    "lu_unpack": _pivots,
+    "native_batch_norm": _channels,
+    "_native_batch_norm_legit": _channels,
+}
+# What calls of those are named in programs; other programs are not run to see.
+OPERATORS = frozenset(
+    {"eigvals", "linalg_eigvals", "segment_reduce", "_segment_reduce", "embedding_bag", "lu_unpack", "batch_norm",
+     "_native_batch_norm_legit", "native_batch_norm", "_embedding_bag", "_embedding_bag_forward_only"}
+)  # fmt: skip
+
+
+class Unsafe(Exception):
+    """Eager would corrupt the memory of the process."""
+
+
+class _Watched(TorchDispatchMode):
+    """Raises ``Unsafe`` before an operator is given what its rule excludes."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        rule = RULES.get(func._schema.name.removeprefix("aten::"))
+        if rule is not None:
+            schema = func._schema.arguments
+            given = {a.name: a.default_value for a in schema} | {a.name: v for a, v in zip(schema, args, strict=False)}
+            if reason := rule(given | kwargs):
+                raise Unsafe(reason)
+        return func(*args, **kwargs)
+
+
+def unsafe(case: Case) -> str:
+    """Why eager cannot be run on the case, or an empty string."""
+    if not any(call.operator in OPERATORS for call in case.program.calls):
+        return ""
+    try:
+        torch.default_generator.manual_seed(SEED)
+        with _Watched():
+            case.program(*case.fresh_args())
+    except Unsafe as error:
+        return str(error)
+    except Exception:  # for whoever runs it next
+        pass
+    return ""
