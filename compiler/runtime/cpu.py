@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from torchstone.compiler.diagnostics import GuardError
-from torchstone.compiler.ir.dims import Expr, evaluate
+from torchstone.compiler.ir.dims import Dim, Expr, evaluate
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.runtime import jit
 from torchstone.compiler.runtime.bridge import descriptor, is_readable, readable, torch_dtype
@@ -33,8 +33,8 @@ class CpuKernel:
 
     Sizes of ``inputs`` may be symbols (bound at each call) or None (anything); sizes of ``results`` are ints or
     expressions over those symbols. ``work`` estimates the iterations of its mean loop nest (None: unknown), which
-    decides between quick compilation and quick code; one that was compiled quickly and is called often is compiled
-    again, for quick code.
+    decides between quick compilation and quick code; one that was compiled quickly and is called often, or with sizes
+    that make it much work, is compiled again, for quick code.
     ``fused`` says that elementwise ops already share loop nests where they should.
     Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a tensor does not fit, RuntimeError
     with the message of a check that failed in the kernel.
@@ -47,7 +47,7 @@ class CpuKernel:
         inputs: Sequence[TensorType],
         results: Sequence[TensorType],
         entry: str = "main",
-        work: int | None = None,
+        work: Dim | None = None,
         fused: bool = False,
         provider: Bindings | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class CpuKernel:
         self.fused = fused
         self._module = module
         self._work = _work(self.inputs, self.results) if work is None else work
-        self._opt_level = jit.opt_level([self._work])
+        self._opt_level = jit.opt_level(self._work)
         self._spent = 0.0
         self._dtypes = [torch_dtype(t.dtype) for t in self.inputs]
         self._out = [(t.shape, torch_dtype(t.dtype)) for t in self.results]
@@ -106,8 +106,11 @@ class CpuKernel:
         """
         self._spent += seconds
         if self._spent > jit.THOROUGH * code.seconds:
-            self._opt_level = jit.FAST_CODE
-            self._contiguous, self._strided = self._code(strided=False), None
+            self._optimize()
+
+    def _optimize(self) -> None:
+        self._opt_level = jit.FAST_CODE
+        self._contiguous, self._strided = self._code(strided=False), None
 
     def _static(self) -> list[torch.Tensor]:
         """Return empty results; ``empty_like`` takes half the time of ``empty``."""
@@ -118,6 +121,9 @@ class CpuKernel:
     def _sized(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return empty results of the sizes that those of the inputs give."""
         bound = self._bind(tensors)
+        quick = self._opt_level == jit.FAST_COMPILE
+        if quick and isinstance(self._work, Expr) and evaluate(self._work, bound) > jit.SMALL_WORK:
+            self._optimize()
         return [torch.empty([evaluate(d, bound) for d in shape], dtype=dtype) for shape, dtype in self._out]  # type: ignore[arg-type]
 
     def _bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
@@ -164,7 +170,7 @@ def _fits(tensor: torch.Tensor, spec: TensorType) -> bool:
     )
 
 
-def _work(inputs: Sequence[TensorType], results: Sequence[TensorType]) -> int | None:
+def _work(inputs: Sequence[TensorType], results: Sequence[TensorType]) -> Dim | None:
     if not all(t.is_static for t in (*inputs, *results)):
         return None
     return sum(prod(d for d in t.shape if isinstance(d, int)) for t in (*inputs, *results))

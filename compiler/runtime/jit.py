@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.runtime.mlir import Bindings, StringRef, bindings
 
 # LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.
@@ -292,7 +293,10 @@ def _in_process(name: str) -> bool:
     return True
 
 
-def opt_level(work: Sequence[int | None]) -> int:
-    """Return the LLVM level for kernels of ``work`` iterations a loop nest (None: not known before run time)."""
-    small = all(n is not None and n <= SMALL_WORK for n in work)
-    return FAST_COMPILE if small else FAST_CODE
+def opt_level(work: Dim | None) -> int:
+    """Return the LLVM level for a kernel of ``work`` iterations a loop nest.
+
+    None is for what will never be known; what is known when it is called is compiled quickly first.
+    """
+    large = work is None or (isinstance(work, int) and work > SMALL_WORK)
+    return FAST_CODE if large else FAST_COMPILE

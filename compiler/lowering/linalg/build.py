@@ -7,6 +7,7 @@ from typing import Any
 
 from torchstone.compiler.diagnostics import Unsupported, blaming, failed_check
 from torchstone.compiler.ir import Graph, Operation, Value
+from torchstone.compiler.ir.dims import Dim, floordiv
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import indexing, movement, ordering, plan, reduce
 from torchstone.compiler.lowering.linalg import scalars as s
@@ -74,8 +75,8 @@ def lower(graph: Graph) -> Lowered:
     return Lowered(load, texts)
 
 
-def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, int | None]:
-    """Return the module, and an estimate of the iterations of its mean loop nest (None when sizes are symbolic)."""
+def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, Dim]:
+    """Return the module, and an estimate of the iterations of its mean loop nest."""
     ir = mlir.ir
     for value in (*graph.args, *results):
         if not isinstance(value.type, TensorType):
@@ -94,7 +95,7 @@ def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, int | None]:
                 _lower_op(emitter, op, stored)
             mlir.func.ReturnOp([emitter.tensor(r) for r in results])
         _verify(module, graph)
-    return module, emitter.work and emitter.work // emitter.nests
+    return module, floordiv(emitter.work, max(1, emitter.nests))
 
 
 def _lower_op(e: Emitter, op: Operation, stored: set[int]) -> None:

@@ -22,7 +22,7 @@ from torchstone.compiler.runtime import mlir
 class Emitter:
     """State of one lowering. ``values`` maps the id of a stored value to its MLIR tensor.
 
-    ``work`` counts the loop iterations of the module, None once one is not known; ``nests`` its loop nests.
+    ``work`` counts the loop iterations of the module, ``nests`` its loop nests.
     """
 
     def __init__(self, graph: Graph, arguments: Sequence[Any], body: Any) -> None:
@@ -30,7 +30,7 @@ class Emitter:
         self.library = Library(body)
         self.values: dict[int, Any] = {id(v): a for v, a in zip(graph.args, arguments, strict=True)}
         self.producers: dict[int, Operation] = {id(r): op for op in graph.ops for r in op.results}
-        self.work: int | None = 0
+        self.work: Dim = 0
         self.nests = 0
         self._arguments = list(zip(graph.args, arguments, strict=True))
         self._sizes: dict[Dim, Any] = {}
@@ -122,15 +122,8 @@ class Emitter:
         mlir.cf.AssertOp(mlir.arith.ori(fine, some), f"gather: there is nothing to read in {x.tensor}")
 
     def count(self, sizes: Sequence[Dim]) -> None:
-        for size in sizes:
-            if not isinstance(size, int):
-                self.work = None
-        if self.work is not None:
-            total = 1
-            for size in sizes:
-                total *= int(size)  # type: ignore[arg-type]
-            self.work += total
-            self.nests += 1
+        self.work = self.work + product(sizes)
+        self.nests += 1
 
 
 def static_sizes(dims: Sequence[Dim]) -> list[int]:
