@@ -214,7 +214,9 @@ class Captured:
         if special or self.row_major or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
             return []
         kinds = [arg.tensor for arg in self.graph.args]
-        return [(TO_TORCH[k.dtype], torch.Size(k.dims)) for k in kinds] if all(k.is_static for k in kinds) else []
+        if not all(k.is_static for k in kinds):
+            return []
+        return [(TO_TORCH[k.dtype], torch.Size(k.dims)) for k in kinds]  # type: ignore[arg-type]
 
     def _sizes(self, tensors: Sequence[torch.Tensor], integers: Sequence[tuple[str, Dim, int]]) -> Sizes:
         values: dict[str, int] = {}

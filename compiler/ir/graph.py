@@ -105,7 +105,7 @@ class Operation:
         for operand in self.operands:
             if not isinstance(operand, Value):
                 return values_in(self.operands)
-        return iter(self.operands)  # type: ignore[arg-type]  # pyright: ignore[reportReturnType]
+        return iter(self.operands)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         from torchstone.compiler.ir.printer import print_operation

@@ -92,7 +92,7 @@ class _Pixels:
         """
         b, rank = self.b, len(self.points)
         rest = value.shape[len(self.shape) :]
-        count = math.prod(t.index.shape[-1] for t in self.taps)
+        count = math.prod(int(t.index.shape[-1]) for t in self.taps)  # type: ignore[arg-type]
         row = b.reshape(value, (*self.points, count, *rest))
         terms = [b.reshape(b.slice(row, rank, k, k + 1), (*self.points, *rest)) for k in range(count)]
         return reduce(b.add, terms, const(b, terms[0], 0))
