@@ -33,11 +33,11 @@ def _segments(given: Mapping[str, Any]) -> str | None:
         return "segment_reduce: lengths or offsets are not as many as the rows"
     size = data.shape[axis]
     if lengths is not None:
-        fits = bool((lengths >= 0).all()) and bool((lengths.sum(-1) == size).all())
+        fits = bool((lengths >= 0).all()) and bool((lengths.sum(-1) <= size).all())
     else:
         fits = bool((offsets.diff(dim=-1) >= 0).all()) and bool((offsets[..., :1] >= 0).all())
-        fits = fits and bool((offsets[..., -1:] == size).all())
-    return None if fits else "segment_reduce: the lengths do not sum to the size of the data"
+        fits = fits and bool((offsets[..., -1:] <= size).all())
+    return None if fits else "segment_reduce: the segments go beyond the data"
 
 
 def _bags(given: Mapping[str, Any]) -> str | None:

@@ -61,7 +61,7 @@ def test_what_eager_would_read_beyond_is_no_case() -> None:
         Ref("r0"),
     )
     cut = apply(Case(program, {"x0": torch.randn(6), "x1": lengths}, "test", "op", "float32"), "single")
-    assert isinstance(cut, Untested) and "lengths do not sum" in cut.reason
+    assert isinstance(cut, Untested) and "beyond the data" in cut.reason
     lu, pivots = torch.linalg.lu_factor(torch.randn(3, 4, 4))
     for name, rows in (("empty", 0), ("single", 1)):  # pivots are cut too: eager would take others from beyond
         assert [t.shape[0] for t in asked(case("torch.lu_unpack", lu, pivots), name).args] == [rows, rows]
@@ -166,10 +166,10 @@ def test_one_compilation_serves_all_sizes(backend, outcome: str) -> None:
 
 def test_sizes_at_which_eager_reads_beyond_its_inputs_are_left_out() -> None:
     call = Call("torch.segment_reduce", (Ref("x"), "sum"), {"lengths": Ref("n"), "unsafe": True}, "r")
-    inputs = {"x": torch.arange(3.0), "n": torch.tensor([2, 1])}
+    inputs = {"x": torch.arange(5.0), "n": torch.tensor([2, 1, 2])}
     planned = plan(asked(Case(Program(("x", "n"), (call,), Ref("r")), inputs, "test", "op", "float32"), "dynamic"))
     assert planned is not None
-    assert [[*map(len, other.args)] for other in planned.others] == [[4, 3], [7, 6]]
+    assert [[*map(len, other.args)] for other in planned.others] == [[4, 2]]
 
 
 def test_inputs_that_share_memory_stay_together() -> None:
