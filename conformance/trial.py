@@ -28,6 +28,9 @@ from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
 RESEEDS = 16
 MESSAGE_LIMIT = 2000
 
+# The tag of a case that eager refuses.
+REFUSED = "refused"
+
 _STAGES = {
     "capture": Stage.CAPTURE,
     "contract": Stage.LOWER,
@@ -139,6 +142,8 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
     program = case.program
     if refused := unsafe(case):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=refused)
+    if REFUSED in case.tags:
+        return _try_refused(case, backend, compiled)
     try:
         torch.default_generator.manual_seed(SEED)
         before = torch.get_rng_state()
@@ -164,6 +169,30 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
 
     finding = _compare(program, case, executable, expected, actual, free)
     return Stage.COMPARE, replace(finding, evidence=finding.evidence | getattr(executable, "evidence", {}))
+
+
+def _try_refused(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    """Try a case that eager refuses: the backend is right to refuse it too, whenever it does, and wrong to answer."""
+    try:
+        torch.default_generator.manual_seed(SEED)
+        case.program(*case.fresh_args())
+    except Exception as error:
+        told = _text(error)
+    else:
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes it")
+    stage = Stage.COMPILE
+    try:
+        if isinstance(compiled, Exception):
+            raise compiled
+        executable = compiled or backend.compile(case.program, case.fresh_args())
+        stage = Stage.RUN
+        executable(*case.fresh_args())
+    except Exception as error:
+        stage, finding = _failure(error, stage)
+        if finding.outcome is Outcome.ERROR:
+            return stage, Finding(Outcome.PASS, evidence={"eager": told, "backend": finding.message[:MESSAGE_LIMIT]})
+        return stage, finding
+    return Stage.COMPARE, Finding(Outcome.MISMATCH, Kind.ACCEPTED, f"gives a result, where eager raises {told}")
 
 
 def _compare(

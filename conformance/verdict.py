@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 
 class Kind(StrEnum):
-    """What differs when the outcome is ``mismatch``."""
+    """What differs when the outcome is ``mismatch``. ``accepted``: a result, where eager refuses the inputs."""
 
     STRUCTURE = "structure"
     SHAPE = "shape"
@@ -45,6 +45,7 @@ class Kind(StrEnum):
     VALUE = "value"
     MUTATION = "mutation"
     NONDETERMINISTIC = "nondeterministic"
+    ACCEPTED = "accepted"
 
 
 FAILURES = frozenset(

@@ -1,4 +1,4 @@
-"""Where cases come from: PyTorch's databases. A source is a module with the functions of ``Source``."""
+"""Where cases come from: PyTorch's databases, whole models. A source is a module with the functions of ``Source``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SOURCES: dict[str, str] = {
     "opinfo": "torchstone.conformance.sources.opinfo",
     "modules": "torchstone.conformance.sources.modules",
+    "models": "torchstone.conformance.sources.models",
+    "errors": "torchstone.conformance.sources.error_inputs",
 }
 
 

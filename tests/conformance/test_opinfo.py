@@ -57,7 +57,7 @@ def test_an_op_becomes_a_call_of_its_public_name() -> None:
 
 
 def test_what_the_database_computes_the_program_computes() -> None:
-    info = opinfo._info("addcmul")
+    info = opinfo.info_of("addcmul")
     with sampling.seeded("addcmul:float32"):
         samples = list(info.sample_inputs("cpu", torch.float32, requires_grad=False))
     for case, sample in zip(cases("addcmul"), samples, strict=True):
@@ -67,7 +67,7 @@ def test_what_the_database_computes_the_program_computes() -> None:
 
 def test_functions_of_the_database_are_recorded() -> None:
     for op in ("expand", "sum_to_size", "T", "where", "polygamma.polygamma_n_1", "einsum", "nn.functional.embedding"):
-        info = opinfo._info(op)
+        info = opinfo.info_of(op)
         with sampling.seeded(f"{op}:float32"):
             sample = next(iter(info.sample_inputs("cpu", torch.float32, requires_grad=False)))
         case = cases(op, limit=1)[0]

@@ -232,5 +232,6 @@ def test_what_a_source_could_not_express() -> None:
 
 
 def test_kinds_and_outcomes_are_the_documented_words() -> None:
-    assert {str(kind) for kind in Kind} == {"structure", "shape", "dtype", "value", "mutation", "nondeterministic"}
+    kinds = {"structure", "shape", "dtype", "value", "mutation", "nondeterministic", "accepted"}
+    assert {str(kind) for kind in Kind} == kinds
     assert "ill-conditioned" in {str(outcome) for outcome in Outcome}
