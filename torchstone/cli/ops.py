@@ -16,7 +16,8 @@ def ops(
     pattern: Annotated[list[str] | None, typer.Argument(help="Ops or shell patterns [default: all].")] = None,
     dtype: Annotated[list[str] | None, typer.Option("--dtype", help="Only ops with samples of this dtype.")] = None,
     source: Annotated[
-        list[str] | None, typer.Option("--source", help="opinfo, modules, models, errors; repeatable [default: opinfo].")
+        list[str] | None,
+        typer.Option("--source", help="opinfo (default), modules, models, errors; repeatable."),
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:

@@ -25,7 +25,7 @@ def run(
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", help="Where cases come from: opinfo, modules, models, errors; repeatable [default: opinfo]."),
+        typer.Option("--source", help="Where cases come from: opinfo (default), modules, models, errors; repeatable."),
     ] = None,
     op: Annotated[
         list[str] | None, typer.Option("--op", help="Op or shell pattern; repeatable [default: all].")
