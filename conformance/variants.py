@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.case import Case, Untested
-from torchstone.conformance.dynamic import BATCH, DYNAMIC, plan
+from torchstone.conformance.dynamic import BATCH, DYNAMIC, plan, resized
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.literals import Ref, map_leaves
 from torchstone.conformance.program import Call, Program
@@ -98,6 +98,30 @@ def _special(tensor: Tensor) -> Tensor:
     return torch.view_as_complex(out) if tensor.is_complex() else out
 
 
+def _extremes(tensor: Tensor) -> Tensor:
+    """Every third element replaced by a number at an end of what the dtype holds, in turn."""
+    if not tensor.numel() or tensor.dtype == torch.bool:
+        return tensor
+    real = torch.view_as_real(tensor.resolve_conj()).clone() if tensor.is_complex() else tensor.clone()
+    if real.is_floating_point():
+        info = torch.finfo(real.dtype)
+        values = [info.max, info.min, info.tiny, -info.tiny, info.eps, 1 / info.eps, math.sqrt(info.max), -1.0]
+    else:
+        limits = torch.iinfo(real.dtype)
+        values = [limits.max, limits.min, limits.max - 1, 0, 1, limits.max // 2 + 1]
+    flat = real.reshape(-1)
+    places = torch.arange(0, flat.numel(), 3)
+    chosen = torch.tensor(values, dtype=real.dtype)
+    flat[places] = chosen[torch.arange(len(places)) % len(values)]
+    out = flat.view(real.shape)
+    return torch.view_as_complex(out) if tensor.is_complex() else out
+
+
+def _expanded(tensor: Tensor) -> Tensor:
+    """The first row in every row's place, one in memory."""
+    return tensor[:1].expand(tensor.shape) if tensor.dim() and tensor.shape[0] > 1 else tensor
+
+
 def _scalar(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 0 or not tensor.numel() else tensor.reshape(-1)[0].clone()
 
@@ -122,6 +146,18 @@ def _leading(size: int) -> Callable[[Case], Case]:
         return changed if _taken(changed) else _inputs(case, lambda tensor: cut(tensor, 1), "nothing to cut")
 
     return apply
+
+
+def _odd(case: Case) -> Case:
+    """Make every size from 2 on odd and larger; sizes that are equal stay equal."""
+
+    def grown(tensor: Tensor) -> Tensor:
+        for axis, size in enumerate(tensor.shape):
+            if size > 1:
+                tensor = resized(tensor, axis, size + 1 + size % 2)
+        return tensor
+
+    return _inputs(case, grown, "no input has a size above 1")
 
 
 def _taken(case: Case) -> bool:
@@ -232,12 +268,21 @@ _ROWS = (
     _row("transposed", "Inputs with their dims in the opposite order in memory.", _transposed, "no input has two dims"),
     _row("offset", "Inputs that begin inside their storage.", _offset, "no input has an element"),
     _row("channels_last", "Inputs of four and five dims in channels-last order.", _channels_last, "no such input"),
+    _row("expanded", "Inputs whose rows are one in memory: a stride of 0.", _expanded, "no input has two rows"),
     _row(
         "special", "NaN, infinities, zeros of both signs, subnormals, extremes.", _special, "no input of floats", False
+    ),
+    _row(
+        "extremes",
+        "The largest and smallest finite numbers of the dtype, integers too.",
+        _extremes,
+        "no input of numbers",
+        False,
     ),
     _row("scalar", "Every input 0-d.", _scalar, "every input is 0-d already", tried=False),
     Variant("empty", "No rows: leading dims of size 0.", _leading(0)),
     Variant("single", "One row: leading dims of size 1.", _leading(1)),
+    Variant("odd", "Every size odd: what no vector or tile divides.", _odd),
     Variant(DYNAMIC, "Compiled once with every size free, run at several.", _varying),
     Variant(BATCH, "Compiled once with the leading size free, run at several.", _varying),
     Variant("backward", "The results and the gradients of the inputs.", _backward),

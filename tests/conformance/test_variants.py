@@ -191,3 +191,29 @@ def test_ids_name_the_variant() -> None:
     with pytest.raises(InputError, match="no such input"):
         find_case("opinfo:softmax:float32:0:channels_last")
     assert all(row.doc.endswith(".") for row in VARIANTS.values())
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int8, torch.int64, torch.uint8]
+)
+def test_extremes_are_finite_and_at_the_ends(dtype: torch.dtype) -> None:
+    (y,) = asked(case("torch.neg", torch.ones(30, dtype=dtype)), "extremes").args
+    parts = torch.view_as_real(y) if y.is_complex() else y
+    info = torch.finfo(dtype) if y.is_floating_point() or y.is_complex() else torch.iinfo(dtype)
+    assert parts.isfinite().all() and parts.max() == info.max and parts.min() == info.min
+    assert (parts == 1).sum() >= parts.numel() // 4
+    assert isinstance(apply(case("torch.logical_not", torch.ones(3, dtype=torch.bool)), "extremes"), Untested)
+
+
+def test_expanded_rows_are_one_in_memory() -> None:
+    (y,) = asked(case("torch.neg", torch.randn(4, 3)), "expanded").args
+    assert y.shape == (4, 3) and y.stride() == (0, 1) and torch.equal(y[0], y[3])
+    assert Case.from_bytes(asked(case("torch.neg", y), "offset").to_bytes()).args[0].shape == (4, 3)
+    assert isinstance(apply(case("torch.Tensor.add_", torch.randn(4, 3), args=(1,)), "expanded"), Untested)
+
+
+def test_odd_sizes_fit_each_other() -> None:
+    product = asked(case("torch.matmul", torch.randn(4, 8), torch.randn(8, 5)), "odd")
+    assert [list(t.shape) for t in product.args] == [[5, 9], [9, 7]]
+    kept = apply(case("torch.Tensor.view", torch.randn(4, 6), args=(2, 12)), "odd")
+    assert isinstance(kept, Untested) and "eager raises" in kept.reason
