@@ -235,3 +235,15 @@ def test_kinds_and_outcomes_are_the_documented_words() -> None:
     kinds = {"structure", "shape", "dtype", "value", "mutation", "nondeterministic", "accepted"}
     assert {str(kind) for kind in Kind} == kinds
     assert "ill-conditioned" in {str(outcome) for outcome in Outcome}
+
+
+def test_eager_that_goes_by_layout_is_no_referee() -> None:
+    row = torch.tensor([1.0, 10.0, 20.0, 30.0, 40.0])[:1].expand(5)
+    odd = case_of("torch.median", Ref("x0"), 0, inputs={"x0": row})
+    assert not torch.equal(torch.median(row, 0).values, row[0]), "PyTorch has mended it: another example is needed"
+    verdict = try_case(odd, running(lambda x: torch.median(x.contiguous(), 0)))
+    assert verdict.outcome is Outcome.UNTESTED and "row-major" in verdict.message
+    verdict = try_case(odd, running(lambda x: (torch.tensor(2.0), torch.tensor(0))))
+    assert verdict.outcome is Outcome.MISMATCH
+    plain = case_of("torch.sum", inputs={"x0": torch.randn(4, 3).t()})
+    assert try_case(plain, running(lambda x: x.sum() + 1)).outcome is Outcome.MISMATCH
