@@ -1,6 +1,7 @@
-"""What eager's kernels use without a look: a case that gives them such operands would corrupt the process's memory.
+"""What eager's kernels use without a look, or return without writing it: of such a case eager has no answer.
 
-``unsafe(case)`` says why eager cannot be run on it. The rules are those of PyTorch's documentation of each operator.
+``unsafe(case)`` says why; running it would corrupt the process's memory, or give what lay there before. The rules are
+those of PyTorch's documentation of each operator.
 """
 
 from __future__ import annotations
@@ -65,6 +66,12 @@ def _channels(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _rows(given: Mapping[str, Any]) -> str | None:
+    if not given["self"].numel() and given["reduction"] != 0:
+        return "eager's loss of no rows is memory that nobody wrote to"
+    return None
+
+
 # By the operator's name in ATen. (Under a dispatch mode PyTorch takes eigvals to eig, which looks for NaN itself.)
 RULES: Mapping[str, Rule] = {
     "linalg_eigvals": _eigenvalues,
@@ -74,18 +81,21 @@ RULES: Mapping[str, Rule] = {
     "_embedding_bag": _bags,
     "_embedding_bag_forward_only": _bags,
     "lu_unpack": _pivots,
+    "multi_margin_loss": _rows,
+    "multilabel_margin_loss_forward": _rows,
     "native_batch_norm": _channels,
     "_native_batch_norm_legit": _channels,
 }
 # What calls of those are named in programs; other programs are not run to see.
 OPERATORS = frozenset(
     {"eigvals", "linalg_eigvals", "segment_reduce", "_segment_reduce", "embedding_bag", "lu_unpack", "batch_norm",
-     "_native_batch_norm_legit", "native_batch_norm", "_embedding_bag", "_embedding_bag_forward_only"}
+     "_native_batch_norm_legit", "native_batch_norm", "_embedding_bag", "_embedding_bag_forward_only",
+     "multi_margin_loss", "multilabel_margin_loss"}
 )  # fmt: skip
 
 
 class Unsafe(Exception):
-    """Eager would corrupt the memory of the process."""
+    """Eager would corrupt the memory of the process, or give what it never wrote."""
 
 
 class _Watched(TorchDispatchMode):
@@ -103,7 +113,7 @@ class _Watched(TorchDispatchMode):
 
 
 def unsafe(case: Case) -> str:
-    """Why eager cannot be run on the case, or an empty string."""
+    """Why eager has no answer to the case, or an empty string."""
     if not any(call.operator in OPERATORS for call in case.program.calls):
         return ""
     try:

@@ -67,6 +67,9 @@ def test_what_eager_would_read_beyond_is_no_case() -> None:
         assert [t.shape[0] for t in asked(case("torch.lu_unpack", lu, pivots), name).args] == [rows, rows]
     wrong = apply(case("torch.lu_unpack", lu, pivots + 9), "single")
     assert isinstance(wrong, Untested) and "pivots" in wrong.reason
+    loss = case("torch.nn.functional.multi_margin_loss", torch.randn(5, 3), torch.zeros(5, dtype=torch.int64))
+    nothing = apply(loss, "empty")
+    assert isinstance(nothing, Untested) and "nobody wrote" in nothing.reason
 
 
 def test_rows_are_told_from_channels() -> None:

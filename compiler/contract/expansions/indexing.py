@@ -164,6 +164,8 @@ def gather(b: Expander, x: Value, dim: int, index: Value, sparse_grad: bool = Fa
     if 0 in index.shape:
         return zeros(b, b.type.dims, x.dtype)
     dim = wrap_dim(dim, x.rank)
+    if x.shape[dim] == 0:  # nll_loss of no classes reads here what it ignores
+        raise b.unsupported("from a dim of no elements")
     index = checked(b, index, x.shape[dim])
     return b.reshape(read(b, x, places(b, index, dim), range(x.rank)), b.type.dims)
 

@@ -210,7 +210,10 @@ def variance(b: Expander, x: Value, dims: Sequence[int], correction: Any) -> tup
     squares = _squared_size(b, centered)
     total = b.reduce(squares, "sum", tuple(dims))
     n = count(b, x, dims, total.dtype)
-    freedom = b.max(b.sub(n, const(b, n, 1 if correction is None else correction)), const(b, n, 0))
+    correction = 1 if correction is None else correction
+    freedom = b.max(b.sub(n, const(b, n, correction)), const(b, n, 0))
+    if correction < 0:  # of nothing it is NaN, whatever the correction makes of 0
+        freedom = b.select(b.eq(n, const(b, n, 0)), const(b, n, math.nan), freedom)
     return b.div(total, b.broadcast(freedom, total.shape, ())), average
 
 

@@ -122,10 +122,17 @@ def test_ties_and_nan_give_the_first_index(agrees: Agrees) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom:UserWarning")
-@pytest.mark.parametrize("correction", [0, 1, 5])
+@pytest.mark.parametrize("correction", [0, 1, 5, -1])
 def test_spread_of_too_few(agrees: Agrees, correction: int) -> None:
-    for x in (_tensor(4), torch.tensor([2.0]), _tensor(0)):
+    for x in (_tensor(4), torch.tensor([2.0]), _tensor(0), _tensor(0, 3)):
         agrees(lambda x: (torch.var(x, 0, correction=correction), torch.std(x, 0, correction=correction)), x)
+        agrees(lambda x: torch.var_mean(x, None, correction=correction), x)
+
+
+def test_the_product_of_no_rows_and_a_bias_of_no_dims(agrees: Agrees) -> None:
+    for bias in (torch.tensor(3.0), torch.tensor([3.0]), _tensor(0)):  # eager's result has the shape of the bias
+        agrees(torch.addmv, bias, _tensor(0, 4), _tensor(4))
+        agrees(lambda c, a, x: torch.addmv(c, a, x, beta=0.5), bias, _tensor(0, 4), _tensor(4))
 
 
 def test_norms_of_every_order(agrees: Agrees) -> None:
