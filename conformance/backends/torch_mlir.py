@@ -17,6 +17,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.exported import Exported, capture
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,11 +59,10 @@ class _TorchMlir:
         self.compile(lambda x: x + 1, (torch.ones(2),))
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        exported = capture(fn, args, _module("extras.fx_decomp_util").get_decomposition_table())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch.export copies deprecated tree specs
-            program = _capture(fn, args)
-            module = self._lower(program)
-            return _Executable(program, module)
+            warnings.simplefilter("ignore")
+            return _Executable(exported, self._lower(exported.program))
 
     def _lower(self, program: Any) -> Any:
         """Return the module in linalg on tensors."""
@@ -111,64 +111,34 @@ class TorchMlirStablehlo(_TorchMlir):
 
 
 class _Executable:
-    """The lowered module as a callable with the program's results; mutated inputs are written back."""
+    """The lowered module as a callable with the program's results."""
 
-    def __init__(self, program: Any, module: Any) -> None:
+    def __init__(self, exported: Exported, module: Any) -> None:
         from torchstone.compiler.diagnostics import TorchstoneError
         from torchstone.compiler.runtime.mlir import bindings
         from torchstone.compiler.runtime.returning import load_returning
 
-        signature = program.graph_signature
-        self.inputs = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
-        self.outputs = signature.output_specs
-        self.tree = program.call_spec.out_spec
+        self.exported = exported
         # MLIR's integers are signless: the exported program knows which of them were unsigned.
-        values = [node.meta["val"] if hasattr(node, "meta") else None for node in program.graph.output_node().args[0]]
-        dtypes = [getattr(value, "dtype", None) for value in values]
+        dtypes = [getattr(value, "dtype", None) for value in exported.outputs]
         try:
             self.kernel = load_returning(module, result_dtypes=dtypes, provider=bindings("torch_mlir"))
         except TorchstoneError as error:
             raise BackendError(f"on torchstone's runtime: {error}", "compile") from error
 
     def __call__(self, *args: Tensor) -> Any:
-        from torch.utils._pytree import tree_unflatten
-
         from torchstone.compiler.diagnostics import TorchstoneError
 
         try:
-            results: list[Any] = list(self.kernel(args))
+            results = list(self.kernel(args))
         except TorchstoneError as error:
             raise BackendError(f"on torchstone's runtime: {error}", "run") from error
-        by_name = dict(zip(self.inputs, args, strict=True))
-        flat: list[Any] = []
-        for spec, value in zip(self.outputs, results, strict=True):
-            if spec.kind.name == "USER_INPUT_MUTATION":
-                by_name[spec.target].copy_(value)
-            elif spec.kind.name == "USER_OUTPUT":
-                # An output that is an input comes back as a fresh tensor; the program's result is the input itself.
-                flat.append(by_name.get(getattr(spec.arg, "name", ""), value))
-            else:
-                raise BackendError(f"torch.export gave an output of kind {spec.kind.name}", "run")
-        return tree_unflatten(flat, self.tree)
+        return self.exported.finish(args, results)
 
 
 def _module(name: str) -> Any:
     """Import a module of torch-mlir; its native parts have no types."""
     return importlib.import_module(f"torch_mlir.{name}")
-
-
-def _capture(fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Any:
-    """Return the exported program in the ops that torch-mlir takes; what torch.export declines is unsupported."""
-    import torch
-
-    from torchstone.conformance.program_fx import as_module
-
-    try:
-        program = torch.export.export(as_module(fn), args, strict=False)
-        return program.run_decompositions(_module("extras.fx_decomp_util").get_decomposition_table())
-    except Exception as error:
-        first = str(error).strip().splitlines()[:2]
-        raise BackendUnsupported(f"torch.export: {type(error).__name__}: {' '.join(first)}", "capture") from error
 
 
 @contextmanager
