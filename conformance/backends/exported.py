@@ -79,27 +79,52 @@ def capture(
     def export(module: torch.nn.Module) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.export copies deprecated tree specs
-            program = torch.export.export(module, args, strict=False)
-            return program if decompositions is None else program.run_decompositions(dict(decompositions))
+            return torch.export.export(module, args, strict=False)
 
     try:
         module = as_module(fn)
         program = export(module)
-        signature = program.graph_signature
+        if decompositions is None and not _writes(program):
+            return Exported(program)
+        functional = _functional(program, decompositions)
+        signature = functional.graph_signature
         names = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
         kinds = {spec.kind.name for spec in signature.output_specs}
         written = [spec.target for spec in signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"]
         if not kinds <= {"USER_OUTPUT", "USER_INPUT_MUTATION"}:
             raise BackendUnsupported(f"torch.export gives outputs that are {', '.join(sorted(kinds))}", "capture")
         if not written:
-            return Exported(program)
+            return Exported(functional)
         mutated = tuple(names.index(name) for name in written)
-        return Exported(export(_on_copies(module, mutated)), mutated)
+        return Exported(_functional(export(_on_copies(module, mutated)), decompositions), mutated)
     except BackendUnsupported:
         raise
     except Exception as error:
         first = str(error).strip().splitlines()[:2]
         raise BackendUnsupported(f"torch.export: {type(error).__name__}: {' '.join(first)}", "capture") from error
+
+
+def _schemas(program: Any) -> list[Any]:
+    return [node.target._schema for node in program.graph.nodes if hasattr(node.target, "_schema")]
+
+
+def _writes(program: Any) -> bool:
+    """Whether some op of an exported program may write to a tensor: norms write to running statistics untold."""
+    return any(schema.is_mutable or _keeps_statistics(schema) for schema in _schemas(program))
+
+
+def _keeps_statistics(schema: Any) -> bool:
+    return any(argument.name == "running_mean" for argument in schema.arguments)
+
+
+def _functional(program: Any, decompositions: Mapping[Any, Any] | None) -> Any:
+    """The program without writes; as it is else, if no table of decompositions is given, unless a norm hides some."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if decompositions is not None:
+            return program.run_decompositions(dict(decompositions))
+        core = any(map(_keeps_statistics, _schemas(program)))
+        return program.run_decompositions(None if core else {})
 
 
 def _on_copies(module: Any, mutated: tuple[int, ...]) -> Any:

@@ -21,7 +21,9 @@ from torchstone.conformance.backends.exported import Exported, capture
 if TYPE_CHECKING:
     from torch import Tensor
 
-_DECLINED = re.compile(r"No conversion rule|not supported|unsupported|Unsupported|not implemented|cannot be converted")
+_DECLINED = re.compile(
+    r"No conversion rule|wasn't fully converted|not supported|[Uu]nsupported|not implemented|cannot be converted"
+)
 _OP = re.compile(r"\b(?:aten|prims)[.:]+([\w.]+)")
 _HINTS = {"INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True, "EXECUTION_MODE_HINT": "ACCURACY"}
 
