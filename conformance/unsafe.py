@@ -86,12 +86,10 @@ RULES: Mapping[str, Rule] = {
     "native_batch_norm": _channels,
     "_native_batch_norm_legit": _channels,
 }
-# What calls of those are named in programs; other programs are not run to see.
-OPERATORS = frozenset(
-    {"eigvals", "linalg_eigvals", "segment_reduce", "_segment_reduce", "embedding_bag", "lu_unpack", "batch_norm",
-     "_native_batch_norm_legit", "native_batch_norm", "_embedding_bag", "_embedding_bag_forward_only",
-     "multi_margin_loss", "multilabel_margin_loss"}
-)  # fmt: skip
+# What calls of those are named in programs, if not as in ATen; other programs are not run to see.
+OPERATORS = frozenset(RULES) | {
+    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss"
+}  # fmt: skip
 
 
 class Unsafe(Exception):

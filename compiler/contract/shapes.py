@@ -21,7 +21,7 @@ from torchstone.compiler.frontends.captured import Guard
 from torchstone.compiler.frontends.conditions import due_to, guards_of
 from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
 from torchstone.compiler.frontends.recorder import schema_call, tensor_type
-from torchstone.compiler.frontends.run_time_sizes import quiet
+from torchstone.compiler.frontends.run_time_sizes import SHAPES, quiet
 from torchstone.compiler.frontends.symbolic import from_sympy
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols
@@ -160,7 +160,7 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
     with sizes.mode, quiet():
         args, kwargs = schema_call(func, [convert(o) for o in op.operands])
         try:
-            out = func(*args, **kwargs)
+            out = SHAPES.get(func, func)(*args, **kwargs)
             return tuple(sizes.named(_type(item)) for item in (out if isinstance(out, list | tuple) else (out,)))
         except TorchstoneError as error:
             raise Unsupported(f"{op.name}: {error.message}", op=op.name, where=describe(op)) from error

@@ -56,7 +56,7 @@ def _wide(b: Expander, *values: Value) -> tuple[Value, ...]:
 def addmm(b: Expander, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     if b.op.name == "aten.addmv.default" and x.shape[0] == 0:
         # PyTorch forgets the product of no rows: the result has the shape of the bias.
-        return b.cast(b.mul(bias, const(b, bias, beta)) if beta != 1 else bias, b.type.dtype)
+        return _blend(b, bias, b.full(0, b.type.dims, b.type.dtype), beta, alpha)
     x, y = _wide(b, x, y)
     return _blend(b, bias, _product(b, x, y, 1 if b.op.name == "aten.baddbmm.default" else 0), beta, alpha)
 

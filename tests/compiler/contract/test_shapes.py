@@ -14,6 +14,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, Verify
 from torchstone.compiler.driver import compile as build
 from torchstone.compiler.frontends import dispatch
 from torchstone.compiler.ir import Operation, parse_graph
+from torchstone.compiler.ir.dims import Expr
 from torchstone.conformance.case import Case
 from torchstone.conformance.sources import opinfo
 
@@ -75,6 +76,16 @@ def test_types_are_recomputed() -> None:
 def test_a_size_that_depends_on_data_is_a_symbol_of_its_own() -> None:
     source = graph("%x: bool[4]", "%0: i64[?, 1] = aten.nonzero.default(%x)")
     assert "%0: i64[u0, 1]" in str(refine(source).graph)
+
+
+@pytest.mark.parametrize("dim", ["none", "0", "-1"])
+def test_counts_nobody_asked_for_have_the_size_that_eager_gives_them(dim: str) -> None:
+    x = torch.tensor([1.0, 1.0, 2.0])
+    given = torch.ops.aten.unique_consecutive.default(x, False, False, None if dim == "none" else int(dim))
+    line = f"%0: f32[?], %1: i64[?], %2: i64[?] = aten.unique_consecutive.default(%x, false, false, {dim})"
+    _, inverse, counts = (r.tensor for r in refine(graph("%x: f32[3]", line)).graph.ops[0].results)
+    assert inverse.shape == given[1].shape
+    assert counts.shape == (0,) if given[2].shape == (0,) else isinstance(counts.shape[0], Expr)
 
 
 def chosen() -> list[str]:

@@ -130,6 +130,8 @@ def test_spread_of_too_few(agrees: Agrees, correction: int) -> None:
 
 
 def test_the_product_of_no_rows_and_a_bias_of_no_dims(agrees: Agrees) -> None:
+    nan = torch.tensor(float("nan"))
+    agrees(lambda c, a, x: torch.addmv(c, a, x, beta=0), nan, _tensor(0, 4), _tensor(4))  # 0 ignores even NaN
     for bias in (torch.tensor(3.0), torch.tensor([3.0]), _tensor(0)):  # eager's result has the shape of the bias
         agrees(torch.addmv, bias, _tensor(0, 4), _tensor(4))
         agrees(lambda c, a, x: torch.addmv(c, a, x, beta=0.5), bias, _tensor(0, 4), _tensor(4))

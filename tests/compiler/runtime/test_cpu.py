@@ -14,6 +14,7 @@ from torchstone.compiler.diagnostics import GuardError, TorchstoneError
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.types import TensorType
+from torchstone.compiler.runtime import jit
 from torchstone.compiler.runtime.bridge import IR_DTYPES, TORCH_DTYPES
 from torchstone.compiler.runtime.cache import CACHE
 from torchstone.compiler.runtime.cpu import CpuKernel
@@ -387,3 +388,21 @@ def test_a_double_becomes_a_half_through_a_float() -> None:
     )
     bits = torch.tensor([rounded(v) for v in values.tolist()], dtype=torch.float32).view(torch.int32)
     assert torch.equal(bits.to(torch.int16), values.float().half().view(torch.int16))
+
+
+def test_sizes_that_make_much_work_have_a_kernel_optimized_before_it_runs() -> None:
+    n = symbol("n")
+    text = """
+    func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %c0 = arith.constant 0 : index
+      %n = tensor.dim %x, %c0 : tensor<?xf32>
+      %o = tensor.empty(%n) : tensor<?xf32>
+      %r = linalg.exp ins(%x : tensor<?xf32>) outs(%o : tensor<?xf32>) -> tensor<?xf32>
+      return %r : tensor<?xf32>
+    }"""
+    spec = TensorType((n,), dt.float32)
+    kernel = CpuKernel(text, inputs=[spec], results=[spec], work=n * 1000)
+    for size, level in ((4, jit.FAST_COMPILE), (jit.SMALL_WORK // 1000 + 1, jit.FAST_CODE), (5, jit.FAST_CODE)):
+        x = torch.randn(size)
+        torch.testing.assert_close(kernel([x])[0], x.exp())
+        assert kernel._opt_level == level
