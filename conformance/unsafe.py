@@ -63,6 +63,18 @@ def _channels(given: Mapping[str, Any]) -> str | None:
     names = ("weight", "bias", "running_mean", "running_var")
     if x.dim() > 1 and any(t is not None and t.numel() != x.shape[1] for t in map(given.get, names)):
         return "batch_norm: a parameter has not as many elements as there are channels"
+    written = [given.get(name) for name in names[2:]] if given["training"] else []
+    if any(t is not None and t.numel() > 1 and t.stride(-1) == 0 for t in written):
+        return "batch_norm: the running statistics it updates, one after the other, are one in memory"
+    return None
+
+
+def _cells(given: Mapping[str, Any]) -> str | None:
+    x, hidden = given["input"], given["hidden_size"]
+    wanted = ((4 * hidden, x.shape[-1]), (4 * hidden, hidden), (4 * hidden,), (4 * hidden,))
+    biases = wanted if given["has_biases"] else wanted[:2]
+    if any(given[f"weight{i}"].shape != shape for i, shape in enumerate(biases)):
+        return "lstm: a parameter is not of the sizes eager takes it for, the four gates of that input"
     return None
 
 
@@ -85,10 +97,11 @@ RULES: Mapping[str, Rule] = {
     "multilabel_margin_loss_forward": _rows,
     "native_batch_norm": _channels,
     "_native_batch_norm_legit": _channels,
+    "mkldnn_rnn_layer": _cells,
 }
 # What calls of those are named in programs, if not as in ATen; other programs are not run to see.
 OPERATORS = frozenset(RULES) | {
-    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss"
+    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss", "lstm"
 }  # fmt: skip
 
 

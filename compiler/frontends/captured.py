@@ -325,12 +325,15 @@ def check_layouts(tensors: Sequence[torch.Tensor], examples: Sequence[torch.Tens
 
 
 def check_separate(tensors: Sequence[torch.Tensor], mutated: Sequence[int]) -> None:
-    """Raise GuardError when a tensor that is written to shares memory with another one.
+    """Raise GuardError when a tensor that is written to shares memory with another one, or its elements do.
 
     A graph has values, no memory: it cannot know that the other one changes too.
     """
     spans = [_span(t) for t in tensors]
     for index in mutated:
+        written = tensors[index]
+        if written.numel() and any(s > 1 and not t for s, t in zip(written.shape, written.stride(), strict=True)):
+            raise GuardError(f"the graph writes to argument {index}, whose elements are one in memory (a stride of 0)")
         low, high = spans[index]
         for other, (start, end) in enumerate(spans):
             if tensors[other] is not tensors[index] and max(low, start) < min(high, end):

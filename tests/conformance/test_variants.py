@@ -12,6 +12,7 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.sources import find_case, iterate
 from torchstone.conformance.trial import try_case
+from torchstone.conformance.unsafe import unsafe
 from torchstone.conformance.variants import VARIANTS, apply
 
 LAYOUTS = ("strided", "transposed", "offset", "channels_last")
@@ -70,6 +71,27 @@ def test_what_eager_would_read_beyond_is_no_case() -> None:
     loss = case("torch.nn.functional.multi_margin_loss", torch.randn(5, 3), torch.zeros(5, dtype=torch.int64))
     nothing = apply(loss, "empty")
     assert isinstance(nothing, Untested) and "nobody wrote" in nothing.reason
+
+
+def test_what_eager_would_do_in_some_order_is_no_case() -> None:
+    def norm(**kwargs: bool) -> Case:
+        call = Call("torch.nn.functional.batch_norm", tuple(Ref(f"x{i}") for i in range(3)), kwargs, "r0")
+        inputs = {"x0": torch.randn(4, 3), "x1": torch.zeros(3), "x2": torch.ones(3)}
+        return Case(Program(tuple(inputs), (call,), Ref("r0")), inputs, "test", "op", "float32")
+
+    written = apply(norm(training=True), "expanded")
+    assert isinstance(written, Untested) and "one in memory" in written.reason
+    assert asked(norm(training=False), "expanded").args[1].stride() == (0,)
+
+
+def test_parameters_of_another_size_than_eagers_lstm_takes_them_for_are_no_case() -> None:
+    state, weights = [torch.zeros(1, 2, 3)] * 2, [torch.randn(12, 4), torch.randn(12, 3)]
+    refs = [Ref(f"x{i}") for i in range(5)]
+    call = Call("torch.lstm", (refs[0], refs[1:3], refs[3:], False, 1, 0.0, False, False, False), {}, "r0")
+    inputs = {f"x{i}": t for i, t in enumerate([torch.randn(5, 2, 4), *state, *weights])}
+    lstm = Case(Program(tuple(inputs), (call,), Ref("r0")), inputs, "test", "op", "float32")
+    assert not unsafe(lstm)
+    assert "not of the sizes" in unsafe(lstm.replace(inputs={**inputs, "x3": torch.randn(13, 5)}))
 
 
 def test_rows_are_told_from_channels() -> None:
