@@ -27,9 +27,10 @@ def replay(
         bool, typer.Option("--script", help="Print the case as a standalone script; run nothing.")
     ] = False,
 ) -> int:
-    """Try one case again, alone, and show the evidence. Exit code 0 if it passes, 1 otherwise."""
+    """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
     from torchstone.cli.run import _check
     from torchstone.conformance.runner import Pool
+    from torchstone.conformance.verdict import RIGHT
 
     _check({"sources": [], "backends": [backend]})
     found = find_case(case, store, run)
@@ -39,7 +40,7 @@ def replay(
     with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
         verdict = pool.verdict(found)
     show_verdict(found, verdict)
-    return OK if verdict.outcome == "pass" else FAILURES
+    return OK if verdict.outcome in RIGHT else FAILURES
 
 
 def find_case(name: str, store: Path | None = None, run: str | None = None) -> Case:
@@ -63,7 +64,7 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
         path = store or default_path()
         known: list[str] = []
         if store is not None or run is not None or path.exists():
-            with Store(path, create=False) as db:
+            with Store(path, readonly=True) as db:
                 data = db.case_bytes(name, run)
                 if data is not None:
                     return Case.from_bytes(data)

@@ -83,7 +83,7 @@ def run(
     versions = _check(options)
     _variants(options)
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
-        Store(store).close()  # only once the database is loaded; neither leaves a trace
+        Store(store, readonly=True).close()  # only once the database is loaded; neither leaves a trace
     _ops(options)
     with Store(store) as db:
         run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
