@@ -22,8 +22,9 @@ from torchstone.conformance.dynamic import BATCH, DYNAMIC, Plan, plan
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
 from torchstone.conformance.oracle.tree import dense, flatten
 from torchstone.conformance.program import UNINITIALIZED, Program
+from torchstone.conformance.proof import prove
 from torchstone.conformance.unsafe import SEED, Unsafe, unsafe
-from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
+from torchstone.conformance.verdict import RIGHT, Kind, Outcome, Stage, Verdict
 
 RESEEDS = 16
 MESSAGE_LIMIT = 2000
@@ -122,10 +123,10 @@ def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage
         compiled = error
     stage, finding = _try_at(case, backend, compiled)
     for other in varying.others:
-        if finding.outcome is not Outcome.PASS:
+        if finding.outcome not in RIGHT:
             break
         stage, finding = _try_at(other, backend, compiled)
-        if finding.outcome is not Outcome.PASS:
+        if finding.outcome not in RIGHT:
             sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
             finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
     return stage, finding
@@ -168,7 +169,7 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
         return _failure(error, stage)
 
     finding = _compare(program, case, executable, expected, actual, free)
-    return Stage.COMPARE, replace(finding, evidence=finding.evidence | getattr(executable, "evidence", {}))
+    return Stage.COMPARE, prove(finding, backend, executable)
 
 
 def _try_refused(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:

@@ -53,6 +53,12 @@ FAILURES = frozenset(
 )
 """Outcomes that make a run fail when nothing declared them expected."""
 
+RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
+"""Outcomes of a program that gave eager's results, by the backend's own code or not."""
+
+UNPROVEN = "unproven"
+"""The key in the evidence of a pass of which nothing tells what ran: its value says what is missing."""
+
 
 @dataclass(frozen=True)
 class Verdict:

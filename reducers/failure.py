@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torchstone.conformance.case import Case
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.conformance.verdict import RIGHT, Outcome, Verdict
 from torchstone.reducers import engine, order
 from torchstone.reducers.edit import special, tidy
 from torchstone.reducers.engine import Budget, Step
@@ -65,7 +65,7 @@ def reduce(
         judge = judge or pool.verdict
         first = judge(tidy(case))
         target = signature(verdict or first)
-        if first.outcome is Outcome.PASS:
+        if first.outcome in RIGHT:
             raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")

@@ -33,6 +33,7 @@ _OP = re.compile(r"(?:aten|prims|torchvision)[.:]+([\w.]+)|implementation for (\
 
 class OnnxRuntime:
     name = "onnxruntime"
+    executors = (PROVIDER,)
 
     def available(self) -> Availability:
         missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]

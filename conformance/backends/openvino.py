@@ -30,6 +30,7 @@ _HINTS = {"INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True, "EXECUTION_MODE_HINT":
 
 class OpenVino:
     name = "openvino"
+    executors = ("CPU",)
 
     def available(self) -> Availability:
         if importlib.util.find_spec("openvino") is None:

@@ -10,12 +10,12 @@ from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.trial import untested
-from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.conformance.verdict import RIGHT, Outcome, Verdict
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
 
-KEEP_NO_BYTES = frozenset({Outcome.PASS, Outcome.UNSUPPORTED, Outcome.UNTESTED})
+KEEP_NO_BYTES = RIGHT | {Outcome.UNSUPPORTED, Outcome.UNTESTED}
 
 
 @dataclass

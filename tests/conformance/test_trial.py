@@ -66,12 +66,12 @@ def test_what_the_backend_tells_about_its_code_is_evidence() -> None:
         def run(*tensors: Tensor) -> Any:
             return fn(*tensors)
 
-        run.__dict__["evidence"] = {"library_calls": ["aten.sub"]}
+        run.__dict__["evidence"] = {"seen": ["aten.sub"]}
         return run
 
     verdict = try_case(SUB, Fake(compiler))
     assert verdict.outcome is Outcome.PASS
-    assert verdict.evidence["library_calls"] == ["aten.sub"]
+    assert verdict.evidence["seen"] == ["aten.sub"]
 
 
 def running(function: Callable[..., Any]) -> Fake:
@@ -232,7 +232,8 @@ def test_what_a_source_could_not_express() -> None:
 
 
 def test_kinds_and_outcomes_are_the_documented_words() -> None:
-    kinds = {"structure", "shape", "dtype", "value", "mutation", "nondeterministic", "accepted"}
+    kinds = {"structure", "shape", "dtype", "device", "value", "distribution", "mutation", "aliasing", "accepted"}
+    kinds |= {"nondeterministic"}
     assert {str(kind) for kind in Kind} == kinds
     assert "ill-conditioned" in {str(outcome) for outcome in Outcome}
 
