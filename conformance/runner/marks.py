@@ -80,9 +80,9 @@ class Marked:
             byte[0] = 2
             result = compiled(*tensors)
             byte[0] = 3
+            run.__dict__["evidence"] = getattr(compiled, "evidence", {})  # some is known after the call only
             return result
 
-        run.__dict__["evidence"] = getattr(compiled, "evidence", {})
         return run
 
     def __getattr__(self, name: str) -> Any:

@@ -15,6 +15,7 @@ from torchstone.conformance.dynamic import DYNAMIC
 from torchstone.conformance.oracle.judge import Finding
 from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.proof import prove
+from torchstone.conformance.runner import marks
 from torchstone.conformance.trial import try_case
 from torchstone.conformance.verdict import UNPROVEN, Kind, Outcome
 
@@ -121,3 +122,21 @@ def test_the_profiler_sees_the_kernels_of_pytorch_and_no_views() -> None:
     with eager_ops() as ops:
         pass
     assert not ops
+
+
+def test_what_is_known_after_the_call_only_comes_out_of_a_worker() -> None:
+    class Late:
+        evidence: Any = {}  # noqa: RUF012
+
+        def __call__(self, *tensors: torch.Tensor) -> torch.Tensor:
+            self.evidence = {"ran": {"eager": ["exp"]}}
+            return tensors[0].exp()
+
+    class Backend(type(backends.load("eager"))):
+        def compile(self, fn: Any, args: Any) -> Any:
+            return Late()
+
+    byte = marks.create()
+    verdict = try_case(case_of("torch.exp"), marks.Marked(Backend(), byte))
+    assert verdict.outcome == "pass" and verdict.evidence["ran"] == {"eager": ["exp"]}
+    assert marks.read(byte) == "compare"
