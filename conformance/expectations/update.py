@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import glob
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +14,7 @@ from torchstone.conformance.expectations.judge import Result
 from torchstone.conformance.expectations.parse import Document, ExpectationError, parse
 from torchstone.conformance.expectations.rows import WILD, Expectations, Row
 from torchstone.conformance.expectations.scope import Selection
+from torchstone.conformance.files import replacing
 from torchstone.conformance.text import one_line
 from torchstone.conformance.verdict import FAILURES, Outcome
 
@@ -45,21 +43,9 @@ class Update:
     skipped: int
 
     def write(self) -> None:
-        """Put the text in place, whole or not at all. Raises ExpectationError."""
-        try:
-            target = self.path.resolve()
-            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            try:
-                with open(handle, "w", encoding="utf-8", newline="") as file:
-                    file.write(self.text)
-                os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o644)
-                os.replace(name, target)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(name)
-                raise
-        except OSError as error:
-            raise ExpectationError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+        """Put the text in place, whole or not at all. Raises InputError."""
+        with replacing(self.path) as file:
+            file.write(self.text.encode())
 
 
 def new_document(path: Path, backend: str) -> Document:
