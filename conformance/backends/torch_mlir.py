@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.exported import Exported, capture
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class _TorchMlir:
 
     name = ""
     output_type = ""
+    executors = ("torch-mlir",)
 
     def available(self) -> Availability:
         if importlib.util.find_spec("torch_mlir") is None or importlib.util.find_spec("torch_mlir.fx") is None:
@@ -121,6 +122,8 @@ class _Executable:
         self.exported = exported
         # MLIR's integers are signless: the exported program knows which of them were unsigned.
         dtypes = [getattr(value, "dtype", None) for value in exported.outputs]
+        ops = counted(_COMPUTES.findall(str(module)))
+        self.evidence = {"ran": {"torch-mlir": ops} if ops else {}}
         try:
             self.kernel = load_returning(module, result_dtypes=dtypes, provider=bindings("torch_mlir"))
         except TorchstoneError as error:
@@ -134,6 +137,13 @@ class _Executable:
         except TorchstoneError as error:
             raise BackendError(f"on torchstone's runtime: {error}", "run") from error
         return self.exported.finish(args, results)
+
+
+# The ops of a lowered module that compute tensors; nothing but what is lowered from it runs.
+_COMPUTES = re.compile(
+    r"(?<=[= ])(?:linalg|tm_tensor)\.(?!yield|index)\w+(?= )|\b(?:tensor\.(?:generate|concat|pad|"
+    r"insert_slice|collapse_shape|expand_shape|from_elements)|scf\.(?:for|while))(?= )"
+)
 
 
 def _module(name: str) -> Any:
