@@ -37,13 +37,20 @@ class Outcome(StrEnum):
 
 
 class Kind(StrEnum):
-    """What differs when the outcome is ``mismatch``. ``accepted``: a result, where eager refuses the inputs."""
+    """What differs when the outcome is ``mismatch``.
+
+    ``aliasing``: memory is shared that eager gives fresh. ``distribution``: random numbers of another distribution.
+    ``accepted``: a result, where eager refuses the inputs.
+    """
 
     STRUCTURE = "structure"
     SHAPE = "shape"
     DTYPE = "dtype"
+    DEVICE = "device"
     VALUE = "value"
+    DISTRIBUTION = "distribution"
     MUTATION = "mutation"
+    ALIASING = "aliasing"
     NONDETERMINISTIC = "nondeterministic"
     ACCEPTED = "accepted"
 

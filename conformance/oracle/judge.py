@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from torch import Tensor
 from torchstone.conformance.literals import dtype_name
 from torchstone.conformance.oracle.choices import Choice
 from torchstone.conformance.oracle.invariants import derivation
+from torchstone.conformance.oracle.memory import same_bits, touched
 from torchstone.conformance.oracle.referee import CALM, Referee, Run
 from torchstone.conformance.oracle.special import second_opinion
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
@@ -68,7 +69,7 @@ def judge(program: Program, args: tuple[Tensor, ...], expected: Observed, actual
     """Compare a backend's run of ``program`` on ``args`` with eager's. ``args`` are pristine and stay so."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        finding = _judge(Referee(program, lambda: fresh(args)), expected, actual)
+        finding = _judge(Referee(program, args), expected, actual)
         if finding.kind != Kind.VALUE:
             return finding
         if _chosen(program, args, actual) or _derived(program, args, expected, actual):
@@ -90,7 +91,7 @@ def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, 
             outputs = program(*inputs)
     except Exception:  # what eager does not run under a mode, it has but one choice for
         return False
-    referee = Referee(program, lambda: fresh(args), around=lambda: Choice(given))
+    referee = Referee(program, args, around=lambda: Choice(given))
     return choice.made and _judge(referee, Observed(outputs, inputs), actual).ok
 
 
@@ -104,43 +105,45 @@ def _derived(program: Program, args: tuple[Tensor, ...], expected: Observed, act
         given = Observed(derive(fresh(args), actual.outputs), actual.inputs)
     except Exception:  # factors that do not multiply
         return False
-    return _judge(Referee(program, lambda: fresh(args), derive), wanted, given).ok
+    return _judge(Referee(program, args, derive), wanted, given).ok
 
 
 def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
-    args, targets = referee.args(), [call.target for call in referee.program.calls]
-    mismatch = _structure(expected.outputs, actual.outputs)
+    targets = [call.target for call in referee.program.calls]
+    rows, given = (list(paths(run.outputs, "output")) for run in (expected, actual))
+    mismatch = _structure(rows, given, expected, actual)
     if mismatch is not None:
         return mismatch
-    rows = list(paths(expected.outputs, "output"))
-    mutable_from = len(rows)
-    rows += list(paths(expected.inputs, "input"))
-    others = flatten((actual.outputs, actual.inputs))
-    softer: Finding | None = None
-    rules: set[str] = set()
-    for index, ((name, wanted), given) in enumerate(zip(rows, others, strict=True)):
-        mutation = index >= mutable_from
-        untouched = mutation and _identical(wanted, args[index - mutable_from])
-        finding = _leaf(name, wanted, given, _Context(referee, index, targets, strict=untouched))
-        if mutation and finding.kind:
-            finding = Finding(finding.outcome, Kind.MUTATION, f"mutated: {finding.message}", finding.evidence)
-        if finding.outcome is Outcome.MISMATCH:
-            return finding
+    findings: list[Finding] = []
+    for index, ((name, wanted), (_, value)) in enumerate(zip(rows, given, strict=True)):
+        findings.append(_leaf(name, wanted, value, _Context(referee, index, targets)))
+        if findings[-1].outcome is Outcome.MISMATCH:
+            return findings[-1]
+    settled, stray, evidence = touched(referee.pristine, expected.inputs, actual.inputs)
+    if stray:
+        return Finding(Outcome.MISMATCH, Kind.MUTATION, f"mutated: {stray}", evidence)
+    for index in (index for index, done in enumerate(settled) if not done):
+        wanted, value = expected.inputs[index], actual.inputs[index]
+        untouched = same_bits(wanted, referee.pristine[index])
+        context = _Context(referee, len(rows) + index, targets, strict=untouched)
+        finding = _leaf(f"input[{index}]", wanted, value, context)
+        if finding.kind:
+            return replace(finding, kind=Kind.MUTATION, message=f"mutated: {finding.message}")
+        findings.append(finding)
+    for finding in findings:
         if finding.outcome is Outcome.ILL_CONDITIONED:
-            softer = softer or finding
-        rules.update([finding.evidence["rule"]] if "rule" in finding.evidence else [])
-    if softer is not None:
-        return softer
+            return finding
+    rules = {finding.evidence["rule"] for finding in findings if "rule" in finding.evidence}
     return Finding(Outcome.PASS, evidence={"rule": ", ".join(sorted(rules))}) if rules else PASS
 
 
-def _structure(expected: Any, actual: Any) -> Finding | None:
-    wanted = [name for name, _ in paths(expected, "output")]
-    given = [name for name, _ in paths(actual, "output")]
-    if wanted == given:
+def _structure(
+    rows: list[tuple[str, Any]], given: list[tuple[str, Any]], expected: Observed, actual: Observed
+) -> Finding | None:
+    if [name for name, _ in rows] == [name for name, _ in given]:
         return None
-    message = f"the results have another structure: expected {shape_of(expected)}, got {shape_of(actual)}"
-    return Finding(Outcome.MISMATCH, Kind.STRUCTURE, message)
+    what = f"expected {shape_of(expected.outputs)}, got {shape_of(actual.outputs)}"
+    return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"the results have another structure: {what}")
 
 
 @dataclass(frozen=True)
@@ -193,8 +196,11 @@ def _leaf(name: str, expected: Any, actual: Any, context: _Context) -> Finding:
     if expected.dtype != actual.dtype:
         message = f"{name}: expected {describe(expected)}, got {describe(actual)}"
         return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
-    if actual.device != expected.device:
-        actual = actual.to(expected.device)
+    if expected.device != actual.device:
+        message = f"{name}: expected a tensor on {expected.device}, got one on {actual.device}"
+        return Finding(Outcome.MISMATCH, Kind.DEVICE, message)
+    if same_bits(expected, actual):
+        return PASS
     expected, actual = dense(expected), dense(actual)
     finding = _tensor(name, expected, actual, context)
     return (_zeros(name, expected, actual, context) or finding) if finding.ok else finding

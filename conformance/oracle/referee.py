@@ -60,16 +60,24 @@ class Referee:
     def __init__(
         self,
         program: Program,
-        args: Callable[[], tuple[Tensor, ...]],
+        pristine: tuple[Tensor, ...],
         derive: Derive | None = None,
         around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.program = program
-        self.args = args
+        self.pristine = pristine
         self.derive = derive or (lambda inputs, outputs: outputs)
         self.around = around
-        floating = [tensor.dtype for tensor in args() if tensor.dtype.is_floating_point or tensor.dtype.is_complex]
-        self.dtype = min(floating, key=precision, default=torch.float32)
+
+    def args(self) -> tuple[Tensor, ...]:
+        """Copies of the inputs to run on."""
+        return fresh(self.pristine)
+
+    @functools.cached_property
+    def dtype(self) -> torch.dtype:
+        """The narrowest of the inputs' floating dtypes."""
+        dtypes = [tensor.dtype for tensor in self.pristine if tensor.is_floating_point() or tensor.is_complex()]
+        return min(dtypes, key=precision, default=torch.float32)
 
     def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None) -> Run:
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
