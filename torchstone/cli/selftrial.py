@@ -1,0 +1,96 @@
+"""``torchstone selftrial``: bugs planted in the built-in compiler, and which of them the harness finds."""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchstone.cli.errors import FAILURES, OK
+from torchstone.cli.tables import Format, FormatOption, show
+
+if TYPE_CHECKING:
+    from torchstone.conformance.planted import Bug
+
+
+def selftrial(
+    bug: Annotated[
+        list[str] | None, typer.Option("--bug", help="Bug or shell pattern; repeatable [default: all].")
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--class", help="Class of bugs, as in the listing; repeatable [default: all].")
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the bugs and try none.")] = False,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", min=1, help="First samples only, per op and dtype; a quarter of them in every variant."
+        ),
+    ] = 8,
+    programs: Annotated[int, typer.Option("--programs", min=0, help="Programs of the fuzzer, after the suite.")] = 60,
+    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 20.0,
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="Workers for every bug, not the harmful ones only.")
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", help="Journal: what is in it is not tried again.")] = Path(
+        ".torchstone/selftrial.jsonl"
+    ),
+    format: FormatOption = Format.table,
+) -> int:
+    """Plant bugs in the built-in compiler, one at a time, and say which of them the suite and the fuzzer find.
+
+    Exit code 0 if all were found and nothing else was, 1 if not.
+    """
+    from torchstone.cli.run import _jobs, _sigterm_interrupts
+    from torchstone.conformance.planted import BUGS
+
+    workers = _jobs(jobs)
+    chosen = _chosen(BUGS, bug, group)
+    if listing:
+        rows = [{"bug": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
+        show(rows, ("bug", "class", "ops", "wrong"), format)
+        return OK
+    from torchstone.fuzz.selftrial import SelfTrial, append, by_group, read
+
+    known = read(out)
+    found = {b.name: known[b.name] for b in chosen if b.name in known}
+    started = time.perf_counter()
+    with (
+        _sigterm_interrupts(),
+        SelfTrial(limit=limit, programs=programs, isolated=isolated, jobs=workers, timeout=timeout) as trial,
+    ):
+        for number, one in enumerate(chosen, 1):
+            if one.name in found:
+                continue
+            found[one.name] = result = trial.try_bug(one)
+            append(out, result)
+            told = f"{result.outcome} {result.kind}".strip() + f" in {result.case}" if result.detected else "NOT FOUND"
+            seconds = time.perf_counter() - started
+            print(f"{seconds:.0f} s  {number}/{len(chosen)}  {one.name}: {told}", file=sys.stderr, flush=True)
+    show(by_group(found), ("class", "bugs", "detected", "undetected", "false alarms"), format)
+    missed = any(not result.detected or result.alarms for result in found.values())
+    return FAILURES if missed else OK
+
+
+def _chosen(bugs: dict[str, Bug], names: Iterable[str] | None, groups: Iterable[str] | None) -> list[Bug]:
+    from torchstone.conformance.errors import InputError, UnknownName
+
+    known = list(dict.fromkeys(bug.group for bug in bugs.values()))
+    for group in groups or ():
+        if group not in known:
+            raise UnknownName("class", group, known)
+    for name in names or ():
+        if not fnmatch.filter(bugs, name):
+            raise UnknownName("bug", name, bugs) if "*" not in name else InputError(f'no bug matches "{name}"')
+    return [
+        bug
+        for bug in bugs.values()
+        if (names is None or any(fnmatch.fnmatch(bug.name, name) for name in names))
+        and (groups is None or bug.group in groups)
+    ]
