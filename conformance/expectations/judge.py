@@ -59,10 +59,15 @@ class Finding(NamedTuple):
 
 @dataclass
 class Judgement:
-    """A run as it was expected and as it came. ``counts``: cases by ``expected failures``, ``passes``, and so on."""
+    """A run as it was expected and as it came.
+
+    ``stale`` rows come with their file and backend. ``counts`` has the cases that were as expected: ``expected
+    failures``, ``passes``, ``others``. ``out_of_scope`` rows are about what the run was not asked for, ``todo`` rows
+    have a reason that is still to be written.
+    """
 
     unexpected: list[Finding] = field(default_factory=list)
-    stale: list[tuple[Path, Row]] = field(default_factory=list)
+    stale: list[tuple[Path, str, Row]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     out_of_scope: int = 0
     todo: int = 0
@@ -139,7 +144,7 @@ def judge(store: Store, record: Run, files: Sequence[Expectations] = ()) -> Judg
         for at, row in enumerate(file.rows):
             if at not in met[file.backend] and file.backend not in record.errors:
                 if selection.asks(row):
-                    judgement.stale.append((file.path, row))
+                    judgement.stale.append((file.path, file.backend, row))
                 else:
                     judgement.out_of_scope += 1
     return judgement

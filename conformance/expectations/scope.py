@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
-from torchstone.conformance.expectations.rows import Row
+from torchstone.conformance.expectations.rows import WILD, Row
 
 DEFAULT_VARIANT = "default"
 
@@ -108,15 +109,23 @@ def below(limit: int) -> Iterator[str]:
     yield last
 
 
+PARTS = ("tags", "cases", "shard", "earlier")
+"""Options that leave out cases which no row can name: a run of such a part says nothing of what is not in it."""
+
+
 @dataclass(frozen=True)
 class Selection:
-    """What a run was asked for. An empty tuple is no restriction; ``ops`` are shell patterns, ``limit`` samples."""
+    """What a run was asked for. An empty tuple is no restriction; ``ops`` are shell patterns, ``without`` those left
+    out, ``limit`` a number of samples. ``part``: only some of these were asked, by a rule that no row can name.
+    """
 
     sources: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     limit: int | None = None
+    part: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Selection:
@@ -127,14 +136,26 @@ class Selection:
             return tuple(map(str, value)) if isinstance(value, list) else absent
 
         variants = names("variants", (DEFAULT_VARIANT,))  # runs of before there were any have the default one
-        limit = options.get("limit")
+        ops, limit = names("ops"), options.get("limit")
         return cls(
-            names("sources"), names("ops"), names("dtypes"), () if "all" in variants else variants,
-            limit if isinstance(limit, int) else None,
-        )  # fmt: skip
+            sources=tuple(name.partition("=")[0] for name in names("sources")),  # corpus=FOLDER: its cases say corpus
+            ops=tuple(op for op in ops if not op.startswith("!")),
+            without=tuple(op[1:] for op in ops if op.startswith("!")),
+            dtypes=names("dtypes"),
+            variants=() if "all" in variants else variants,
+            limit=limit if isinstance(limit, int) else None,
+            part=any(options.get(key) for key in PARTS),
+        )
+
+    @property
+    def wide(self) -> bool:
+        """Whether every sample was asked of what was asked at all."""
+        return self.limit is None and not self.part
 
     def asks(self, row: Row) -> bool:
         """Say whether the row names, by each of its selectors, something that the run was asked for."""
+        if self.part or (self.without and not self._with(row)):
+            return False
         kept: list[tuple[str, ...]] = []
         for name, asked in zip(("source", "op", "dtype", "variant"), self._asked(), strict=True):
             pattern = letters(getattr(row, name), NO_COLON)
@@ -149,6 +170,12 @@ class Selection:
             for source, op, dtype, variant in product(*kept)
             for wanted in self._ids(source, op, dtype, variant)
         )
+
+    def _with(self, row: Row) -> bool:
+        """Say whether the row names one op, and that is not among those left out."""
+        parts = row.case.split(":", 2)
+        op = row.op if not WILD.search(row.op) else parts[1] if len(parts) > 2 else "*"
+        return not WILD.search(op) and not any(fnmatchcase(op, pattern) for pattern in self.without)
 
     def _asked(self) -> tuple[tuple[str, ...], ...]:
         return tuple(asked or ("*",) for asked in (self.sources, self.ops, self.dtypes, self.variants))

@@ -66,10 +66,11 @@ def update(document: Document, store: Store, record: Run) -> Update:
     results = [Result(*row) for row in store.iter_verdicts(record.run)]
     results = [result for result in results if result.backend == file.backend]
     known = [result for result in results if result.outcome != Outcome.HARNESS_ERROR]
-    kept = _kept(file, results, Selection.of(record.options))
+    selection = Selection.of(record.options)
+    kept = _kept(file, results, selection)
     rest = Expectations(file.path, file.backend, tuple(file.rows[at] for at in kept))
     wrong = [result for result in known if not _holds(rest.find(*result.key), result)]
-    added = _rows(wrong, results, grouped=record.options.get("limit") is None)
+    added = _rows(wrong, results, grouped=selection.wide)
     text = _without(document, kept)
     if added:
         newline = "\r\n" if "\r\n" in text else "\n"
@@ -102,8 +103,9 @@ def _kept(file: Expectations, results: Sequence[Result], selection: Selection) -
             if at is not None:
                 right = result.outcome in (*file.rows[at].outcomes, Outcome.HARNESS_ERROR)
                 holds[at] = holds.get(at, False) or right
-        wide = selection.limit is None
-        refuted = {at for at, right in holds.items() if not right and (wide or not WILD.search(file.rows[at].case))}
+        refuted = {
+            at for at, right in holds.items() if not right and (selection.wide or not WILD.search(file.rows[at].case))
+        }
         if not refuted:
             return sorted(kept)
         kept -= refuted
