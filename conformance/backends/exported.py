@@ -18,16 +18,25 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+COMPUTED = object()
+
+
 @dataclass(frozen=True)
 class Exported:
-    """An ``ExportedProgram`` without mutations; its last outputs are the new values of the arguments ``mutated``."""
+    """An ``ExportedProgram`` without mutations, from tensors to a flat list of tensors and numbers.
+
+    Its last outputs are the new values of the arguments ``mutated``. ``spec`` is the tree of the program's result, and
+    ``leaves`` what stands in it: ``COMPUTED`` for each output, or a constant.
+    """
 
     program: Any
+    spec: Any
+    leaves: tuple[Any, ...]
     mutated: tuple[int, ...] = ()
 
     @property
     def outputs(self) -> list[Any]:
-        """What each output was in torch.export's trace: a fake tensor with its dtype and sizes, or a plain value."""
+        """What each output was in torch.export's trace: a fake tensor with its dtype and sizes, or a number."""
         values = self.program.graph.output_node().args[0]
         return [node.meta["val"] if hasattr(node, "meta") else node for node in values]
 
@@ -56,20 +65,21 @@ class Exported:
                 flat.append(by_name.get(getattr(spec.arg, "name", ""), value))
             else:
                 flat.append(next(given).item() if isinstance(want, numbers) else want)
-        out = tree_unflatten(flat, self.program.call_spec.out_spec)
-        if not self.mutated:
-            return out
-        out, written = out
-        for index, value in zip(self.mutated, written, strict=True):
+        for index, value in zip(reversed(self.mutated), reversed(flat), strict=False):
             args[index].copy_(value)
-        return out
+        results = iter(flat)
+        return tree_unflatten([next(results) if leaf is COMPUTED else leaf for leaf in self.leaves], self.spec)
 
 
 def capture(
-    fn: Callable[..., Any], args: tuple[Tensor, ...], decompositions: Mapping[Any, Any] | None = None
+    fn: Callable[..., Any],
+    args: tuple[Tensor, ...],
+    decompositions: Mapping[Any, Any] | None = None,
+    dims: Sequence[Sequence[int]] = (),
 ) -> Exported:
     """Export a program, decomposed by a table if one is given (PyTorch's core table is ``{}`` to it).
 
+    ``dims`` are those dims of each argument whose size may vary; a size that the program decides is declined.
     What torch.export declines is unsupported, at capture.
     """
     import torch
@@ -79,13 +89,16 @@ def capture(
     def export(module: torch.nn.Module) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.export copies deprecated tree specs
-            return torch.export.export(module, args, strict=False)
+            return torch.export.export(module, args, strict=False, dynamic_shapes=sizes)
 
+    sizes = torch.export.ShapesCollection() if dims else None
+    for tensor, axes in zip(args if dims else (), dims, strict=True):
+        sizes[tensor] = dict.fromkeys(axes, torch.export.Dim.DYNAMIC)
     try:
-        module = as_module(fn)
+        module, told = _flat(as_module(fn))
         program = export(module)
         if decompositions is None and not _writes(program):
-            return Exported(program)
+            return Exported(program, *told)
         functional = _functional(program, decompositions)
         signature = functional.graph_signature
         names = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
@@ -94,9 +107,11 @@ def capture(
         if not kinds <= {"USER_OUTPUT", "USER_INPUT_MUTATION"}:
             raise BackendUnsupported(f"torch.export gives outputs that are {', '.join(sorted(kinds))}", "capture")
         if not written:
-            return Exported(functional)
+            return Exported(functional, *told)
         mutated = tuple(names.index(name) for name in written)
-        return Exported(_functional(export(_on_copies(module, mutated)), decompositions), mutated)
+        module, told = _flat(as_module(fn), mutated)
+        functional = _functional(export(module), decompositions)
+        return Exported(functional, *told, mutated)
     except BackendUnsupported:
         raise
     except Exception as error:
@@ -127,18 +142,27 @@ def _functional(program: Any, decompositions: Mapping[Any, Any] | None) -> Any:
         return program.run_decompositions(None if core else {})
 
 
-def _on_copies(module: Any, mutated: tuple[int, ...]) -> Any:
-    """The module on copies of what it writes to, which come back beside its result."""
-    import torch
+def _flat(module: Any, mutated: tuple[int, ...] = ()) -> tuple[Any, list[Any]]:
+    """The module without the tree and the constants of its result, which no compiler need know, and a list of them.
 
-    class OnCopies(torch.nn.Module):
+    The list has what ``Exported`` wants to know once the module has been traced. The arguments ``mutated`` are copied
+    before, and the copies come back behind the result.
+    """
+    import torch
+    from torch.utils._pytree import tree_flatten
+
+    told: list[Any] = []
+    kinds = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+    class Flat(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.module = module
 
         def forward(self, *args: Any) -> Any:
             own = [arg.clone() if index in mutated else arg for index, arg in enumerate(args)]
-            out = self.module(*own)
-            return out, [own[index] for index in mutated]
+            leaves, spec = tree_flatten(self.module(*own))
+            told[:] = [spec, tuple(COMPUTED if isinstance(leaf, kinds) else leaf for leaf in leaves)]
+            return [leaf for leaf in leaves if isinstance(leaf, kinds)] + [own[index] for index in mutated]
 
-    return OnCopies()
+    return Flat(), told
