@@ -60,21 +60,21 @@ class _TorchMlir:
         self.compile(lambda x: x + 1, (torch.ones(2),))
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        exported = capture(fn, args, _module("extras.fx_decomp_util").get_decomposition_table())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return _Executable(exported, self._lower(exported.program))
+        exported, module = self.imported(fn, args)
+        return _Executable(exported, self._lower(module))
 
-    def _lower(self, program: Any) -> Any:
-        """Return the module in linalg on tensors."""
+    def imported(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> tuple[Exported, Any]:
+        """Return the program and its module in torch-mlir's output type."""
+        exported = capture(fn, args, _module("extras.fx_decomp_util").get_decomposition_table())
         fx, compiler_utils = _module("fx"), _module("compiler_utils")
         context = _module("ir").Context()
         _module("dialects.torch").register_dialect(context)
         importer = _module("extras.fx_importer").FxImporter(context=context)
-        with _diagnostics(context) as said:
+        with _diagnostics(context) as said, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             try:
                 module = fx.export_and_import(
-                    program, output_type=self.output_type, fx_importer=importer, decomposition_table={}
+                    exported.program, output_type=self.output_type, fx_importer=importer, decomposition_table={}
                 )
             except compiler_utils.TorchMlirCompilerError as error:
                 raise _declined(said, str(error)) from error
@@ -84,7 +84,12 @@ class _TorchMlir:
                 raise BackendUnsupported(f"importer: it has no {error}", "lower") from error
             except Exception as error:
                 raise BackendError(f"importer: {type(error).__name__}: {error}", "lower") from error
-            if TO_LINALG[self.output_type]:
+        return exported, module
+
+    def _lower(self, module: Any) -> Any:
+        """Return the module in linalg on tensors."""
+        if TO_LINALG[self.output_type]:
+            with _diagnostics(module.context) as said:
                 _run(TO_LINALG[self.output_type], module, said)
         return module
 
@@ -103,9 +108,9 @@ class TorchMlirStablehlo(_TorchMlir):
     name = "torch-mlir-stablehlo"
     output_type = "stablehlo"
 
-    def _lower(self, program: Any) -> Any:
+    def _lower(self, module: Any) -> Any:
         _register_stablehlo()
-        module = super()._lower(program)
+        module = super()._lower(module)
         if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", str(module)):
             raise BackendUnsupported(f"{left.group()} has no conversion to linalg", "compile", op=left.group())
         return module

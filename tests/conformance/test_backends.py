@@ -155,6 +155,7 @@ def inductor() -> Backend:
     return backend
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_inductor_tells_its_kernels_from_those_of_eager():
     compiled = inductor().compile(lambda x: (x @ x).relu(), (torch.eye(3),))
     torch.testing.assert_close(compiled(torch.eye(3)), torch.eye(3))
