@@ -70,7 +70,8 @@ def update(document: Document, store: Store, record: Run) -> Update:
     kept = _kept(file, results, selection)
     rest = Expectations(file.path, file.backend, tuple(file.rows[at] for at in kept))
     wrong = [result for result in known if not _holds(rest.find(*result.key), result)]
-    added = _rows(wrong, results, grouped=selection.wide)
+    kept, added = _in_place_of(file, kept, _rows(wrong, results, grouped=selection.wide))
+    rest = Expectations(file.path, file.backend, tuple(file.rows[at] for at in kept))
     text = _without(document, kept)
     if added:
         newline = "\r\n" if "\r\n" in text else "\n"
@@ -109,6 +110,20 @@ def _kept(file: Expectations, results: Sequence[Result], selection: Selection) -
         if not refuted:
             return sorted(kept)
         kept -= refuted
+
+
+def _in_place_of(file: Expectations, kept: Sequence[int], added: Sequence[Row]) -> tuple[list[int], tuple[Row, ...]]:
+    """Let a new row stand for one about the same cases that a later row covers, with its reason where it holds."""
+    places = {tuple(file.rows[at].selectors.items()): at for at in kept}
+    rows, gone = [], set()
+    for row in added:
+        at = places.get(tuple(row.selectors.items()))
+        old = file.rows[at] if at is not None else None
+        if at is not None and old is not None:
+            gone.add(at)
+            row = replace(old, line=0) if row.outcomes[0] in old.outcomes else row
+        rows.append(row)
+    return [at for at in kept if at not in gone], tuple(rows)
 
 
 def _holds(row: Row | None, result: Result) -> bool:
@@ -155,7 +170,8 @@ def _written(row: Row, newline: str) -> str:
     outcome = ", ".join(map(_quoted, row.outcomes))
     lines = ["[[expect]]", *(f"{name} = {_quoted(value)}" for name, value in row.selectors.items())]
     lines.append(f"outcome = {outcome if len(row.outcomes) == 1 else f'[{outcome}]'}")
-    return newline.join([*lines, f"reason = {_quoted(row.reason)}"])
+    lines.append(f"reason = {_quoted(row.reason)}")
+    return newline.join([*lines, f"issue = {_quoted(row.issue)}"] if row.issue else lines)
 
 
 def _quoted(text: str) -> str:
