@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
+from torchstone.cli.judgement import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
 from torchstone.cli.options import StoreOption, check_dtypes, check_names
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def run(
         str | None,
         typer.Option("--resume", help="Go on with this run (or latest): same options, only what is missing."),
     ] = None,
+    expect: ExpectOption = None,
+    junit: JunitOption = None,
+    annotations: AnnotationsOption = Annotations.auto,
 ) -> int:
     """Run the conformance suite on one or more backends."""
     from torchstone.conformance.store import Store, default_path
@@ -62,9 +66,10 @@ def run(
         _refuse_with_resume(backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit)
         with Store(store, create=False) as db:
             record = db.run(resume)
+            held = Held.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
             _check(record.options)
             db.reopen(record.run)
-            return _go(db, record, workers, timeout, memory)
+            return _go(db, record, workers, timeout, memory, held)
     if not backend:
         from torchstone.conformance.backends import names
         from torchstone.conformance.errors import InputError
@@ -80,6 +85,7 @@ def run(
         "variants": list(dict.fromkeys(variant or ["default"])),
         "limit": limit,
     }
+    held = Held.of(expect, junit, annotations, options["backends"], "this run")
     versions = _check(options)
     _variants(options)
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
@@ -87,7 +93,7 @@ def run(
     _ops(options)
     with Store(store) as db:
         run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
-        return _go(db, db.run(run_id), workers, timeout, memory)
+        return _go(db, db.run(run_id), workers, timeout, memory, held)
 
 
 def _check(options: dict[str, Any]) -> dict[str, str]:
@@ -133,7 +139,7 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("torchstone", "torch")} | {"python": platform.python_version()}
 
 
-def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int:
+def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float, held: Held) -> int:
     """Run, journal, show; whatever ends it, the store says how far it came."""
     from torchstone.cli.progress import Progress
     from torchstone.cli.summary import show_summary
@@ -142,6 +148,7 @@ def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int
 
     options = record.options
     state = "interrupted"
+    errors: dict[str, str] = {}
     try:
         with _sigterm_interrupts():
             ops = _ops(options)
@@ -158,27 +165,20 @@ def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int
                     on_tick=progress.tick,
                     on_backend=progress.start,
                 )
-        state = "finished"
+        state, errors = "finished", summary.errors
     except KeyboardInterrupt:
         state = "interrupted"
     finally:
-        db.finish(record.run, state)
+        db.finish(record.run, state, errors)
     show_summary(db, record.run)
-    for name, reason in () if state == "interrupted" else summary.errors.items():
+    for name, reason in errors.items():
         print(f"error: {name}: {reason}", file=sys.stderr)
     if state == "interrupted":
         command = ["torchstone", "run", "--resume", record.run, "--store", str(db.path)]
         print(f"interrupted; the results so far are kept. To go on:\n  {shlex.join(command)}", file=sys.stderr)
         return INTERRUPTED
-    failed = any(_fails(outcome) for counts in db.counts(record.run).values() for outcome in counts)
-    return FAILURES if failed or summary.errors else OK
-
-
-def _fails(outcome: str) -> bool:
-    from torchstone.conformance.verdict import FAILURES as FAILED
-    from torchstone.conformance.verdict import Outcome
-
-    return Outcome(outcome) in FAILED
+    well = conclude(held, db, record.run)
+    return OK if well and not errors else FAILURES
 
 
 def _jobs(text: str) -> int:
