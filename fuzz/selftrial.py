@@ -1,7 +1,7 @@
 """The self-trial: each planted bug against the suite and the fuzzer, as a user would run them.
 
 What a bug touches decides what is tried: the samples of its ops in every dtype and every variant, what those ops have
-to refuse, and then random programs that call them. The first failure ends it, if the compiler without the bug passes
+to refuse, and random programs that call them. The first failure ends it, if the compiler without the bug passes
 the same case; if that fails too, it is a false alarm.
 
 A worker of a run does no more than ``trial`` with each case. So most bugs are tried right here, which spares the
@@ -31,7 +31,7 @@ from torchstone.conformance.planted import NAME, Bug
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import iterate, load
 from torchstone.conformance.trial import compile_cases, try_case
-from torchstone.conformance.variants import DEFAULT, VARIANTS
+from torchstone.conformance.variants import VARIANTS, apply
 from torchstone.conformance.verdict import Verdict
 
 SEED = 0
@@ -63,20 +63,36 @@ class Found:
         return bool(self.case)
 
 
-def cases(bug: Bug, limit: int, programs: int) -> Iterator[Case]:
-    """What is tried: the first ``limit`` samples an op and dtype, the first of them in every variant, then programs."""
+def cases(bug: Bug, limit: int, programs: int, most: int) -> Iterator[Case]:
+    """What is tried, in this order.
+
+    The first ``limit`` samples of each op and dtype; what the ops have to refuse; so many programs of the fuzzer; the
+    samples in every variant, the largest first, ``most`` of them.
+    """
     ops = list(bug.ops)
+    samples = []
+    for entry in iterate({"opinfo": ops}, None, limit):
+        if isinstance(entry, Case):
+            samples.append(entry)
+            yield entry
     refused = sorted(set(ops) & set(load("errors").op_names()))
-    for sources, variants, most in (
-        ({"opinfo": ops}, (DEFAULT,), limit),
-        ({"errors": refused}, (DEFAULT,), limit),
-        ({"opinfo": ops}, tuple(VARIANTS), max(1, limit // 4)),
-    ):
-        for entry in iterate(sources, None, most, variants):
-            if isinstance(entry, Case):
-                yield entry
+    yield from (entry for entry in iterate({"errors": refused}, None, limit) if isinstance(entry, Case))
     if programs:
         yield from _programs(ops, programs)
+    yield from itertools.islice(_varied(samples), most)
+
+
+def _varied(samples: Iterable[Case]) -> Iterator[Case]:
+    """The samples in every variant: of each op and dtype one in all of them, then another one."""
+    by_kind: dict[tuple[str, str], list[Case]] = {}
+    for case in sorted(samples, key=lambda case: -sum(tensor.numel() for tensor in case.args)):
+        by_kind.setdefault((case.op, case.dtype), []).append(case)
+    for row in itertools.zip_longest(*by_kind.values()):
+        for name in VARIANTS:
+            for case in filter(None, row):
+                varied = apply(case, name)
+                if isinstance(varied, Case):
+                    yield varied
 
 
 def _programs(ops: Iterable[str], count: int) -> Iterator[Case]:
@@ -99,8 +115,10 @@ class SelfTrial:
     A context manager: Python's threads and torch's are left as they were found.
     """
 
-    def __init__(self, *, limit: int = 8, programs: int = 60, isolated: bool = False, **pool: Any) -> None:
-        self.limit, self.programs, self.isolated = limit, programs, isolated
+    def __init__(
+        self, *, limit: int = 8, programs: int = 60, most: int = 500, isolated: bool = False, **pool: Any
+    ) -> None:
+        self.effort, self.isolated = (limit, programs, most), isolated
         self._pool = pool
         self._known: dict[str, Verdict] = {}
 
@@ -117,7 +135,7 @@ class SelfTrial:
         started = time.perf_counter()
         tried: list[Case] = []
         first: Verdict | None = None
-        results = self._results(f"{NAME}+{bug.name}", cases(bug, self.limit, self.programs), bug.harmful)
+        results = self._results(f"{NAME}+{bug.name}", cases(bug, *self.effort), bug.harmful)
         with contextlib.closing(results):
             for case, verdict in results:
                 tried.append(case)

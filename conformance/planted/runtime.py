@@ -376,12 +376,13 @@ def _reads_nothing(right: Rule) -> Rule:
 
 
 class _Eager:
-    """The program itself, in place of what it could not be compiled to."""
+    """The program itself, in place of what it could not be compiled to; it says that it was."""
 
     library_calls = ()
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Any) -> None:
         self.fn = fn
+        self.compiled_ops = tuple(call.target for call in fn.calls)
 
     def __call__(self, *tensors: Any) -> Any:
         return self.fn(*tensors)

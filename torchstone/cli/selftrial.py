@@ -28,11 +28,10 @@ def selftrial(
     listing: Annotated[bool, typer.Option("--list", help="List the bugs and try none.")] = False,
     limit: Annotated[
         int,
-        typer.Option(
-            "--limit", min=1, help="First samples only, per op and dtype; a quarter of them in every variant."
-        ),
+        typer.Option("--limit", min=1, help="First samples only, per op and dtype."),
     ] = 8,
-    programs: Annotated[int, typer.Option("--programs", min=0, help="Programs of the fuzzer, after the suite.")] = 60,
+    programs: Annotated[int, typer.Option("--programs", min=0, help="Programs of the fuzzer that call its ops.")] = 60,
+    variants: Annotated[int, typer.Option("--variants", min=0, help="Cases of the samples in variants.")] = 500,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 20.0,
     isolated: Annotated[
@@ -63,7 +62,9 @@ def selftrial(
     started = time.perf_counter()
     with (
         _sigterm_interrupts(),
-        SelfTrial(limit=limit, programs=programs, isolated=isolated, jobs=workers, timeout=timeout) as trial,
+        SelfTrial(
+            limit=limit, programs=programs, most=variants, isolated=isolated, jobs=workers, timeout=timeout
+        ) as trial,
     ):
         for number, one in enumerate(chosen, 1):
             if one.name in found:
