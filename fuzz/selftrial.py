@@ -16,6 +16,7 @@ import dataclasses
 import itertools
 import json
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +91,9 @@ def _varied(samples: Iterable[Case]) -> Iterator[Case]:
     for row in itertools.zip_longest(*by_kind.values()):
         for name in VARIANTS:
             for case in filter(None, row):
-                varied = apply(case, name)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    varied = apply(case, name)
                 if isinstance(varied, Case):
                     yield varied
 
