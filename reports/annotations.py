@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from torchstone.conformance.text import one_line
+from torchstone.conformance.text import one_line, visible
 
 LIMIT = 10
 """GitHub shows no more errors than this from one step."""
@@ -33,7 +33,7 @@ def lines(problems: Sequence[Problem], limit: int = LIMIT) -> Iterator[str]:
 def _command(problem: Problem) -> str:
     properties = {"title": one_line(problem.title)}
     if problem.file:
-        properties |= {"file": problem.file} | ({"line": str(problem.line)} if problem.line else {})
+        properties |= {"file": visible(problem.file)} | ({"line": str(problem.line)} if problem.line else {})
     listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     return f"::error {listed}::{_data(one_line(problem.message, MESSAGE))}"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchstone.conformance.expectations import Expectations, Finding, Judgement
     from torchstone.conformance.store import Run, Store
     from torchstone.reports.annotations import Problem
-    from torchstone.reports.junit import Test
+    from torchstone.reports.junit import Entry
 
 COLUMNS = ("kind", "backend", "case", "expected", "outcome", "message", "where")
 SHOWN = 20
@@ -179,23 +179,23 @@ def _in_workspace(path: Path) -> str:
     return str(path)
 
 
-def _tests(db: Store, record: Run, files: Sequence[Expectations], judgement: Judgement) -> Iterator[Test]:
+def _tests(db: Store, record: Run, files: Sequence[Expectations], judgement: Judgement) -> Iterator[Entry]:
     from torchstone.conformance.expectations import judged
-    from torchstone.reports.junit import Test
+    from torchstone.reports.junit import Entry
 
     for finding in judged(db, record.run, files):
         yield _test(finding)
     for path, backend, row in judgement.stale:
         message = f"{row}: matches no case of run {record.run}"
-        yield Test(backend, f"{backend}.expectations", f"{path}:{row.line}", "failed", message, "stale")
+        yield Entry(backend, f"{backend}.expectations", f"{path}:{row.line}", "failed", message, "stale")
     for backend, reason in record.errors.items():
-        yield Test(backend, f"{backend}.harness", "run to the end", "error", reason, "harness-error")
+        yield Entry(backend, f"{backend}.harness", "run to the end", "error", reason, "harness-error")
 
 
-def _test(finding: Finding) -> Test:
+def _test(finding: Finding) -> Entry:
     from torchstone.conformance.text import one_line
     from torchstone.conformance.verdict import FAILURES, Outcome
-    from torchstone.reports.junit import Test
+    from torchstone.reports.junit import Entry
     from torchstone.reports.model import replay_command
 
     result, row = finding.result, finding.row
@@ -213,4 +213,4 @@ def _test(finding: Finding) -> Test:
         state, message = "skipped", f"{result.outcome}: {one_line(result.message)}"
     classname = ".".join((result.backend, result.source, result.op, result.dtype))
     kind = f"{result.outcome} {result.kind}".strip()
-    return Test(result.backend, classname, result.case_id, state, message, kind, detail, result.seconds)
+    return Entry(result.backend, classname, result.case_id, state, message, kind, detail, result.seconds)
