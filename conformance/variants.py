@@ -314,13 +314,19 @@ def apply(case: Case, name: str) -> Case | Untested:
     return Untested(case.source, case.op, case.dtype, reason, case.index, name)
 
 
-def expand(entries: Iterable[Case | Untested], names: Sequence[str]) -> Iterator[Case | Untested]:
-    """Each entry in each of the variants; what is no case is passed on once."""
+def expand(
+    entries: Iterable[Case | Untested],
+    names: Sequence[str],
+    keep: Callable[[Case | Untested, str], bool] | None = None,
+) -> Iterator[Case | Untested]:
+    """Each entry in each of the variants that ``keep`` wants it in; what is no case is passed on once."""
     for entry in entries:
         if isinstance(entry, Untested):
-            yield entry
+            if keep is None or keep(entry, entry.variant):
+                yield entry
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for name in names:
-                yield apply(entry, name)
+                if keep is None or keep(entry, name):
+                    yield apply(entry, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,9 +44,11 @@ def run(
     on_verdict: Callable[[Verdict], None] | None = None,
     on_tick: Callable[[], None] | None = None,
     on_backend: Callable[[str], None] | None = None,
+    wanted: Mapping[str, Collection[str]] | None = None,
 ) -> Summary:
     """Try what ``entries()`` yields (Case or Untested) on one backend after the other and journal every verdict.
 
+    ``wanted`` says which ids each backend is asked, if not all of them.
     A (case, backend) that has a verdict in this run already is skipped, so a run is resumed by calling this again.
     The caller closes the run with ``store.finish``. A backend whose workers cannot start ends up in
     ``Summary.errors``; KeyboardInterrupt passes through, with every verdict so far in the journal.
@@ -72,6 +74,8 @@ def run(
 
         def cases(backend: str = backend, done: set[str] = done) -> Iterator[Case]:
             for entry in entries():
+                if wanted is not None and entry.id not in wanted.get(backend, ()):
+                    continue
                 if entry.id in done:
                     summary.skipped += 1
                 elif isinstance(entry, Case):

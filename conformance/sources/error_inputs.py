@@ -40,6 +40,11 @@ def select(ops: Iterable[str] | None = None) -> list[str]:
     return match(ops, op_names())
 
 
+def tags_of(op: str) -> frozenset[str]:
+    """The tags of the op."""
+    return opinfo.tags_of(op) | {REFUSED}
+
+
 def iterate(
     ops: Iterable[str] | None = None, dtypes: Iterable[str] | None = None, limit_per_op: int | None = None
 ) -> Iterator[Case | Untested]:

@@ -16,6 +16,7 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.literals import DTYPES, ProgramError
 from torchstone.conformance.sources.record import NotExpressible, record, single_call
 from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
+from torchstone.conformance.sources.tags import tags_of_info
 from torchstone.conformance.targets import lookup, name_of
 
 SOURCE = "opinfo"
@@ -62,6 +63,12 @@ def info_of(op: str) -> Any:
 def select(ops: Iterable[str] | None = None) -> list[str]:
     """The ops meant by names or shell patterns, sorted. Raises ``UnknownName``, ``InputError`` for a vain pattern."""
     return match(ops, _database())
+
+
+@functools.cache
+def tags_of(op: str) -> frozenset[str]:
+    """The tags of an op, see ``sources.tags``. Raises ``UnknownName``."""
+    return tags_of_info(info_of(op))
 
 
 def iterate(

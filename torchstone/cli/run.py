@@ -8,15 +8,18 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.judgement import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
-from torchstone.cli.options import StoreOption, check_dtypes, check_names
+from torchstone.cli.options import StoreOption, check_names
+from torchstone.cli.selecting import options_of
 
 if TYPE_CHECKING:
+    from torchstone.conformance.selection import Plan
     from torchstone.conformance.store import Run, Store
 
 
@@ -26,10 +29,24 @@ def run(
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", help="Where cases come from: opinfo (default), modules, models, errors; repeatable."),
+        typer.Option(
+            "--source", help="Where cases come from: opinfo (default), modules, models, errors, corpus; repeatable."
+        ),
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None, typer.Option("--corpus", help="Folder of case files to ask too, or alone; repeatable.")
     ] = None,
     op: Annotated[
-        list[str] | None, typer.Option("--op", help="Op or shell pattern; repeatable [default: all].")
+        list[str] | None,
+        typer.Option("--op", help="Op or shell pattern, !PATTERN to leave out; repeatable [default: all]."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="Ops with this tag, !TAG without (`torchstone ops --tags`); repeatable."),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option("--case", help="Case id, its beginning, or a pattern of each field; repeatable."),
     ] = None,
     dtype: Annotated[
         list[str] | None, typer.Option("--dtype", help="Dtype, or all; repeatable [default: float32].")
@@ -43,6 +60,17 @@ def run(
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,
+    shard: Annotated[
+        str | None, typer.Option("--shard", help="Part I of N of the cases, as I/N: the same parts everywhere.")
+    ] = None,
+    last_failed: Annotated[
+        str | None,
+        typer.Option("--last-failed", metavar="RUN", help="What did not pass in this run (or latest), per backend."),
+    ] = None,
+    changed_since: Annotated[
+        str | None,
+        typer.Option("--changed-since", metavar="RUN", help="What has another outcome since this run, or is new."),
+    ] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
     memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory a worker may take.")] = 8.0,
@@ -63,46 +91,45 @@ def run(
 
     workers = _jobs(jobs)
     if resume is not None:
-        _refuse_with_resume(backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit)
+        _refuse_with_resume(
+            backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit, corpus=corpus, tag=tag,
+            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since,
+        )  # fmt: skip
         with Store(store, create=False) as db:
             record = db.run(resume)
             held = Held.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
             _check(record.options)
             db.reopen(record.run)
             return _go(db, record, workers, timeout, memory, held)
-    if not backend:
+    if not backend and last_failed is None and changed_since is None:
         from torchstone.conformance.backends import names
         from torchstone.conformance.errors import InputError
 
         raise InputError(f"give at least one --backend (known: {', '.join(names())})")
-    if not library_calls:
+    if not library_calls and backend:
         backend = [name if "+no-library-calls" in name else f"{name}+no-library-calls" for name in backend]
-    options: dict[str, Any] = {
-        "backends": list(dict.fromkeys(backend)),
-        "sources": list(dict.fromkeys(source or ["opinfo"])),
-        "ops": op,
-        "dtypes": check_dtypes(dtype or ["float32"]),
-        "variants": list(dict.fromkeys(variant or ["default"])),
-        "limit": limit,
-    }
+    options = options_of(
+        backend=backend, source=source, corpus=corpus, op=op, dtype=dtype, variant=variant, limit=limit, tag=tag,
+        case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, store=store,
+    )  # fmt: skip
     held = Held.of(expect, junit, annotations, options["backends"], "this run")
     versions = _check(options)
     _variants(options)
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
         Store(store, readonly=True).close()  # only once the database is loaded; neither leaves a trace
-    _ops(options)
+    asked = _plan(options, store)
     with Store(store) as db:
         run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
-        return _go(db, db.run(run_id), workers, timeout, memory, held)
+        return _go(db, db.run(run_id), workers, timeout, memory, held, asked)
 
 
 def _check(options: dict[str, Any]) -> dict[str, str]:
     """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
     from torchstone.conformance.backends import check, load
     from torchstone.conformance.errors import InputError
-    from torchstone.conformance.sources import SOURCES
+    from torchstone.conformance.sources import FOLDER, SOURCES
 
-    check_names("source", options["sources"], SOURCES)
+    check_names("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
     for name in options["backends"]:
         check(name)
     versions: dict[str, str] = {}
@@ -116,10 +143,16 @@ def _check(options: dict[str, Any]) -> dict[str, str]:
     return _versions() | versions
 
 
-def _ops(options: dict[str, Any]) -> dict[str, list[str]]:
-    from torchstone.conformance.sources import select
+def _plan(options: dict[str, Any], store: Path | Store | None) -> Plan:
+    """What a run of these options asks; InputError where that is nothing."""
+    from torchstone.conformance.selection import plan
+    from torchstone.conformance.store import Store
 
-    return select(options["sources"], options["ops"])
+    options = options | {"variants": _variants(options)}
+    if options.get("earlier") is None or isinstance(store, Store):
+        return plan(options, store if isinstance(store, Store) else None)
+    with Store(store, readonly=True) as db:
+        return plan(options, db)
 
 
 def _variants(options: dict[str, Any]) -> list[str]:
@@ -139,22 +172,25 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("torchstone", "torch")} | {"python": platform.python_version()}
 
 
-def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float, held: Held) -> int:
+def _go(
+    db: Store, record: Run, jobs: int, timeout: float, memory: float, held: Held, asked: Plan | None = None
+) -> int:  # fmt: skip
     """Run, journal, show; whatever ends it, the store says how far it came."""
     from torchstone.cli.progress import Progress
     from torchstone.cli.summary import show_summary
     from torchstone.conformance.runner import run as run_cases
-    from torchstone.conformance.sources import iterate
 
     options = record.options
     state = "interrupted"
     errors: dict[str, str] = {}
     try:
         with _sigterm_interrupts():
-            ops = _ops(options)
-            with Progress(options["backends"], [op for names in ops.values() for op in names]) as progress:
+            asked = asked or _plan(options, db)
+            for told in asked.damaged:
+                print(f"warning: left out: {told}", file=sys.stderr)
+            with Progress(options["backends"], [op for names in asked.ops.values() for op in names]) as progress:
                 summary = run_cases(
-                    lambda: iterate(ops, options["dtypes"], options["limit"], _variants(options)),
+                    asked.entries,
                     options["backends"],
                     db,
                     record.run,
@@ -164,6 +200,7 @@ def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float, held: 
                     on_verdict=progress.add,
                     on_tick=progress.tick,
                     on_backend=progress.start,
+                    wanted=asked.wanted,
                 )
         state, errors = "finished", summary.errors
     except KeyboardInterrupt:

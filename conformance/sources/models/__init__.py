@@ -37,6 +37,12 @@ def select(ops: Iterable[str] | None = None) -> list[str]:
     return match(ops, EXAMPLES, "model")
 
 
+def tags_of(op: str) -> frozenset[str]:
+    """The tags of a model."""
+    match([op], EXAMPLES, "model")
+    return frozenset({"model"})
+
+
 def iterate(
     ops: Iterable[str] | None = None, dtypes: Iterable[str] | None = None, limit_per_op: int | None = None
 ) -> Iterator[Case | Untested]:
