@@ -15,7 +15,7 @@ In order, each step only on the numbers the one before did not settle:
 
 from __future__ import annotations
 
-import math
+import contextlib
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,15 +23,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.literals import dtype_name
 from torchstone.conformance.oracle.choices import Choice
+from torchstone.conformance.oracle.evidence import FURTHER, Weighed, further, inexact, show
 from torchstone.conformance.oracle.invariants import derivation
 from torchstone.conformance.oracle.memory import same_bits, touched
 from torchstone.conformance.oracle.referee import CALM, Referee, Run
 from torchstone.conformance.oracle.special import second_opinion
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.ulp import ulp, wide
-from torchstone.conformance.oracle.values import Reference, among, near, refereed, same
+from torchstone.conformance.oracle.values import Reference, allowed, among, near, refereed, same
 from torchstone.conformance.oracle.zeros import other_signs
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
@@ -133,8 +133,12 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
     for finding in findings:
         if finding.outcome is Outcome.ILL_CONDITIONED:
             return finding
+    further_off = next((f.evidence["eager_further"] for f in findings if "eager_further" in f.evidence), None)
     rules = {finding.evidence["rule"] for finding in findings if "rule" in finding.evidence}
-    return Finding(Outcome.PASS, evidence={"rule": ", ".join(sorted(rules))}) if rules else PASS
+    if not rules:
+        return PASS
+    evidence = {"rule": ", ".join(sorted(rules))} | ({"eager_further": further_off} if further_off else {})
+    return Finding(Outcome.PASS, evidence=evidence)
 
 
 def _structure(
@@ -154,26 +158,32 @@ class _Context:
     index: int
     targets: list[str]
     strict: bool = False
+    dtype: torch.dtype | None = None
+    """Of numbers that are no tensors: what they were read out of."""
+
+    def dtype_of(self, tensor: Tensor) -> torch.dtype:
+        """The dtype whose ULPs count."""
+        return self.dtype or tensor.dtype
 
     def other(self, run: Run, like: Tensor) -> Tensor | None:
         """This leaf in another run, widened, if it is a tensor of the same shape and of the same kind of number."""
-        if self.index >= len(run.leaves) or not isinstance(run.leaves[self.index], Tensor):
+        if self.index >= len(run.leaves):
             return None
-        leaf = dense(run.leaves[self.index])
+        leaf = run.leaves[self.index]
+        leaf = torch.tensor(leaf, dtype=_NUMBERS[type(leaf)]) if type(leaf) in _NUMBERS else leaf
+        if not isinstance(leaf, Tensor):
+            return None
+        leaf = dense(leaf)
         if leaf.shape != like.shape or leaf.dtype.is_complex != like.dtype.is_complex:
             return None
         if leaf.dtype.is_floating_point != like.dtype.is_floating_point:
             return None
-        return wide(leaf) if _inexact(like) else leaf
+        return wide(leaf) if inexact(like) else leaf
 
     def others(self, runs: list[Run], like: Tensor) -> list[Tensor]:
         """This leaf in other runs, where there is one like it."""
         found = [self.other(run, like) for run in runs]
         return [leaf for leaf in found if leaf is not None]
-
-
-def _inexact(tensor: Tensor) -> bool:
-    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def _identical(left: Tensor, right: Tensor) -> bool:
@@ -217,8 +227,10 @@ def _zeros(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Fi
         if truth is None:
             return None
         bad &= (truth.values == 0) & ~other_signs(truth.values, expected)
-    message = "the sign of zero"
-    return _report(name, expected, actual, bad, truth, Outcome.MISMATCH, message, None) if bool(bad.any()) else None
+    if not bool(bad.any()):
+        return None
+    weighed = Weighed(None if truth is None else truth.values, note="the sign of zero")
+    return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, context.dtype_of(expected))
 
 
 def _kind(value: Any) -> str:
@@ -226,18 +238,22 @@ def _kind(value: Any) -> str:
 
 
 def _scalar(name: str, expected: Any, actual: Any, context: _Context) -> Finding:
+    """A number, string or None of the program's results; floats were read out of a tensor of the program's dtype."""
     if type(expected) is not type(actual) and not (_plain(expected) and _plain(actual)):
         message = f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}"
         return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
-    if isinstance(expected, float | complex):  # read out of a tensor of the program's own dtype
-        kind = torch.complex128 if isinstance(expected, complex) else torch.float64
-        row = tolerance(context.referee.dtype, context.targets)
-        a, b = torch.tensor(actual, dtype=kind), torch.tensor(expected, dtype=kind)
-        if bool(near(a, b, context.referee.dtype, row.ulps, row.tiny)):
-            return PASS
-    elif expected == actual:
+    if expected == actual:
         return PASS
+    if type(expected) in _NUMBERS:
+        dtype = context.referee.dtype
+        dtype = torch.promote_types(dtype, torch.complex32) if isinstance(expected, complex) else dtype
+        with contextlib.suppress(OverflowError, RuntimeError):  # an integer of more than 64 bits
+            pair = [torch.tensor(value, dtype=_NUMBERS[type(expected)]) for value in (expected, actual)]
+            return _tensor(name, pair[0], pair[1], replace(context, dtype=dtype))
     return Finding(Outcome.MISMATCH, Kind.VALUE, f"{name}: expected {expected!r}, got {actual!r}")
+
+
+_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
 def _plain(value: Any) -> bool:
@@ -247,16 +263,17 @@ def _plain(value: Any) -> bool:
 def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding:
     if not expected.numel() or _identical(expected, actual):
         return PASS
-    if not _inexact(expected):
+    if not inexact(expected):
         return _discrete(name, expected, actual, context)
-    dtype = expected.dtype
+    dtype = context.dtype_of(expected)
     row = tolerance(dtype, context.targets)
     e, b = wide(expected), wide(actual)
     if context.strict:
-        return _report(name, expected, actual, ~near(b, e, dtype, 0.0, 0.0), None, Outcome.MISMATCH, "", row)
+        return _report(name, expected, actual, ~same(b, e), Weighed(), Outcome.MISMATCH, dtype)
     bad = ~near(b, e, dtype, row.ulps, row.tiny)
     if not bool(bad.any()):
         return Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
+    beyond = bad.clone()
     truth, note = _truth(expected, context)
     if truth is None:
         bad &= ~near(b, e, dtype, WIDER * row.ulps, row.tiny)
@@ -270,13 +287,24 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
         if bool(bad.any()) and (exact := _second(truth, context)) is not None:
             bad &= ~refereed(b, e, exact, dtype, row)
             rule = "SciPy"
+            truth = exact
+    weighed = Weighed(bound=WIDER * row.ulps * ulp(e.abs(), dtype) + row.tiny, row=row, note=note)
+    better = torch.zeros_like(bad)
+    if truth is not None:
+        better = beyond & further(b, e, truth.values)
+        weighed = Weighed(truth.values, truth.spread, allowed(e, truth, dtype, row), row, note)
     if not bool(bad.any()):
-        return Finding(Outcome.PASS, evidence={"rule": rule})
+        evidence: dict[str, Any] = {"rule": rule}
+        if bool(better.any()):
+            _, shown = show(name, expected, actual, better, weighed, dtype)
+            keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
+            evidence["eager_further"] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
+        return Finding(Outcome.PASS, evidence=evidence)
     soft = bad & (_conditioned(b, e, truth, dtype, row, context) | _overflowed(b, e, bad, dtype, row, context))
-    soft |= bad & _undefined(b, e, dtype, context)
-    if bool((bad & ~soft).any()):
-        return _report(name, expected, actual, bad & ~soft, truth, Outcome.MISMATCH, note, row)
-    return _report(name, expected, actual, soft, truth, Outcome.ILL_CONDITIONED, note, row)
+    soft |= bad & (better | _undefined(b, e, dtype, context))
+    hard = bad & ~soft
+    outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
+    return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
 
 
 def _truth(expected: Tensor, context: _Context) -> tuple[Reference | None, str]:
@@ -376,7 +404,7 @@ def _undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: _C
 def _discrete(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding:
     bad = expected != actual
     if context.strict:
-        return _report(name, expected, actual, bad, None, Outcome.MISMATCH, "", None)
+        return _report(name, expected, actual, bad, Weighed(), Outcome.MISMATCH, expected.dtype)
     referee = context.referee
     truth = context.other(referee.float64, expected)
     soft = torch.zeros_like(bad)
@@ -392,63 +420,12 @@ def _discrete(name: str, expected: Tensor, actual: Tensor, context: _Context) ->
         soft |= near_by & ~on_edge
     outcome = Outcome.MISMATCH if bool((bad & ~soft).any()) else Outcome.ILL_CONDITIONED
     shown = bad & ~soft if outcome is Outcome.MISMATCH else bad
-    reference = None if truth is None else Reference(truth, torch.zeros(()))
-    return _report(name, expected, actual, shown, reference, outcome, referee.float64.problem, None)
+    weighed = Weighed(truth, note=referee.float64.problem)
+    return _report(name, expected, actual, shown, weighed, outcome, expected.dtype)
 
 
 def _report(
-    name: str,
-    expected: Tensor,
-    actual: Tensor,
-    bad: Tensor,
-    truth: Reference | None,
-    outcome: Outcome,
-    note: str,
-    row: Tolerance | None,
+    name: str, expected: Tensor, actual: Tensor, bad: Tensor, weighed: Weighed, outcome: Outcome, dtype: torch.dtype
 ) -> Finding:
-    """The finding, quoting the worst element: the furthest away, NaN and infinities first."""
-    if _inexact(expected):
-        distance = torch.abs(wide(actual) - wide(expected)) / ulp(wide(expected).abs(), expected.dtype)
-        distance = torch.where(torch.isfinite(wide(actual)) & torch.isfinite(wide(expected)), distance, math.inf)
-    else:
-        distance = torch.abs(actual.to(torch.float64) - expected.to(torch.float64))
-    flat = torch.where(bad, distance.nan_to_num(nan=math.inf, posinf=math.inf), -1.0).reshape(-1)
-    worst = int(flat.argmax())
-    index = [int(i) for i in torch.unravel_index(torch.tensor(worst), expected.shape)] if expected.dim() else []
-    e, b = expected.reshape(-1)[worst].item(), actual.reshape(-1)[worst].item()
-    count = int(bad.sum())
-    evidence: dict[str, Any] = {
-        "where": name,
-        "index": index,
-        "expected": _json(e),
-        "actual": _json(b),
-        "dtype": dtype_name(expected.dtype),
-        "count": count,
-        "of": expected.numel(),
-    }
-    place = name + (str(index) if index else "")
-    message = f"{place}: expected {e!r}, got {b!r}"
-    if _inexact(expected):
-        evidence["ulps"] = _json(float(flat[worst]))
-        evidence["error"] = _json(float(torch.abs(wide(actual) - wide(expected)).reshape(-1)[worst]))
-    if truth is not None:
-        reference = truth.values.reshape(-1)[worst].item()
-        evidence["float64"] = _json(reference)
-        message += f" (float64: {reference!r})"
-        if truth.spread.dim() == expected.dim() and truth.spread.numel() == expected.numel():
-            evidence["spread"] = _json(float(truth.spread.reshape(-1)[worst]))
-    if row is not None:
-        evidence["tolerance"] = {"ulps": row.ulps, "factor": row.factor, "tiny": row.tiny}
-    if note:
-        evidence["note"] = note
-    if isinstance(evidence.get("ulps"), float) and evidence["ulps"] > 0:
-        message += f", {evidence['ulps']:.3g} ULP off"
-    message += f"; {count} of {expected.numel()} elements differ" if expected.numel() > 1 else ""
+    message, evidence = show(name, expected, actual, bad, weighed, dtype)
     return Finding(outcome, Kind.VALUE if outcome is Outcome.MISMATCH else "", message, evidence)
-
-
-def _json(value: Any) -> Any:
-    """Numbers JSON has; the others (NaN, infinities, complex) as text."""
-    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return str(value)

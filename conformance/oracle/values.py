@@ -47,6 +47,22 @@ def near(actual: Tensor, expected: Tensor, dtype: torch.dtype, ulps: float, tiny
     return same(actual, expected) | (finite & (distance <= ulps * ulp(expected.abs(), dtype) + tiny))
 
 
+def allowed(expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:
+    """How far from float64 the backend's numbers may be where eager's are finite: see ``refereed``."""
+    truth, spread = reference.values, reference.spread
+    bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
+    eager_error = torch.where(torch.isfinite(expected), torch.abs(expected - truth), 0.0)
+    explained = eager_error <= EXPLAINED * (spread + bound)
+    finite = torch.isfinite(truth)
+    largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
+    cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
+    slack = torch.where(explained, MODEL * spread + row.factor * eager_error, eager_error)
+    capped = torch.minimum(slack, cap)
+    if reference.smooth is not None:
+        capped = torch.where(reference.smooth & explained, slack, capped)
+    return bound + capped
+
+
 def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:
     """Where float64 absolves the backend: it is no further from the truth than eager is, within factor and bound.
 
@@ -60,18 +76,10 @@ def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torc
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype, or have overflowed where those ULPs do.
     """
-    truth, spread = reference.values, reference.spread
+    truth = reference.values
     bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
-    eager_error = torch.where(torch.isfinite(expected), torch.abs(expected - truth), 0.0)
-    explained = eager_error <= EXPLAINED * (spread + bound)
     finite = torch.isfinite(truth)
-    largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
-    cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
-    slack = torch.where(explained, MODEL * spread + row.factor * eager_error, eager_error)
-    capped = torch.minimum(slack, cap)
-    if reference.smooth is not None:
-        capped = torch.where(reference.smooth & explained, slack, capped)
-    within = torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= bound + capped)
+    within = torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= allowed(expected, reference, dtype, row))
     rounded = same(wide(truth.to(dtype)), actual)
     over = finite & same(wide((truth + torch.sgn(truth) * bound).to(dtype)), actual) & ~torch.isfinite(actual)
     lost = (within & representable_range(truth, dtype)) | rounded | over
