@@ -5,7 +5,6 @@ Runs in a worker. What ends a process (a crash, a timeout) is the runner's to te
 
 from __future__ import annotations
 
-import functools
 import time
 import traceback
 import warnings
@@ -17,19 +16,19 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
-from torchstone.conformance.again import call_again, equal, observe, wavers
+from torchstone.conformance import randomness
+from torchstone.conformance.again import call_again, observe, wavers
 from torchstone.conformance.backends.base import Backend, BackendError, BackendUnsupported
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.dynamic import BATCH, DYNAMIC, Plan, plan
 from torchstone.conformance.garbage import HUGE
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
-from torchstone.conformance.oracle.tree import flatten
-from torchstone.conformance.program import UNINITIALIZED, Program
+from torchstone.conformance.program import Program
 from torchstone.conformance.proof import prove
 from torchstone.conformance.unsafe import SEED, Unsafe, unsafe
 from torchstone.conformance.verdict import RIGHT, Kind, Outcome, Stage, Verdict
+from torchstone.conformance.witness import witnessed
 
-RESEEDS = 16
 MESSAGE_LIMIT = 2000
 
 # The tag of a case that eager refuses.
@@ -150,12 +149,12 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
         return _try_refused(case, backend, compiled)
     try:
         expected = observe(program, case.fresh_args())
-        drew = not torch.equal(_seeded(), torch.get_rng_state())
+        drawn = randomness.drew()
     except MemoryError:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager runs out of memory")
     except Exception as error:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {_text(error)}")
-    free = _undetermined(program, case, drew)
+    free = randomness.undetermined(case, drawn)
 
     stage = Stage.COMPILE
     try:
@@ -168,14 +167,22 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
     except Exception as error:
         return _failure(error, stage)
 
-    finding = _compare(program, case, executable, expected, actual, free)
+    if free:
+        finding = randomness.compare(free, case, backend, executable, expected, actual)
+    else:
+        finding = _compare(program, case, executable, expected, actual)
     if finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED):
         try:
-            finding = _worse(finding, call_again(case, executable, expected, actual))
+            finding = _worse(finding, call_again(case, executable, expected, actual, repeats=not free))
         except Exception as error:
             stage, finding = _failure(error, Stage.RUN)
             return stage, replace(finding, message=f"called again: {finding.message}")
-    return Stage.COMPARE, prove(finding, backend, executable)
+    finding = prove(finding, backend, executable)
+    try:
+        return Stage.COMPARE, witnessed(finding, case, backend, executable)
+    except Exception as error:
+        stage, finding = _failure(error, Stage.RUN)
+        return stage, replace(finding, message=f"called again: {finding.message}")
 
 
 def _try_refused(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
@@ -203,11 +210,9 @@ def _try_refused(case: Case, backend: Backend, compiled: Compiled | None) -> tup
 
 
 def _compare(
-    program: Program, case: Case, executable: Callable[..., Any], expected: Observed, actual: Observed, free: str
+    program: Program, case: Case, executable: Callable[..., Any], expected: Observed, actual: Observed
 ) -> Finding:
-    """What the oracle says; of values that eager is ``free`` to choose, shapes and dtypes are compared only."""
-    if free:
-        return _outline(expected, actual) or Finding(Outcome.UNTESTED, message=free)
+    """What the oracle says, and whether eager or the backend contradicts itself."""
     finding = judge(program, case.args, expected, actual)
     if finding.outcome is Outcome.MISMATCH and finding.kind is Kind.VALUE and _goes_by_layout(program, case, expected):
         in_rows, args = _in_rows(program, case)
@@ -269,49 +274,3 @@ def _failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip().removesuffix(":")
-
-
-@functools.cache
-def _seeded() -> Tensor:
-    """The state of the common generator before anything is drawn."""
-    return torch.Generator().manual_seed(SEED).get_state()
-
-
-def _undetermined(program: Program, case: Case, drew: bool) -> str:
-    """Why eager's own values are not determined by the inputs, or an empty string."""
-    for call in program.calls:
-        if call.operator in UNINITIALIZED:
-            return f"random: {call.target} gives memory nobody wrote to; shapes and dtypes agree"
-    if not drew:
-        return ""
-    # A seed in the program is part of what eager does, but compilers may have generators of their own.
-    unseeded = Program(
-        program.inputs, tuple(call for call in program.calls if call.target != "torch.manual_seed"), program.outputs
-    )
-    first: list[Any] | None = None
-    for seed in range(SEED, SEED + RESEEDS):
-        observed = observe(unseeded, case.fresh_args(), seed=seed)
-        leaves = flatten((observed.outputs, observed.inputs))
-        if first is None:
-            first = leaves
-        elif not all(map(equal, first, leaves)):
-            return "random: the values depend on the seed; shapes and dtypes agree"
-    return ""
-
-
-def _outline(expected: Observed, actual: Observed) -> Finding | None:
-    """A mismatch of structure, shape or dtype, for results whose values cannot be judged."""
-    left, right = flatten((expected.outputs, expected.inputs)), flatten((actual.outputs, actual.inputs))
-    if len(left) != len(right):
-        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"expected {len(left)} values, got {len(right)}")
-    for index, (wanted, given) in enumerate(zip(left, right, strict=True)):
-        if isinstance(wanted, Tensor) != isinstance(given, Tensor):
-            return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"value {index}: one is a tensor, the other is not")
-        if isinstance(wanted, Tensor) and isinstance(given, Tensor):
-            if wanted.dtype != given.dtype:
-                message = f"value {index}: expected {wanted.dtype}, got {given.dtype}"
-                return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
-            if wanted.shape != given.shape:
-                message = f"value {index}: expected shape {list(wanted.shape)}, got {list(given.shape)}"
-                return Finding(Outcome.MISMATCH, Kind.SHAPE, message)
-    return None
