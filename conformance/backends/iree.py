@@ -11,20 +11,19 @@ import importlib.util
 import os
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.exported import Exported, capture
 from torchstone.conformance.backends.native import words_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-TARGET = "llvm-cpu"
+TARGET, TRANSFERS = "llvm-cpu", "transfers"
 FLAGS = (
     "--iree-input-type=torch",
     "--iree-hal-target-device=local",
@@ -41,9 +40,8 @@ PACKAGES = {
 _DECLINED = re.compile(
     r"failed to legalize|[Uu]nsupported|not supported|[Uu]nimplemented|not implemented|unhandled|only support"
 )
-_OP = re.compile(
-    r"torch\.((?:aten|prims?|prims|torchvision)\.[\w.]+)|name = \"torch\.([\w.]+)\"|'([a-z_]+\.[\w.]+)' op"
-)
+_OP = re.compile(r"torch\.((?:aten|prims?|torchvision)\.\w+(?:\.\w+)?)|'([a-z_]+\.[\w.]+)' op")
+_PLACE = re.compile(r"\S*source\.mlir:\d+:\d+: |loc\(unknown\): ")
 _ERROR = 2
 _CALLED_NAME = re.compile(r"lookup\.function\([^)]*?, %(\w+)\)")
 _NAMES = re.compile(r"vm\.rodata private @(_utf8_\w+) [^\n]*? \"([^\"\n]*)\"\n")
@@ -52,6 +50,7 @@ _MOVED = re.compile(r"@hal\.(?:command_buffer|device\.queue)\.(copy|fill|update)
 
 class Iree:
     name = "iree"
+    executors = (TARGET, TRANSFERS)
 
     def available(self) -> Availability:
         missing = [package for module, package in PACKAGES.items() if not _found(module)]
@@ -192,15 +191,13 @@ def _listen(invocation: Any, said: list[str]) -> Any:
 def _ran(host: str) -> dict[str, list[str]]:
     """The dispatches of a host program, by what its executables call them, and its transfers."""
     names = dict(_NAMES.findall(host))
-    dispatches = Counter(
+    dispatches = [
         re.sub(r"^main(\$async)?_dispatch_\d+_?", "", names.get(name, name)) or "dispatch"
         for name in _CALLED_NAME.findall(host)
-    )
-    moves = Counter(_MOVED.findall(host))
-    ran = {TARGET: dispatches, "transfers": moves}
-    return {
-        who: [f"{what} x{n}" if n > 1 else what for what, n in counts.items()] for who, counts in ran.items() if counts
-    }
+    ]
+    moves = _MOVED.findall(host)
+    ran = {TARGET: dispatches, TRANSFERS: moves}
+    return {who: counted(ops) for who, ops in ran.items() if ops}
 
 
 @cache
@@ -274,10 +271,12 @@ def _words(error: BaseException) -> str:
 
 
 def _failure(said: list[str], stage: str) -> BackendError | BackendUnsupported:
-    """Tell what is declined from what fails, by the messages."""
+    """Tell what is declined from what fails, by the messages; line numbers of the imported text say nothing."""
     declined = next((text for text in said if _DECLINED.search(text)), None)
-    text = " ".join((declined or said[0]).split())[:500]
+    text = declined or said[0]
+    named = _OP.search(text)
+    op = next((name for name in named.groups() if name), "") if named else ""
+    text = " ".join(_PLACE.sub("", text).partition("see current operation:")[0].split())[:400]
     if declined is None:
-        return BackendError(text, stage)
-    op = _OP.search(declined)
-    return BackendUnsupported(text, stage, op=next((name for name in op.groups() if name), "") if op else "")
+        return BackendError(f"{op}: {text}" if op else text, stage)
+    return BackendUnsupported(f"{op}: {text}" if op else text, stage, op)
