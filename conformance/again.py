@@ -42,16 +42,21 @@ def observe(function: Run, args: tuple[Tensor, ...], byte: int = 0, seed: int = 
         return Observed(function(*args), args)
 
 
-def call_again(case: Case, executable: Run, expected: Observed, first: Observed) -> Finding | None:
+def call_again(
+    case: Case, executable: Run, expected: Observed, first: Observed, repeats: bool = True
+) -> Finding | None:
     """What a second call of a backend that was right the first time brings to light; None when it is right again.
 
-    Where its bits differ there is a third, and each is judged like the first. Raises what the backend raises.
+    Where its bits differ there is a third, and each is judged like the first, unless nothing says that it ``repeats``
+    itself. Raises what the backend raises.
     """
     second = observe(executable, case.fresh_args(), HUGER)
-    shared = _shared_with_eager(case, executable, expected, first) or _shared_in_time(case, executable, first, second)
+    shared = _shared_with_eager(case, executable, expected, first) or _shared_in_time(
+        case, executable, first, second, repeats
+    )
     if shared is not None:
         return shared
-    if same_leaves(first, second):
+    if not repeats or same_leaves(first, second):
         return None
     third = observe(executable, case.fresh_args(), HUGE)
     for number, run in ((2, second), (3, third)):
@@ -131,7 +136,7 @@ def _folded(value: Any) -> bool:
     return any(not step and size > 1 for size, step in zip(value.shape, value.stride(), strict=True))
 
 
-def _shared_in_time(case: Case, executable: Run, first: Observed, second: Observed) -> Finding | None:
+def _shared_in_time(case: Case, executable: Run, first: Observed, second: Observed, repeats: bool) -> Finding | None:
     """A result that lies in memory of an earlier call's: one of the two is not what its caller was given."""
     earlier, later = flatten((first.outputs, first.inputs)), flatten(second.outputs)
     names = [name for name, _ in _named(first)]
@@ -143,7 +148,7 @@ def _shared_in_time(case: Case, executable: Run, first: Observed, second: Observ
         what = f"{_named(second)[j][0]} lies in the memory of {names[i]} of an earlier call"
         if not same_bits(scribbled, dense(earlier[i])):
             return _aliasing(f"{what}: a later call overwrites what an earlier one returned")
-        if len(again) == len(later) and not equal(again[j], kept):
+        if repeats and len(again) == len(later) and not equal(again[j], kept):
             return _aliasing(f"{what}: writing to an earlier result changes what later calls return")
     return None
 

@@ -124,6 +124,7 @@ class Linalg(_Mlir):
     """ATen -> FlatIR -> linalg -> LLVM, in process."""
 
     name = "linalg"
+    random_numbers = "eager"
     options = ("no-library-calls",)
 
 

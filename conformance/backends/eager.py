@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 class Eager:
     name = "eager"
+    random_numbers = "eager"
     executors = ("eager",)
 
     def available(self) -> Availability:
