@@ -115,6 +115,13 @@ class Store:
                 (os.getpid(), socket.gethostname(), _key(record.run)),
             )
 
+    def note_versions(self, run: str, versions: Mapping[str, str]) -> None:
+        """Add to the versions of a run what is known only while it runs: those of a cluster's nodes."""
+        with self._errors():
+            (known,) = self._db.execute("SELECT versions FROM runs WHERE id = ?", (_key(run),)).fetchone()
+            text = json.dumps(json.loads(known) | dict(versions))
+            self._db.execute("UPDATE runs SET versions = ? WHERE id = ?", (text, _key(run)))
+
     def record(self, run: str, verdict: Verdict, case: bytes | None = None) -> None:
         """Journal a verdict, replacing an earlier one of the same case and backend in this run.
 

@@ -7,6 +7,16 @@ from pathlib import Path
 
 import pytest
 
+# What is first imported within a pytest that pytester runs in this process is forgotten after it, and torch cannot be
+# imported twice.
+import torchstone.conformance.pytest_plugin.items
+import torchstone.conformance.runner
+import torchstone.conformance.variants
+from torchstone.conformance.backends import load
+from torchstone.conformance.case import Case
+from torchstone.conformance.sources import opinfo
+
+assert torchstone
 pytest_plugins = ["pytester"]
 
 WRONG = """
@@ -81,8 +91,6 @@ def test_verdicts_are_outcomes(project: pytest.Pytester) -> None:
     )
     assert "items.py" not in done.stdout.str() and "session.py" not in done.stdout.str()  # no traceback of the harness
     saved = [word for line in done.outlines if line.startswith("again") for word in line.split() if "safet" in word]
-    from torchstone.conformance.case import Case
-
     assert [Case.load(path).id for path in saved] == ["own:doubled:float32:1", "own:doubled:float32:2"]
 
 
@@ -144,11 +152,20 @@ def test_the_suite_under_xdist(project: pytest.Pytester) -> None:
     assert len(told) == 1 and sum(map(int, (word for word in told[0].split() if word.isdigit()))) == 4
 
 
+@pytest.fixture(scope="module")
+def database() -> None:
+    """Import what the suite's cases come from, and what runs them, for good."""
+    for name in ("eager", "linalg"):
+        assert load(name).available().ok
+    assert opinfo.op_names()
+
+
 def collected(project: pytest.Pytester, *options: str) -> list[str]:
     done = project.runpytest_inprocess("-p", "no:xdist", "--collect-only", "-q", *options)
     return [line for line in done.outlines if "::" in line]
 
 
+@pytest.mark.usefixtures("database")
 def test_ids_are_the_same_every_time_and_can_be_given_back(project: pytest.Pytester) -> None:
     options = (*SUITE, "--torchstone-dtype=all", "--torchstone-variant=all", "--deselect=test_own.py")
     first = collected(project, *options)
@@ -213,7 +230,7 @@ def test_bad_options_are_told_at_once(project: pytest.Pytester, options: list[st
 def test_trouble_of_the_harness_is_an_error_and_no_failure(project: pytest.Pytester) -> None:
     """Once a backend's workers cannot start, the rest is told so without trying again."""
     project.makepyfile(
-        wrong=WRONG + "\n    import sys\n    if not sys.argv[0].endswith('pytest'): raise OSError('gone')\n"
+        wrong=WRONG + "\n    import sys\n    if sys.argv[0].endswith('worker.py'): raise OSError('gone')\n"
     )
     done = project.runpytest_inprocess(
         "-p", "no:xdist", "--torchstone-backend=wrong:Wrong", "--torchstone-source=own", "-v"

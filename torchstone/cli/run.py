@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
+from torchstone.cli.executor import AddressOption, Executor, ExecutorOption, Where
 from torchstone.cli.judgement import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
 from torchstone.cli.options import StoreOption, check_names
 from torchstone.cli.selecting import options_of
@@ -72,6 +73,8 @@ def run(
         typer.Option("--changed-since", metavar="RUN", help="What has another outcome since this run, or is new."),
     ] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
+    executor: ExecutorOption = Executor.local,
+    address: AddressOption = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
     memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory a worker may take.")] = 8.0,
     library_calls: Annotated[
@@ -89,7 +92,7 @@ def run(
     """Run the conformance suite on one or more backends."""
     from torchstone.conformance.store import Store, default_path
 
-    workers = _jobs(jobs)
+    workers = Where(executor, address, jobs)
     if resume is not None:
         _refuse_with_resume(
             backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit, corpus=corpus, tag=tag,
@@ -99,6 +102,7 @@ def run(
             record = db.run(resume)
             held = Held.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
             _check(record.options)
+            workers.join()
             db.reopen(record.run)
             return _go(db, record, workers, timeout, memory, held)
     if not backend and last_failed is None and changed_since is None:
@@ -118,6 +122,7 @@ def run(
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
         Store(store, readonly=True).close()  # only once the database is loaded; neither leaves a trace
     asked = _plan(options, store)
+    workers.join()
     with Store(store) as db:
         run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
         return _go(db, db.run(run_id), workers, timeout, memory, held, asked)
@@ -173,7 +178,7 @@ def _versions() -> dict[str, str]:
 
 
 def _go(
-    db: Store, record: Run, jobs: int, timeout: float, memory: float, held: Held, asked: Plan | None = None
+    db: Store, record: Run, where: Where, timeout: float, memory: float, held: Held, asked: Plan | None = None
 ) -> int:  # fmt: skip
     """Run, journal, show; whatever ends it, the store says how far it came."""
     from torchstone.cli.progress import Progress
@@ -184,7 +189,7 @@ def _go(
     state = "interrupted"
     errors: dict[str, str] = {}
     try:
-        with _sigterm_interrupts():
+        with _sigterm_interrupts(), where.pools(db, record.run) as pool:
             asked = asked or _plan(options, db)
             for told in asked.damaged:
                 print(f"warning: left out: {told}", file=sys.stderr)
@@ -194,13 +199,14 @@ def _go(
                     options["backends"],
                     db,
                     record.run,
-                    jobs=jobs,
+                    jobs=where.jobs,
                     timeout=timeout,
                     memory=int(memory * 2**30),
                     on_verdict=progress.add,
                     on_tick=progress.tick,
                     on_backend=progress.start,
                     wanted=asked.wanted,
+                    pool=pool,
                 )
         state, errors = "finished", summary.errors
     except KeyboardInterrupt:
