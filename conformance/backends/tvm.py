@@ -19,7 +19,9 @@ from torchstone.conformance.backends.exported import Exported, capture
 if TYPE_CHECKING:
     from torch import Tensor
 
-_DECLINED = re.compile(r"[Uu]nsupported|not supported|[Nn]ot implemented|NotImplemented|does not support|only support")
+_DECLINED = re.compile(
+    r"[Uu]nsupported|not supported|[Nn]ot implemented|NotImplemented|does not support|only support|no Relax outputs"
+)
 _OP = re.compile(r"function types \['([\w.]+)'")
 _CALL = re.compile(r"^ +call +(\S+) +in:", re.MULTILINE)
 
