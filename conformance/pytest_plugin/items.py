@@ -84,7 +84,11 @@ class CaseItem(pytest.Item):
             pytest.skip(f"{outcome}: {_reason(verdict)}")
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
-        return (self.path, self.torchstone_place[1], self.name)
+        return (self.path, self.torchstone_place[1], self.title())
+
+    def title(self) -> str:
+        """What stands over the failure."""
+        return self.name
 
 
 class SuiteItem(CaseItem):
@@ -92,6 +96,9 @@ class SuiteItem(CaseItem):
 
     def case(self) -> Case | Untested:
         return session_of(self.config).entry(self.case_id)
+
+    def title(self) -> str:
+        return f"{self.case_id} on {self.backend}"  # not the end of the node id: pytest would change the dots in it
 
     def again(self, case: Case) -> str:
         return _replay(self.config, case.id, self.backend)

@@ -65,7 +65,7 @@ def connect(address: str | None = None) -> Iterator[None]:
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "0",
+    "RAY_worker_niceness": "0",  # of a cluster started here: a worker's clock runs as it does at home
 }
 
 

@@ -146,10 +146,10 @@ def test_the_suite_under_xdist(project: pytest.Pytester) -> None:
     only = ("-m", "not source_own and (op_neg or torchstone(op='nn.functional.relu'))")
     done = project.runpytest_subprocess("-n2", "-v", *SUITE, *only, "--torchstone-variant=empty")
     ids = sorted(line.split()[-1] for line in done.outlines if " PASSED " in line or " SKIPPED torch" in line)
-    names = ["neg:float32:0", "neg:float32:1", "nn.functional.relu:float32:0", "nn.functional.relu:float32:1"]
+    names = ["neg:float32:0", "neg:float32:1", "nn.functional.relu:float32:0"]
     assert ids == [f"torchstone::eager::opinfo:{name}:empty" for name in names], done.stdout.str()
     told = [line for line in done.outlines if line.startswith("torchstone: eager: ")]
-    assert len(told) == 1 and sum(map(int, (word for word in told[0].split() if word.isdigit()))) == 4
+    assert len(told) == 1 and sum(map(int, (word for word in told[0].split() if word.isdigit()))) == 3
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_expectations(project: pytest.Pytester) -> None:
     ("options", "words"),
     [
         (["--torchstone-op=neg"], "give at least one --torchstone-backend"),
-        (["--torchstone-backend=egaer"], 'unknown backend "egaer"; did you mean "eager"'),
+        (["--torchstone-backend=egaer"], 'unknown backend "egaer" (did you mean "eager"?)'),
         (["--torchstone-backend=eager", "--torchstone-source=opinf"], 'unknown source "opinf"'),
         (["--torchstone-backend=eager", "--torchstone-variant=emty"], 'unknown variant "emty"'),
         (["--torchstone-backend=eager", "--torchstone-expect=none.toml"], "none.toml: no such file"),
