@@ -63,6 +63,9 @@ FAILURES = frozenset(
 RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
 """Outcomes of a program that gave eager's results, by the backend's own code or not."""
 
+EAGER_FURTHER = "eager_further"
+"""The key in the evidence of a case in which eager is further from the float64 result than the backend."""
+
 UNPROVEN = "unproven"
 """The key in the evidence of a pass of which nothing tells what ran: its value says what is missing."""
 

@@ -99,7 +99,12 @@ def _summary(backends: list[dict[str, Any]]) -> str:
         "backend", "pass", "of these unproven", "fallback", "failing", "unsupported", "untested",
         "ops passing every sample", "time", "all outcomes",
     )  # fmt: skip
-    return _table(head, rows, right=(1, 2, 3, 4, 5, 6, 7, 8))
+    notes = [
+        f"In {row['eager_further']:,} cases eager is further from the float64 result than {text(row['backend'])}."
+        for row in backends
+        if row["eager_further"]
+    ]
+    return "\n\n".join([_table(head, rows, right=(1, 2, 3, 4, 5, 6, 7, 8)), *notes])
 
 
 def _stages(backends: list[dict[str, Any]]) -> str:

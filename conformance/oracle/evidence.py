@@ -12,6 +12,7 @@ from torch import Tensor
 from torchstone.conformance.literals import dtype_name
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.tolerances import Tolerance
+from torchstone.conformance.verdict import EAGER_FURTHER
 
 SHOWN = 5
 """How many of the elements that differ are listed, in their order."""
@@ -75,7 +76,7 @@ def show(
         evidence["eager_error"] = plain(_apart(e, exact))
         message += f" (float64: {exact!r})"
         if bool(further(*(wide(tensor).reshape(-1)[worst] for tensor in (actual, expected, weighed.truth)))):
-            evidence["eager_further"] = FURTHER
+            evidence[EAGER_FURTHER] = FURTHER
     for key, tensor in (("spread", weighed.spread), ("bound", weighed.bound)):
         if tensor is not None and tensor.numel() == expected.numel():
             evidence[key] = plain(float(tensor.reshape(-1)[worst]))

@@ -36,7 +36,7 @@ from torchstone.conformance.oracle.zeros import other_signs
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
 from torchstone.conformance.tolerances import WIDER, Tolerance, tolerance
-from torchstone.conformance.verdict import Kind, Outcome
+from torchstone.conformance.verdict import EAGER_FURTHER, Kind, Outcome
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,11 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
     for finding in findings:
         if finding.outcome is Outcome.ILL_CONDITIONED:
             return finding
-    further_off = next((f.evidence["eager_further"] for f in findings if "eager_further" in f.evidence), None)
+    further_off = next((f.evidence[EAGER_FURTHER] for f in findings if EAGER_FURTHER in f.evidence), None)
     rules = {finding.evidence["rule"] for finding in findings if "rule" in finding.evidence}
     if not rules:
         return PASS
-    evidence = {"rule": ", ".join(sorted(rules))} | ({"eager_further": further_off} if further_off else {})
+    evidence = {"rule": ", ".join(sorted(rules))} | ({EAGER_FURTHER: further_off} if further_off else {})
     return Finding(Outcome.PASS, evidence=evidence)
 
 
@@ -303,7 +303,7 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
         if bool(better.any()):
             _, shown = show(name, expected, actual, better, weighed, dtype)
             keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
-            evidence["eager_further"] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
+            evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
         return Finding(Outcome.PASS, evidence=evidence)
     soft = bad & (_conditioned(b, e, truth, dtype, row, context) | _overflowed(b, e, bad, dtype, row, context))
     soft |= bad & (better | _undefined(b, e, dtype, context))

@@ -251,6 +251,13 @@ class Store:
                 result.setdefault(backend, {})[outcome] = count
         return result
 
+    def noted(self, run: str, key: str) -> dict[str, int]:
+        """Return, for each backend of the run that has some, how many cases have ``key`` in their evidence."""
+        self.flush()
+        query = "SELECT backend, count(*) FROM verdicts WHERE run = ? AND instr(evidence, ?) GROUP BY backend"
+        with self._errors():
+            return dict(sorted(self._db.execute(query, (_key(run), f'"{key}": '))))
+
     def passing_ops(self, run: str) -> dict[str, tuple[int, int]]:
         """Return, for each backend, how many ops passed every tested sample, and how many had a tested sample."""
         self.flush()

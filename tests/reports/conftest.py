@@ -43,7 +43,7 @@ FIRST = [
     verdict("linalg", "svd:float32:0", "untested", "capture", message="a generator cannot be expressed"),
     verdict("tosa", "add:float32:0", "pass"),
     verdict("tosa", "add:float32:1", "unsupported", "lower", message="aten.add.Scalar"),
-    verdict("tosa", "mul:float32:0", "pass"),
+    verdict("tosa", "mul:float32:0", "pass", evidence={"rule": "float64", "eager_further": {"count": 1}}),
     verdict("tosa", "mul:bool:0", "crash", "run", message="signal SIGSEGV"),
     verdict("tosa", "fft:float32:0", "unsupported", "lower", message="aten._fft_r2c.default"),
     verdict("tosa", "fft:float32:1", "unsupported", "lower", message="aten._fft_r2c.default"),

@@ -11,6 +11,8 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 
+WIDTH = 100
+
 if TYPE_CHECKING:
     from torchstone.conformance.case import Case
     from torchstone.conformance.verdict import Verdict
@@ -90,8 +92,19 @@ def show_verdict(case: Case, verdict: Verdict) -> None:
     for line in verdict.message.splitlines():
         print(f"message  {line}")
     for name, value in verdict.evidence.items():
-        text = value if isinstance(value, str) else json.dumps(value, indent=2)
-        lines = text.splitlines() or [""]
+        lines = _lines(value)
         print(f"evidence {name}: {lines[0] if len(lines) == 1 else ''}".rstrip())
         for line in lines if len(lines) > 1 else []:
             print(f"         {line}")
+
+
+def _lines(value: object) -> list[str]:
+    """A value of the evidence as lines: a list's items and a dict's entries one a line, but for short ones."""
+    if isinstance(value, str):
+        return value.splitlines() or [""]
+    whole = json.dumps(value)
+    if len(whole) <= WIDTH or not isinstance(value, dict | list):
+        return [whole]
+    if isinstance(value, dict):
+        return [f"{key}: {item if isinstance(item, str) else json.dumps(item)}" for key, item in value.items()]
+    return [json.dumps(item) for item in value]
