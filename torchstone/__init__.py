@@ -6,6 +6,8 @@
     def scaled(x): ...
 
 Importing this package imports neither torch nor MLIR; what is in it does when it is first asked for.
+
+PYTEST_DONT_REWRITE: pytest would warn where this is imported before its plugin is.
 """
 
 from __future__ import annotations
