@@ -85,33 +85,44 @@ def _channels_last(tensor: Tensor) -> Tensor:
 
 def _special(tensor: Tensor) -> Tensor:
     """Every third element replaced by NaN, an infinity, a zero of either sign, a subnormal or an extreme, in turn."""
-    if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
+    if not _floats(tensor):
         return tensor
-    real = torch.view_as_real(tensor.resolve_conj()).clone() if tensor.is_complex() else tensor.clone()
-    info = torch.finfo(real.dtype)
-    values = [math.nan, math.inf, -math.inf, -0.0, info.tiny / 2, info.max, info.min, 0.0]
-    flat = real.reshape(-1)
-    places = torch.arange(0, flat.numel(), 3)
-    chosen = torch.tensor(values, dtype=torch.float64).to(real.dtype)
-    flat[places] = chosen[torch.arange(len(places)) % len(values)]
-    out = flat.view(real.shape)
-    return torch.view_as_complex(out) if tensor.is_complex() else out
+    info = torch.finfo(tensor.dtype)
+    return _sprinkled(tensor, [math.nan, math.inf, -math.inf, -0.0, info.tiny / 2, info.max, info.min, 0.0])
 
 
 def _extremes(tensor: Tensor) -> Tensor:
     """Every third element replaced by a number at an end of what the dtype holds, in turn."""
     if not tensor.numel() or tensor.dtype == torch.bool:
         return tensor
+    if _floats(tensor):
+        info = torch.finfo(tensor.dtype)
+        ends = [info.max, info.min, info.tiny, -info.tiny, info.eps, 1 / info.eps, math.sqrt(info.max), -1.0]
+        return _sprinkled(tensor, ends)
+    limits = torch.iinfo(tensor.dtype)
+    return _sprinkled(tensor, [limits.max, limits.min, limits.max - 1, 0, 1, limits.max // 2 + 1])
+
+
+def _small(tensor: Tensor) -> Tensor:
+    """Every third element replaced by a number so near 0 that one plus it is one, or next to one, in turn."""
+    if not _floats(tensor):
+        return tensor
+    info = torch.finfo(tensor.dtype)
+    near, least = info.eps / 8, math.sqrt(info.tiny)
+    return _sprinkled(tensor, [near, -near, least, -least, math.sqrt(info.eps), 1 + info.eps, 1 - info.eps, -2 * near])
+
+
+def _floats(tensor: Tensor) -> bool:
+    return bool(tensor.numel()) and (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _sprinkled(tensor: Tensor, values: Sequence[float]) -> Tensor:
+    """A copy with every third element replaced, by the values in turn; of complex numbers every third part."""
     real = torch.view_as_real(tensor.resolve_conj()).clone() if tensor.is_complex() else tensor.clone()
-    if real.is_floating_point():
-        info = torch.finfo(real.dtype)
-        values = [info.max, info.min, info.tiny, -info.tiny, info.eps, 1 / info.eps, math.sqrt(info.max), -1.0]
-    else:
-        limits = torch.iinfo(real.dtype)
-        values = [limits.max, limits.min, limits.max - 1, 0, 1, limits.max // 2 + 1]
+    wide = torch.float64 if real.is_floating_point() else real.dtype
     flat = real.reshape(-1)
     places = torch.arange(0, flat.numel(), 3)
-    chosen = torch.tensor(values, dtype=real.dtype)
+    chosen = torch.tensor(values, dtype=wide).to(real.dtype)
     flat[places] = chosen[torch.arange(len(places)) % len(values)]
     out = flat.view(real.shape)
     return torch.view_as_complex(out) if tensor.is_complex() else out
@@ -277,6 +288,13 @@ _ROWS = (
         "The largest and smallest finite numbers of the dtype, integers too.",
         _extremes,
         "no input of numbers",
+        False,
+    ),
+    _row(
+        "small",
+        "Numbers next to 0 and 1, where differences cancel and one plus a number is one.",
+        _small,
+        "no input of floats",
         False,
     ),
     _row("scalar", "Every input 0-d.", _scalar, "every input is 0-d already", tried=False),

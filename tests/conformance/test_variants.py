@@ -218,6 +218,16 @@ def test_ids_name_the_variant() -> None:
     assert all(row.doc.endswith(".") for row in VARIANTS.values())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64])
+def test_small_numbers_are_lost_beside_one_and_next_to_it(dtype: torch.dtype) -> None:
+    (y,) = asked(case("torch.log1p", torch.full((60,), 3.0, dtype=dtype)), "small").args
+    real = torch.view_as_real(y) if dtype.is_complex else y
+    changed = real[(real != 3) & (real != 0)]
+    lost = (changed + 1 == 1) & (changed != 0)
+    assert lost.any() and (changed < 0).any() and ((changed - 1).abs() <= torch.finfo(dtype).eps).any()
+    assert isinstance(apply(case("torch.neg", torch.ones(3, dtype=torch.int32)), "small"), Untested)
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int8, torch.int64, torch.uint8]
 )
