@@ -90,6 +90,7 @@ class _Seat:
     node: str = ""  # known once it is ready
     calls: list[Any] = field(default_factory=list)  # references, oldest first
     size: int = 1
+    lost: Any = None  # the call that it had in hand when it was lost
 
 
 class Cluster:
@@ -191,7 +192,8 @@ class Cluster:
         self._hired = now
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         most = cpus if self.jobs is None else min(cpus, self.jobs)
-        for _ in range(most - len(self._seats) - len(self._joining)):
+        held = sum(map(len, self._held.values()))
+        for _ in range(most - len(self._seats) - len(self._joining) - held):
             actor = self._ray.remote(num_cpus=1, max_concurrency=CALLS_AHEAD + 1)(Seat).remote(*self._settings)
             self._joining[actor.node.remote()] = _Seat(actor)
 
@@ -225,6 +227,8 @@ class Cluster:
         except self._ray.exceptions.RayError as error:  # the node went away meanwhile
             self._trouble = _brief(error)
             del self._nodes[node]
+            for seat in seats:
+                self._ray.kill(seat.actor)
             return
         unlike = differences(self._here, there)
         if unlike:
@@ -241,15 +245,15 @@ class Cluster:
 
     def _answered(self, reference: Any) -> Iterator[Result]:
         call = self._calls.pop(reference)
-        first = bool(call.seat.calls) and call.seat.calls[0] is reference
-        with contextlib.suppress(ValueError):
-            call.seat.calls.remove(reference)
+        oldest = call.seat.calls[0]
+        call.seat.calls.remove(reference)
         try:
             verdicts, ended = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             raise HarnessError(f"a worker of the cluster failed: {_brief(error)}") from error
         except self._ray.exceptions.RayError as error:  # the seat, its node or the way there is lost
-            yield from self._lost(call, first, _brief(error))
+            call.seat.lost = call.seat.lost or oldest
+            yield from self._lost(call, call.seat.lost is reference, _brief(error))
             return
         tasks = {task.number: task for task in call.tasks}
         for number, text in verdicts:
@@ -263,12 +267,13 @@ class Cluster:
         elif seconds > 4 * BATCH_SECONDS:
             call.seat.size = max(1, call.seat.size // 2)
 
-    def _lost(self, call: _Call, first: bool, why: str) -> Iterator[Result]:
+    def _lost(self, call: _Call, in_hand: bool, why: str) -> Iterator[Result]:
         """Ask the cases of a lost call again; what was in hand when seat after seat died, alone, is given up."""
         if call.seat in self._seats:
             self._seats.remove(call.seat)
+            self._ray.kill(call.seat.actor)  # it may be alive behind a network that is not
         for task in call.tasks:
-            task.losses += first
+            task.losses += in_hand
             if task.losses < LOSSES:
                 self._again.append(task)
                 continue
