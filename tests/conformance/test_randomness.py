@@ -157,7 +157,6 @@ def test_what_cannot_be_told_is_untested() -> None:
 def test_memory_that_nobody_wrote_to_has_an_outline_alone() -> None:
     strided = case_of("torch.empty_strided", (2, 3), (1, 2), inputs={})
     assert try_case(strided, running(lambda: torch.zeros(3, 2).t())).evidence["rule"].startswith("metadata alone")
-    assert outcome(try_case(strided, running(lambda: torch.zeros(2, 3))))[1:] == ("mismatch", "shape")
     assert outcome(try_case(strided, running(lambda: torch.zeros(2, 2))))[1:] == ("mismatch", "shape")
     like = case_of("torch.empty_like", inputs={"x0": X})
     assert outcome(try_case(like, running(torch.zeros_like)))[1] == "pass"
