@@ -33,7 +33,7 @@ from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import iterate, load
 from torchstone.conformance.trial import compile_cases, try_case
 from torchstone.conformance.variants import VARIANTS, apply
-from torchstone.conformance.verdict import Verdict
+from torchstone.conformance.verdict import Outcome, Verdict
 
 SEED = 0
 MAX_OPS = 3
@@ -142,7 +142,7 @@ class SelfTrial:
         with contextlib.closing(results):
             for case, verdict in results:
                 tried.append(case)
-                if verdict.failed and not self._right([case])[case.id].failed:
+                if _wrong(verdict) and self._right([case])[case.id].outcome is Outcome.PASS:
                     first = verdict
                     break
         alarms = [name for name, verdict in self._right(tried).items() if verdict.failed]
@@ -172,6 +172,11 @@ class SelfTrial:
         with Pool(backend, **self._pool) as pool:
             for result in pool.results(tried):
                 yield result.case, result.verdict
+
+
+def _wrong(verdict: Verdict) -> bool:
+    """Whether the harness says that something is not as it should be: the answer, or whose it is."""
+    return verdict.failed or verdict.outcome is Outcome.FALLBACK
 
 
 def _here(name: str, tried: Iterable[Case]) -> Iterator[tuple[Case, Verdict]]:

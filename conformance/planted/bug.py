@@ -33,9 +33,11 @@ class Bug:
     harmful: bool = False
 
 
-def rows(group: str, *bugs: tuple[str, str, str, Plant], harmful: bool = False) -> tuple[Bug, ...]:
-    """The rows of one class: name, what is wrong, the ops by spaces, how it is planted."""
-    return tuple(Bug(name, group, wrong, tuple(ops.split()), plant, harmful) for name, wrong, ops, plant in bugs)
+def rows(group: str, *bugs: tuple[str, str, str, Plant], harmful: str = "") -> tuple[Bug, ...]:
+    """The rows of one class: name, what is wrong, the ops by spaces, how it is planted; the names that are harmful."""
+    return tuple(
+        Bug(name, group, wrong, tuple(ops.split()), plant, name in harmful.split()) for name, wrong, ops, plant in bugs
+    )
 
 
 def both(*plants: Plant) -> Plant:

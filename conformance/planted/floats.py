@@ -222,6 +222,8 @@ def _asinh(b: Expander, x: Value) -> Value:
 
 
 def _sin(b: Expander, x: Value) -> Value:
+    if x.dtype.is_complex:
+        return b.sin(x)
     turns = b.round(b.mul(x, const(b, x, 1 / math.tau)))
     return b.sin(b.sub(x, b.mul(turns, const(b, x, math.tau))))
 

@@ -66,7 +66,7 @@ LAYOUT = rows(
         "conj mH linalg.vecdot",
         patched("runtime.cpu:readable", _raw),
     ),
-    harmful=True,
+    harmful="strided-read-in-rows",
 )
 
 
@@ -140,7 +140,6 @@ SIZES = rows(
         "add sum",
         patched("runtime.cpu:CpuKernel._sized", _never_smaller),
     ),
-    harmful=True,
 )
 
 
@@ -405,7 +404,7 @@ PROCESSES = rows(
         "add softmax",
         patched("driver:compile", _swallowed),
     ),
-    harmful=True,
+    harmful="aborts-compiling exits-compiling faults-running hangs-compiling",
 )
 
 ROWS = (*LAYOUT, *SIZES, *METADATA, *MEMORY, *PASSES, *PROCESSES)
