@@ -1,7 +1,7 @@
 """Cases whose values eager draws at random, or leaves unwritten: what can be compared of them, and how.
 
-- Memory that nobody wrote to: shape and dtype. They are all that ``empty`` and its like decide, so that is a pass; other
-  programs with such memory are ``untested``.
+- Memory that nobody wrote to: shape and dtype. They are all that ``empty`` and its like decide, so that is a pass; any
+  other program with such memory is ``untested``.
 - The numbers that eager draws from the same seed are right. A backend that claims to give them (``random_numbers`` is
   ``eager``) has to, within the tolerance.
 - Any other backend's are compared by their distribution. One that claims ``seeded`` has to give the same numbers for
