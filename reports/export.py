@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import itertools
 import json
@@ -104,8 +105,8 @@ def strict(value: Any) -> Any:
 
 def _parquet(runs: Sequence[Run]) -> Callable[..., int]:
     try:
-        import pyarrow
-        from pyarrow import parquet
+        pyarrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise ReportError(
             "Parquet needs pyarrow, which is not installed: pip install 'torchstone[parquet]'; or export csv or jsonl"

@@ -157,7 +157,7 @@ def _outcomes(table: dict[str, Any], wrong: Any) -> tuple[str, ...]:
             raise wrong(f"unknown outcome {one_line(str(name), 80)!r}{hint}")
     if len(set(names)) != len(names):
         raise wrong("an outcome is named twice")
-    return tuple(names)
+    return tuple(map(str, names))
 
 
 def _is_link(text: str) -> bool:

@@ -146,19 +146,21 @@ def _rows(wrong: Iterable[Result], results: Iterable[Result], *, grouped: bool) 
     for key in sorted(groups):
         cases = sorted(groups[key], key=lambda result: _natural(result.case_id))
         if grouped and len(cases) > 1 and len(cases) == everything[key] and len({r.outcome for r in cases}) == 1:
-            selectors = dict(zip(("source", "op", "dtype", "variant"), map(glob.escape, key), strict=True))
-            rows.append(_row(cases[0], **selectors))
+            source, op, dtype, variant = map(glob.escape, key)
+            rows.append(_row(cases[0], source=source, op=op, dtype=dtype, variant=variant))
         else:
             rows += [_row(result, case=glob.escape(result.case_id)) for result in cases]
     return tuple(rows)
 
 
-def _row(result: Result, **selectors: str) -> Row:
+def _row(
+    result: Result, *, case: str = "*", source: str = "*", op: str = "*", dtype: str = "*", variant: str = "*"
+) -> Row:
     outcome = result.outcome
     # a case that failed and then passed may do either the next time
     outcomes = (outcome, str(Outcome.PASS)) if outcome == Outcome.FLAKY else (outcome,)
     said = one_line(result.message) or ("it passes" if outcome == Outcome.PASS else "no message")
-    return Row(outcomes, TODO + said, **selectors)
+    return Row(outcomes, TODO + said, case=case, source=source, op=op, dtype=dtype, variant=variant)
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
