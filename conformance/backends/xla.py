@@ -6,12 +6,14 @@ instructions of the executable that XLA made, after its fusions.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.exported import Exported
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MODULES = {"jax": "jax", "jaxlib": "jaxlib", "torch-mlir": "torch_mlir"}
+_IMPORTER = "torch_mlir.extras.fx_importer"
 _DECLINED = re.compile(r"UNIMPLEMENTED|not implemented|[Uu]nsupported|not supported")
 
 
@@ -38,8 +41,19 @@ class Xla(TorchMlirStablehlo):
         return {name: version(name) for name in ("torch", *_MODULES)}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        exported, module = self.imported(fn, args)
+        with mock.patch.object(importlib.import_module(_IMPORTER), "DenseResourceElementsAttr", _InPlace):
+            exported, module = self.imported(fn, args)
         return _Executable(exported, module.operation.get_asm(enable_debug_info=False))
+
+
+class _InPlace:
+    """Constants in the text of the module: XLA takes none from MLIR's resources, where torch-mlir puts them."""
+
+    @staticmethod
+    def get_from_buffer(array: Any, name: str, tensor: Any) -> Any:
+        from torch_mlir.ir import DenseElementsAttr
+
+        return DenseElementsAttr.get(array, type=tensor.element_type, shape=tensor.shape)
 
 
 class _Executable:

@@ -56,6 +56,7 @@ def test_structure_sizes_strides_and_writes(backend: Backend) -> None:
     same(backend, lambda x: x + 1, torch.rand(()))
     same(backend, lambda x: x + 1, torch.rand(0, 3))
     same(backend, lambda x: ~x, torch.tensor([True, False]))
+    same(backend, lambda x: (x + torch.tensor([1.0, 2.0, 5.0]), torch.tensor([True, False])), torch.rand(3))
 
 
 def test_what_ran_is_told(backend: Backend) -> None:
