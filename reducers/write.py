@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,16 @@ def write(reduction: Reduction, folder: Path) -> None:
     reduction.case.save(folder / CASE)
     reduction.original.save(folder / ORIGINAL)
     (folder / SUMMARY).write_text(json.dumps(summary(reduction), indent=2) + "\n")
+
+
+def keep(reduction: Reduction, folder: Path) -> Path:
+    """Add the reduced case to a corpus, called after what fails; return its file. One that is there stays as it is."""
+    ops = "-".join(call.target.rpartition(".")[2] for call in reduction.case.program.calls[:3])
+    name = re.sub(r"[^\w.-]", "_", f"{reduction.signature.outcome}-{ops}-{reduction.signature.digest}")
+    path = prepare(folder) / f"{name}.safetensors"
+    if not path.exists():
+        reduction.case.save(path)
+    return path
 
 
 def summary(reduction: Reduction) -> dict[str, Any]:

@@ -26,6 +26,9 @@ def reduce(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to [default: .torchstone/reduced/CASE].")
     ] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Folder to add the reduced case to, for `torchstone run --corpus`.")
+    ] = None,
     store: StoreOption = None,
 ) -> int:
     """Shrink a failing case to a standalone script. Exit code 0 if a fresh worker confirms it, 1 if not."""
@@ -38,10 +41,13 @@ def reduce(
     found = find_case(case, store, run)
     from torchstone.reducers.engine import Budget
     from torchstone.reducers.failure import reduce
+    from torchstone.reducers.write import keep as keep_in
     from torchstone.reducers.write import prepare, write
 
     name = re.sub(r"[^\w.-]", "_", f"{found.id}-{backend}")
     folder = prepare(out or Path(".torchstone/reduced") / name)
+    if keep is not None:
+        prepare(keep)
     live = sys.stderr.isatty()
     reduction = reduce(
         found,
@@ -52,6 +58,8 @@ def reduce(
     )
     write(reduction, folder)
     _show(reduction, folder)
+    if keep is not None and reduction.confirmed:
+        print(f"kept      {keep_in(reduction, keep)}")
     return OK if reduction.confirmed else FAILURES
 
 

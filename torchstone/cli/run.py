@@ -240,7 +240,8 @@ def _refuse_with_resume(**given: object) -> None:
 
     for name, value in given.items():
         if value:
-            raise InputError(f"--{name} cannot go with --resume: a run is resumed with the options it was started with")
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} cannot go with --resume: a run is resumed with the options it was started with")
 
 
 @contextlib.contextmanager
