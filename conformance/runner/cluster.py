@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError, InputError
@@ -45,7 +46,7 @@ def connect(address: str | None = None) -> Iterator[None]:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
-        import ray
+        ray: Any = import_module("ray")
     except ImportError as error:
         raise InputError(f"--executor ray needs Ray ({error}); install it with: {INSTALL}") from error
     try:
@@ -110,10 +111,8 @@ class Cluster:
         tick: Callable[[], None] | None = None,
         on_node: Callable[[str, dict[str, str]], None] | None = None,
     ) -> None:
-        import ray
-
         self.backend, self.jobs, self.tick, self.on_node = backend, jobs, tick, on_node
-        self._ray = ray
+        self._ray: Any = import_module("ray")
         self._settings = (backend, timeout, memory, os.getcwd(), os.environ.get("OMP_NUM_THREADS"))
         self._here = describe(backend)
         self._nodes: dict[str, Any] = {}  # node id to the reference of its description, None once it is as it should
@@ -207,9 +206,8 @@ class Cluster:
                 raise HarnessError(f"a node of the cluster cannot run torchstone: {self._trouble}") from error
             return
         if seat.node not in self._nodes:
-            from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-            there = NodeAffinitySchedulingStrategy(seat.node, soft=False)
+            strategies: Any = import_module("ray.util.scheduling_strategies")
+            there = strategies.NodeAffinitySchedulingStrategy(seat.node, soft=False)
             task = self._ray.remote(num_cpus=0, max_calls=1, max_retries=0)(describe)
             self._nodes[seat.node] = task.options(scheduling_strategy=there).remote(self.backend)
         if self._nodes[seat.node] is None:
@@ -279,7 +277,7 @@ class Cluster:
                 continue
             verdict = Verdict(
                 **_about(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
-                message=f"{LOSSES} workers of the cluster were lost with this case: {why}",
+                message=f"{LOSSES} workers of the cluster were lost with this case: {why}", evidence={}, seconds=0.0,
             )  # fmt: skip
             yield Result(task.case, verdict, task.data)
 

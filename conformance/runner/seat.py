@@ -10,6 +10,8 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner.pool import Pool
@@ -56,8 +58,7 @@ class Seat:
 
     def node(self) -> str:
         """The id of the node this is on."""
-        import ray
-
+        ray: Any = import_module("ray")
         return ray.get_runtime_context().get_node_id()
 
     def attempt(self, batch: Sequence[tuple[int, Mapping[str, str], bytes]]) -> tuple[list[tuple[int, str]], str]:

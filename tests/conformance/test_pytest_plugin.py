@@ -144,9 +144,11 @@ SUITE = (
 def test_the_suite_under_xdist(project: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     only = ("-m", "not source_own and (op_neg or torchstone(op='nn.functional.relu'))")
-    done = project.runpytest_subprocess("-n2", "-v", *SUITE, *only, "--torchstone-variant=empty")
+    done = project.runpytest_subprocess(
+        "-n2", "-v", *SUITE, *only, "--torchstone-variant=empty", "--torchstone-in-process"
+    )
     ids = sorted(line.split()[-1] for line in done.outlines if " PASSED " in line or " SKIPPED torch" in line)
-    names = ["neg:float32:0", "neg:float32:1", "nn.functional.relu:float32:0"]
+    names = ["neg:float32:0", "nn.functional.relu:float32:0", "nn.functional.relu:float32:1"]
     assert ids == [f"torchstone::eager::opinfo:{name}:empty" for name in names], done.stdout.str()
     told = [line for line in done.outlines if line.startswith("torchstone: eager: ")]
     assert len(told) == 1 and sum(map(int, (word for word in told[0].split() if word.isdigit()))) == 3
@@ -181,33 +183,38 @@ def test_ids_are_the_same_every_time_and_can_be_given_back(project: pytest.Pytes
 EXPECT = """
 backend = "wrong:Wrong"
 [[expect]]
-case = "own:doubled:float32:1"
-outcome = "crash"
-reason = "it reads address 0"
-[[expect]]
 case = "own:doubled:float32:2"
-outcome = "crash"
-reason = "it does not crash"
+outcome = "mismatch"
+reason = "it adds one"
 [[expect]]
 case = "own:doubled:float32:3"
 outcome = ["mismatch", "error"]
 reason = "it passes"
+[[expect]]
+case = "own:doubled:float32:4"
+outcome = "crash"
+reason = "it does not crash"
 """
 
 
 def test_expectations(project: pytest.Pytester) -> None:
     """The outcome expected is an xfail; any other one fails, a better one too."""
     Path("known.toml").write_text(EXPECT)
-    options = ("--torchstone-backend=wrong:Wrong", "--torchstone-source=own", "-k", "doubled")
-    done = project.runpytest_inprocess("-p", "no:xdist", *options, "--torchstone-expect=known.toml")
-    done.assert_outcomes(passed=1, failed=2, xfailed=1, skipped=1)
+    options = ("--torchstone-backend=wrong:Wrong", "--torchstone-source=own", "--torchstone-in-process")
+    only = ("-k", "doubled and not float32-1")
+    done = project.runpytest_inprocess("-p", "no:xdist", *options, *only, "--torchstone-expect=known.toml")
+    done.assert_outcomes(passed=1, failed=2, xfailed=1, deselected=3)
     done.stdout.fnmatch_lines(
         [
-            "[[]strict[]] mismatch, and not crash, as expected by known.toml:7 (it does not crash)",
-            "[[]strict[]] pass, and not mismatch or error, as expected by known.toml:11 (it passes)",
-            "XFAIL *doubled*float32-1* - crash: it reads address 0",
+            "[[]strict[]] pass, and not mismatch or error, as expected by known.toml:7 (it passes)",
+            "[[]strict[]] unsupported, and not crash, as expected by known.toml:11 (it does not crash)",
+            "XFAIL *doubled*float32-2* - mismatch: it adds one",
         ]
     )
+    done = project.runpytest_inprocess(
+        "-p", "no:xdist", "--runxfail", *options, *only, "--torchstone-expect=known.toml"
+    )
+    done.assert_outcomes(passed=1, failed=3, deselected=3)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +242,7 @@ def test_trouble_of_the_harness_is_an_error_and_no_failure(project: pytest.Pytes
     done = project.runpytest_inprocess(
         "-p", "no:xdist", "--torchstone-backend=wrong:Wrong", "--torchstone-source=own", "-v"
     )
-    counts = Counter(word for line in done.outlines for word in ("PASSED", "FAILED", "ERROR") if f" {word} " in line)
+    counts = Counter(line.split()[1] for line in done.outlines if line.startswith("test_own.py::"))
     assert counts == {"ERROR": 7}, done.stdout.str()
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     done.stdout.fnmatch_lines(["harness-error at stage capture: no worker of backend wrong:Wrong can start*gone*"])
