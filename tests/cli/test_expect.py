@@ -78,6 +78,13 @@ def test_junit_tells_the_same(capfd, path, file):
     assert cases[f"{file}:13"].find("failure") is not None
 
 
+def test_junit_of_a_stored_run_without_expectations(capfd, path):
+    out = path.with_name("junit.xml")
+    code, printed, _ = invoke(capfd, "expect", "check", "--store", path, "--junit", out)
+    assert code == 1 and "3 cases otherwise than expected" in printed
+    assert ET.parse(out).getroot().get("failures") == "3"
+
+
 def test_annotations_where_github_runs_it(capfd, path, file, monkeypatch):
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     assert "::" not in check(capfd, path, file)[1]
