@@ -55,6 +55,28 @@ MODEL = 4.0
 runs fall short of the worst case, which a correct backend with another order of operations may meet."""
 
 
+EXPLAINED = 64.0
+"""How many times that spread eager's own error may be and still be rounding: one beyond it is of another nature, such
+as a limit taken from the dtype."""
+
+STRAYING = 8.0
+"""How many times further than the first few runs of the rounding model the later ones may let an element stray: a jump
+that only they meet strays further by far."""
+
+SAME_FORMULA = (1e-9, 1e-12)
+"""Relative and absolute, in float64: a decomposition closer than this to its op computes the same; the wrong ones among
+them (complex numbers, odd layouts) are off in their first digits."""
+
+SAME_FUNCTION = 1e-3
+"""Further than this from the float64 run, of 1 or of the value, SciPy means another function there: a pole, an edge."""
+
+SAME_SUM = 1e-12
+"""Relative, in float64: sums over one result that another order of their terms sets apart."""
+
+FALSE_ALARM = 1e-6
+"""How often, at most, a backend that draws random numbers from eager's distribution fails a case."""
+
+
 @dataclass(frozen=True)
 class Departure:
     """Other ULPs for programs that call a target matching ``pattern``, in one dtype. Without a reason there is none."""

@@ -23,10 +23,8 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.tree import dense
-from torchstone.conformance.tolerances import real_dtype, tolerance
+from torchstone.conformance.tolerances import FALSE_ALARM, SAME_SUM, real_dtype, tolerance
 
-FALSE_ALARM = 1e-6
-"""How often, at most, a backend that draws from eager's distribution fails a case."""
 RUNS = 256
 SEEN = 64
 """Further runs of eager: what it gives in each place."""
@@ -181,7 +179,7 @@ def _probability(mine: Tensor, other: Tensor, epsilon: float) -> float:
     that rounding may set apart count as equal ones.
     """
     ordered, order = torch.cat([mine, other]).sort()
-    size = ordered.abs().max() * max(epsilon, 1e-12)
+    size = ordered.abs().max() * max(epsilon, SAME_SUM)
     group = torch.cat([torch.zeros(1), (ordered.diff() > size).cumsum(0)]).long()
     counts = torch.zeros(int(group[-1]) + 1, dtype=torch.float64)
     counts.index_add_(0, group, torch.where(order < len(mine), 1.0, -1.0).to(torch.float64))

@@ -35,7 +35,7 @@ from torchstone.conformance.oracle.values import Reference, allowed, among, near
 from torchstone.conformance.oracle.zeros import other_signs
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
-from torchstone.conformance.tolerances import WIDER, Tolerance, tolerance
+from torchstone.conformance.tolerances import EXPLAINED, STRAYING, WIDER, Tolerance, tolerance
 from torchstone.conformance.verdict import EAGER_FURTHER, Kind, Outcome
 
 
@@ -343,7 +343,9 @@ def _surer(truth: Reference, expected: Tensor, context: _Context) -> Reference:
     first few. A jump that only the later runs meet is not let in: it would stray further by far."""
     smooth = _smooth(truth, expected, context)
     more = _spread(truth.values, context.others(context.referee.more_noisy, expected))
-    spread = torch.where(smooth, torch.maximum(truth.spread, torch.minimum(more, 8 * truth.spread)), truth.spread)
+    spread = torch.where(
+        smooth, torch.maximum(truth.spread, torch.minimum(more, STRAYING * truth.spread)), truth.spread
+    )
     return Reference(truth.values, spread, smooth)
 
 
@@ -364,7 +366,7 @@ def _conditioned(
         noisy = context.others(referee.noisy + referee.wild, like)
         rounded = among(actual, [truth.values, *noisy], dtype, row) if noisy else none
         error, bound = torch.abs(actual - truth.values), torch.abs(expected - truth.values)
-        rounded |= torch.isfinite(expected) & (bound <= 64.0 * truth.spread) & (error <= row.factor * bound)
+        rounded |= torch.isfinite(expected) & (bound <= EXPLAINED * truth.spread) & (error <= row.factor * bound)
     if referee.all_exact:
         return rounded
     moved = context.others(referee.moved, like)

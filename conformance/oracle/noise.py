@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from torchstone.conformance.oracle.recurrences import RECURRENCES
 from torchstone.conformance.oracle.ulp import precision, representable
-from torchstone.conformance.tolerances import real_dtype
+from torchstone.conformance.tolerances import SAME_FORMULA, real_dtype
 
 _EXACT = """
     _local_scalar_dense _to_copy _unique _unique2 _unsafe_view abs adaptive_max_pool2d adaptive_max_pool3d amax
@@ -73,7 +73,7 @@ def agree(left: Any, right: Any) -> bool:
     """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts."""
     pairs = zip(tree_flatten(left)[0], tree_flatten(right)[0], strict=True)
     return all(
-        a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, 1e-9, 1e-12, equal_nan=True)
+        a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, *SAME_FORMULA, equal_nan=True)
         for a, b in pairs
         if isinstance(a, Tensor)
     )

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
-from torchstone.conformance.tolerances import MODEL, Tolerance
-
-EXPLAINED = 64.0  # times the rounding model: an eager error beyond it is of another nature
+from torchstone.conformance.tolerances import EXPLAINED, MODEL, Tolerance
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from torchstone.conformance import tolerances
 from torchstone.conformance.oracle.ulp import precision, representable, step, ulp, wide
 from torchstone.conformance.oracle.values import Reference, among, near, refereed, same
 from torchstone.conformance.tolerances import COMPONENT, DEPARTURES, TABLE, tolerance
@@ -197,6 +200,25 @@ def test_the_table_covers_what_torch_has() -> None:
 
 def test_departures_give_reasons() -> None:
     assert all(len(departure.reason) > 20 for departure in DEPARTURES)
+
+
+def held(source: str) -> list[str]:
+    """The small numbers, and the numbers given to comparisons, that a module holds itself."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and type(node.value) is float and 0 < abs(node.value) < 0.01:
+            found.append(repr(node.value))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "close" in node.func.attr:
+            found += [ast.unparse(a) for a in [*node.args[2:], *node.keywords] if "1e" in ast.unparse(a)]
+    return found
+
+
+def test_no_other_module_of_the_oracle_holds_a_tolerance() -> None:
+    room = Path(tolerances.__file__).parent
+    modules = [*(room / "oracle").glob("*.py"), *(room / name for name in ("trial.py", "again.py", "randomness.py"))]
+    assert len(modules) > 15
+    assert {module.name: held(module.read_text()) for module in modules if held(module.read_text())} == {}
+    assert held("x = torch.allclose(a, b, 1e-5)") == ["1e-05", "1e-05"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
