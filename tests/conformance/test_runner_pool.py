@@ -1,4 +1,4 @@
-"""The pool under torture: whatever a backend does to its worker is that case's verdict and nobody else's."""
+"""The pool: scheduling, retries, batches, workers that come and go. What backends do to it is in ``test_torture``."""
 
 from __future__ import annotations
 
@@ -10,67 +10,37 @@ from pathlib import Path
 
 import pytest
 import torch
-from torture_cases import DEEDS, torture_case
+from torture_cases import torture_case
 
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.folders import PREFIX, Folder, sweep
 from torchstone.conformance.verdict import Outcome, Stage
 
 HERE = Path(__file__).parent
 BACKEND = "torture_backend:Torture"
 
 
-@pytest.fixture(autouse=True)
-def _beside_the_backend(monkeypatch):
-    monkeypatch.chdir(HERE)
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    """Where all temporary files go, and the one fork server that the pools of this module share."""
+    folder = tmp_path_factory.mktemp("pools")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setenv("TORTURE_MARK", str(folder / "mark"))
+        patch.setattr("tempfile.tempdir", str(folder))
+        patch.chdir(HERE)
+        with Pool(BACKEND) as pool:
+            assert pool.verdict(torture_case("obey")).outcome is Outcome.PASS
+            yield folder
 
 
-def leftovers() -> list[str]:
-    """Worker processes of this test process."""
-    out = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True, check=False)
-    return [line for line in out.stdout.splitlines() if "runner.worker" in line]
-
-
-# What each deed comes to, alone, and a word that the message or the evidence must hold.
-ENDS = {
-    "obey": (Outcome.PASS, ""),
-    "segfault": (Outcome.CRASH, "SIGSEGV"),
-    "abort": (Outcome.CRASH, "LLVM ERROR: the last words"),
-    "os_exit": (Outcome.CRASH, "exited with code 7"),
-    "sys_exit": (Outcome.CRASH, "exited with code 3"),
-    "hang_in_c": (Outcome.TIMEOUT, "in hang_in_c"),
-    "print": (Outcome.PASS, ""),
-    "raise": (Outcome.ERROR, "ZeroDivisionError"),
-    "wrong_dtype": (Outcome.MISMATCH, "dtype"),
-    "hog": (Outcome.OOM, "resident memory"),
-    "cannot_allocate": (Outcome.OOM, "MemoryError"),
-    "close_channel": (Outcome.CRASH, ""),
-    "write_everywhere": (Outcome.CRASH, ""),
-    "unsupported": (Outcome.UNSUPPORTED, "no such kernel"),
-    "fail": (Outcome.ERROR, "pass pipeline failed"),
-    "kill_by_hand": (Outcome.CRASH, "killed by SIGKILL"),
-}
-
-
-def test_each_deed_costs_its_own_case_only(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    cases = []
-    for index, deed in enumerate(ENDS):
-        cases += [torture_case("obey", 100 + index), torture_case(deed, index)]
-    with Pool(BACKEND, jobs=2, timeout=10, memory=3 << 29, retry=False) as pool:
-        verdicts = {v.case_id: v for v in pool.verdicts(cases)}
-        assert len(verdicts) == len(cases)
-        for index, (deed, (outcome, word)) in enumerate(ENDS.items()):
-            verdict = verdicts[torture_case(deed, index).id]
-            told = verdict.message + str(verdict.evidence) + verdict.kind
-            assert verdict.outcome is outcome, f"{deed}: {verdict}"
-            assert word in told, f"{deed}: {verdict}"
-            if deed in ("segfault", "abort", "os_exit", "sys_exit", "hang_in_c", "hog"):  # others live to the compare
-                assert verdict.stage is Stage.RUN, f"{deed}: {verdict}"
-            assert verdict.backend in ("torture", BACKEND)
-            assert verdicts[torture_case("obey", 100 + index).id].outcome is Outcome.PASS
-    assert leftovers() == []
-    assert list(tmp_path.iterdir()) == []
+def workers(pool: Pool) -> list[int]:
+    """The workers alive under the fork server that a pool shares with others."""
+    out = subprocess.run(
+        ["ps", "--ppid", str(pool._server.process.pid), "-o", "pid="], capture_output=True, text=True, check=False
+    )
+    return [int(word) for word in out.stdout.split()]
 
 
 def test_cases_compiled_together_cost_each_its_own():
@@ -96,8 +66,7 @@ def test_cases_that_arrive_together_are_compiled_together():
     assert max(v.evidence.get("together", 0) for v in verdicts) > 2
 
 
-def test_retry_tells_flaky_from_broken(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORTURE_MARK", str(tmp_path / "mark"))
+def test_retry_tells_flaky_from_broken():
     with Pool(BACKEND, jobs=1, timeout=20) as pool:
         cases = [
             torture_case(deed, i) for i, deed in enumerate(["crash_once", "obey", "abort", "kill_by_hand", "obey"])
@@ -142,7 +111,30 @@ def test_workers_that_die_at_start_are_an_error_not_a_loop():
         pool.verdict(torture_case("obey"))
     with Pool("torture_backend:Missing") as pool, pytest.raises(HarnessError, match="Missing"):
         pool.verdict(torture_case("obey"))
-    assert leftovers() == []
+    with Pool("torture_import:raises") as pool, pytest.raises(HarnessError, match="ZeroDivisionError"):
+        pool.verdict(torture_case("obey"))
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [("abort", "SIGABRT"), ("exit_well", "exited with code 0"), ("sys_exit", "SystemExit"), ("print_much", "")],
+)
+def test_what_a_backend_does_as_it_is_imported(deed, told):
+    with Pool(f"torture_import:{deed}") as pool:
+        if told:
+            with pytest.raises(HarnessError, match=told):
+                pool.verdict(torture_case("obey"))
+        else:
+            assert pool.verdict(torture_case("obey")).outcome is Outcome.PASS
+
+
+def test_a_backend_that_hangs_as_it_is_imported_is_given_up(monkeypatch):
+    monkeypatch.setattr("torchstone.conformance.runner.pool.STARTUP_SECONDS", 2.0)
+    with (
+        Pool("torture_import:hang") as pool,
+        pytest.raises(HarnessError, match="not ready after 2 s"),
+    ):
+        pool.verdict(torture_case("obey"))
 
 
 def test_nested_callers_share_the_workers_and_an_abandoned_one_disturbs_nobody():
@@ -164,6 +156,27 @@ def test_workers_are_renewed_after_their_share_of_cases():
     with Pool(BACKEND, jobs=1, recycle=4) as pool:
         assert {v.outcome for v in pool.verdicts(torture_case("obey", i) for i in range(10))} == {Outcome.PASS}
         assert pool.spawned in (2, 3)
+
+
+def test_a_pool_that_closes_leaves_no_worker_and_no_file():
+    with Pool(BACKEND) as other:
+        assert other.verdict(torture_case("obey")).outcome is Outcome.PASS
+        before = set(workers(other))
+        with Pool(BACKEND, jobs=2) as pool:
+            list(pool.verdicts(torture_case("obey", i) for i in range(4)))
+            assert set(workers(pool)) > before
+            root = pool._server.folder.path
+        assert set(workers(other)) == before
+        assert len(list(root.glob("worker-*"))) == len(before)
+
+
+def test_without_forking_each_worker_is_a_fresh_interpreter(monkeypatch):
+    monkeypatch.setenv("TORCHSTONE_FORK", "0")
+    with Pool(BACKEND, timeout=60, retry=False) as pool:
+        assert pool.verdict(torture_case("obey")).outcome is Outcome.PASS
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in workers(pool)]
+        assert sum(b"runner.worker" in command for command in commands) == 1, commands
+        assert pool.verdict(torture_case("sys_exit")).message == "exited with code 3"
 
 
 def test_large_inputs_pass_through():
@@ -188,12 +201,34 @@ os.kill(os.getpid(), 9)
         [sys.executable, "-c", script], capture_output=True, text=True, env=env, check=False, cwd=HERE
     )
     assert done.returncode == -9, done.stderr
-    worker = Path(f"/proc/{done.stdout.strip()}/stat")
-    deadline = time.monotonic() + 10
-    while worker.exists() and worker.read_text().split()[2] != "Z":
-        assert time.monotonic() < deadline, "the worker outlived its parent"
+    worker = Path(f"/proc/{done.stdout.strip()}")
+    deadline = time.monotonic() + 60
+    while worker.exists() or list(tmp_path.iterdir()):
+        assert time.monotonic() < deadline, "the worker, or its files, outlived the runner"
         time.sleep(0.05)
 
 
-def test_deeds_are_all_known():
-    assert set(ENDS) <= set(DEEDS)
+def test_folders_of_pools_that_are_gone_are_swept_and_others_are_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    alive, gone, strange = Folder(), Folder(), tmp_path / f"{PREFIX}of-somebody-else"
+    (gone.path / "worker-0").mkdir()
+    (gone.path / "worker-0" / "file").write_text("left")
+    (gone.path / "worker-0").chmod(0)
+    os.close(gone._lock)  # as the kernel does for a process that dies
+    strange.mkdir()
+    (tmp_path / f"{PREFIX}link").symlink_to(tmp_path)
+    sweep()
+    assert alive.path.exists() and not gone.path.exists()
+    assert strange.exists(), "what has no lock was made by nobody we know"
+    alive.close()
+    assert not alive.path.exists()
+
+
+def test_the_fork_server_may_die_and_the_run_goes_on():
+    with Pool(BACKEND, jobs=2) as pool:
+        results = pool.verdicts(torture_case("sleep", i) for i in range(4))
+        assert next(results).outcome is Outcome.PASS
+        first = pool._server.process
+        first.kill()
+        assert [v.outcome for v in results] == [Outcome.PASS] * 3
+        assert first.poll() is not None and pool._server.process is not first

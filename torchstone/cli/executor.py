@@ -36,7 +36,7 @@ AddressOption = Annotated[
 class Where:
     """The executor that the options mean. ``jobs`` is None for every CPU of a cluster. Raises ``InputError``."""
 
-    def __init__(self, executor: Executor, address: str | None, jobs: str) -> None:
+    def __init__(self, executor: Executor, address: str | None, jobs: str, memory: float) -> None:
         from torchstone.cli.run import _jobs
         from torchstone.conformance.errors import InputError
 
@@ -44,7 +44,7 @@ class Where:
             raise InputError("--address is that of a Ray cluster: give --executor ray too")
         self.ray = executor is Executor.ray
         self.address = address
-        self.jobs = None if self.ray and jobs == "auto" else _jobs(jobs)
+        self.jobs = None if self.ray and jobs == "auto" else _jobs(jobs, memory)
         self._joined = contextlib.ExitStack()
 
     def join(self) -> None:

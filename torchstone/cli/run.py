@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import signal
 import sys
@@ -17,6 +16,7 @@ from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.executor import AddressOption, Executor, ExecutorOption, Where
 from torchstone.cli.judgement import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
 from torchstone.cli.options import StoreOption, check_names
+from torchstone.cli.pythons import PythonOption, check_backends, in_pythons, pythons_of
 from torchstone.cli.selecting import options_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,16 @@ def run(
         str | None,
         typer.Option("--changed-since", metavar="RUN", help="What has another outcome since this run, or is new."),
     ] = None,
-    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
+    python: PythonOption = None,
+    jobs: Annotated[
+        str,
+        typer.Option(
+            "--jobs",
+            "-j",
+            help="Worker processes: a number, or auto, as many as fit: one a core, by affinity and quota, and as many "
+            "times --memory as is available, by the system and the control group; one at least.",
+        ),
+    ] = "auto",
     executor: ExecutorOption = Executor.local,
     address: AddressOption = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
@@ -93,11 +102,11 @@ def run(
     """Run the conformance suite on one or more backends."""
     from torchstone.conformance.store import Store, default_path
 
-    workers = Where(executor, address, jobs)
+    workers = Where(executor, address, jobs, memory)
     if resume is not None:
         _refuse_with_resume(
             backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit, corpus=corpus, tag=tag,
-            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since,
+            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, python=python,
         )  # fmt: skip
         with Store(store, create=False) as db:
             record = db.run(resume)
@@ -117,6 +126,8 @@ def run(
         backend=backend, source=source, corpus=corpus, op=op, dtype=dtype, variant=variant, limit=limit, tag=tag,
         case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, store=store,
     )  # fmt: skip
+    if python:
+        options["pythons"] = pythons_of(python, options["backends"], executor)
     held = Held.of(expect, junit, annotations, options["backends"], "this run")
     versions = _check(options)
     _variants(options)
@@ -131,22 +142,10 @@ def run(
 
 def _check(options: dict[str, Any]) -> dict[str, str]:
     """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
-    from torchstone.conformance.backends import check, load
-    from torchstone.conformance.errors import InputError
     from torchstone.conformance.sources import FOLDER, SOURCES
 
     check_names("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
-    for name in options["backends"]:
-        check(name)
-    versions: dict[str, str] = {}
-    for name in options["backends"]:
-        backend = load(name)
-        state = backend.available()
-        if not state.ok:
-            how = f"; install it with: {state.install}" if state.install else ""
-            raise InputError(f'backend "{name}" cannot be used here: {state.reason}{how}')
-        versions |= backend.versions()
-    return _versions() | versions
+    return check_backends(options["backends"], options.get("pythons", {}))
 
 
 def _plan(options: dict[str, Any], store: Path | Store | None) -> Plan:
@@ -169,13 +168,6 @@ def _variants(options: dict[str, Any]) -> list[str]:
     every = [DEFAULT, *VARIANTS]
     check_names("variant", wanted, [*every, "all"])
     return every if "all" in wanted else wanted
-
-
-def _versions() -> dict[str, str]:
-    import platform
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("torchstone", "torch")} | {"python": platform.python_version()}
 
 
 def _go(
@@ -207,7 +199,7 @@ def _go(
                     on_tick=progress.tick,
                     on_backend=progress.start,
                     wanted=asked.wanted,
-                    pool=pool,
+                    pool=in_pythons(pool, options.get("pythons", {})),
                 )
         state, errors = "finished", summary.errors
     except KeyboardInterrupt:
@@ -225,11 +217,13 @@ def _go(
     return OK if well and not errors else FAILURES
 
 
-def _jobs(text: str) -> int:
+def _jobs(text: str, memory: float) -> int:
     from torchstone.conformance.errors import InputError
 
     if text == "auto":
-        return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        from torchstone.conformance.machine import fitting_jobs
+
+        return fitting_jobs(int(memory * 2**30))
     if not text.isdigit() or int(text) < 1:
         raise InputError(f'--jobs takes a number from 1 or auto, got "{text}"')
     return int(text)
