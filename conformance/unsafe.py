@@ -69,12 +69,22 @@ def _channels(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _cells(given: Mapping[str, Any]) -> str | None:
-    x, hidden = given["input"], given["hidden_size"]
-    wanted = ((4 * hidden, x.shape[-1]), (4 * hidden, hidden), (4 * hidden,), (4 * hidden,))
-    biases = wanted if given["has_biases"] else wanted[:2]
-    if any(given[f"weight{i}"].shape != shape for i, shape in enumerate(biases)):
-        return "lstm: a parameter is not of the sizes eager takes it for, the four gates of that input"
+def _places(given: Mapping[str, Any]) -> str | None:
+    x, bins = given["self"], given["bins"]
+    counts = bins if isinstance(bins, list | tuple) else [bins]
+    if not x.numel() or not x.is_floating_point() or not all(isinstance(count, int) for count in counts):
+        return None
+    ranges = given.get("range") or [given.get("min", 0), given.get("max", 0)] * len(counts)
+    margin = 1.0 if "min" in given else 0.5  # of histc, and of the others
+    columns = x.reshape(-1, x.shape[-1]).unbind(1) if bins is counts else [x.reshape(-1)]
+    for column, count, low, high in zip(columns, counts, ranges[::2], ranges[1::2], strict=False):
+        if low == high:
+            low, high = column.min().item(), column.max().item()
+        low, high = (low - margin, high + margin) if low == high else (low, high)
+        first, last = (torch.tensor(edge, dtype=torch.float64).to(x.dtype) for edge in (low, high))
+        inside = column[(column >= first) & (column <= last)]
+        if bool(((inside - first) * count / (last - first)).isnan().any()):
+            return "histogram: the width of the range is no number of the dtype, or nothing: eager has NaN be a place"
     return None
 
 
@@ -93,15 +103,17 @@ RULES: Mapping[str, Rule] = {
     "_embedding_bag": _bags,
     "_embedding_bag_forward_only": _bags,
     "lu_unpack": _pivots,
+    "histc": _places,
+    "histogram": _places,
+    "_histogramdd_from_bin_cts": _places,
     "multi_margin_loss": _rows,
     "multilabel_margin_loss_forward": _rows,
     "native_batch_norm": _channels,
     "_native_batch_norm_legit": _channels,
-    "mkldnn_rnn_layer": _cells,
 }
 # What calls of those are named in programs, if not as in ATen; other programs are not run to see.
 OPERATORS = frozenset(RULES) | {
-    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss", "lstm"
+    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss", "lstm", "histogramdd"
 }  # fmt: skip
 
 
@@ -127,6 +139,8 @@ def unsafe(case: Case) -> str:
     """Why eager has no answer to the case, or an empty string."""
     if not any(call.operator in OPERATORS for call in case.program.calls):
         return ""
+    if any(call.operator == "lstm" for call in case.program.calls) and (refused := _without_onednn(case)):
+        return f"oneDNN's LSTM does not look at sizes that PyTorch's own refuses: {refused}"
     try:
         torch.default_generator.manual_seed(SEED)
         with _Watched():
@@ -135,4 +149,18 @@ def unsafe(case: Case) -> str:
         return str(error)
     except Exception:  # for whoever runs it next
         pass
+    return ""
+
+
+def _without_onednn(case: Case) -> str:
+    """What eager raises without oneDNN, or an empty string."""
+    was = torch._C._get_mkldnn_enabled()  # torch.backends.mkldnn.flags sets more, with a warning
+    try:
+        torch._C._set_mkldnn_enabled(False)
+        torch.default_generator.manual_seed(SEED)
+        case.program(*case.fresh_args())
+    except Exception as error:
+        return str(error).split("\n", 1)[0]
+    finally:
+        torch._C._set_mkldnn_enabled(was)
     return ""

@@ -91,7 +91,16 @@ def test_parameters_of_another_size_than_eagers_lstm_takes_them_for_are_no_case(
     inputs = {f"x{i}": t for i, t in enumerate([torch.randn(5, 2, 4), *state, *weights])}
     lstm = Case(Program(tuple(inputs), (call,), Ref("r0")), inputs, "test", "op", "float32")
     assert not unsafe(lstm)
-    assert "not of the sizes" in unsafe(lstm.replace(inputs={**inputs, "x3": torch.randn(13, 5)}))
+    assert "sizes that PyTorch's own refuses" in unsafe(lstm.replace(inputs={**inputs, "x3": torch.randn(13, 5)}))
+    assert "sizes that PyTorch's own refuses" in unsafe(lstm.replace(inputs={**inputs, "x1": torch.zeros(1, 7, 3)}))
+
+
+@pytest.mark.parametrize("target", ["torch.histogram", "torch.histc"])
+def test_places_that_eager_takes_from_nan_are_no_case(target: str) -> None:
+    assert "NaN be a place" in unsafe(case(target, torch.tensor([3e38, 3e38]), args=(2,)))
+    assert "NaN be a place" in unsafe(case(target, torch.tensor([-3e38, 0, 3e38]), args=(2,)))
+    assert not unsafe(case(target, torch.tensor([1.0, 2.0, 2.0]), args=(2,)))
+    assert not unsafe(case(target, torch.tensor([2.0, 2.0]), args=(2,)))
 
 
 def test_rows_are_told_from_channels() -> None:

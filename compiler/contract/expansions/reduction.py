@@ -264,6 +264,8 @@ def unbiased(b: Expander, x: Value, *arguments: Any) -> Value:
 def norm(b: Expander, x: Value, order: float, dims: Sequence[int]) -> Value:
     """The order-norm over dims, in the dtype of ``x``, which is real or complex float; eager's special orders."""
     size = b.abs(x)
+    if order and all(x.shape[d] == 1 for d in dims):
+        return b.reduce(size, "sum", tuple(dims))  # of one element, whose powers may be out of range
     if order == math.inf or order == -math.inf:
         return b.reduce(size, "max" if order > 0 else "min", tuple(dims))
     if order == 0:
