@@ -51,7 +51,10 @@ def connect(address: str | None = None) -> Iterator[None]:
         raise InputError(f"--executor ray needs Ray ({error}); install it with: {INSTALL}") from error
     try:
         ray.init(
-            address=address, log_to_driver=False, logging_level="CRITICAL", include_dashboard=None if address else False
+            address=address,
+            log_to_driver=False,
+            logging_level="CRITICAL",
+            include_dashboard=None if address not in (None, "local") else False,
         )
     except Exception as error:  # ConnectionError, ValueError, RuntimeError: as many kinds as ways to fail
         where = f"the Ray cluster at {address}" if address else "a Ray cluster"

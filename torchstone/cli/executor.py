@@ -28,7 +28,8 @@ ExecutorOption = Annotated[
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        "--address", help="The Ray cluster, HOST:PORT [default: $RAY_ADDRESS, one that runs here, a new one]."
+        "--address",
+        help="The Ray cluster, HOST:PORT, or local for a new one [default: $RAY_ADDRESS, one here, a new one].",
     ),
 ]
 
