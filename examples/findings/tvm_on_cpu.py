@@ -1,6 +1,7 @@
 """What TVM has wrong on the CPU: needs torch and apache-tvm."""
 
-import torch, tvm
+import torch
+import tvm
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
