@@ -299,9 +299,9 @@ class Pool:
         if slot.sent:
             self._start_clock(slot)
         task.settle(task.second or verdict)
-        slot.retire = (
+        slot.retire = (  # long before a case could be ended for what those before it have leaked or written
             slot.served >= self.recycle
-            or resident > min(slot.baseline + GROWTH_BYTES, self.memory)
+            or resident - slot.baseline > min(GROWTH_BYTES, (self.memory - slot.baseline) // 2)
             or self._written(slot) > self.disk // 4
         )
         if spent or (slot.retire and not slot.queue):

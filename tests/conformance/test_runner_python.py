@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def furnished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("furnished")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (site / "packages.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")) + "\n")
     return folder
 
 
