@@ -16,6 +16,7 @@ from torchstone.conformance.oracle.judge import Finding
 from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.proof import prove
 from torchstone.conformance.runner import marks
+from torchstone.conformance.runner.boundary import Boundary
 from torchstone.conformance.trial import try_case
 from torchstone.conformance.verdict import UNPROVEN, Kind, Outcome
 
@@ -137,6 +138,6 @@ def test_what_is_known_after_the_call_only_comes_out_of_a_worker() -> None:
             return Late()
 
     byte = marks.create()
-    verdict = try_case(case_of("torch.exp"), marks.Marked(Backend(), byte))
+    verdict = try_case(case_of("torch.exp"), Boundary(Backend(), byte))
     assert verdict.outcome == "pass" and verdict.evidence["ran"] == {"eager": ["exp"]}
     assert marks.read(byte) == "compare"

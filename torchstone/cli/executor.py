@@ -37,7 +37,7 @@ AddressOption = Annotated[
 class Where:
     """The executor that the options mean. ``jobs`` is None for every CPU of a cluster. Raises ``InputError``."""
 
-    def __init__(self, executor: Executor, address: str | None, jobs: str, memory: float) -> None:
+    def __init__(self, executor: Executor, address: str | None, jobs: str, memory: float = 8.0) -> None:
         from torchstone.cli.run import _jobs
         from torchstone.conformance.errors import InputError
 
