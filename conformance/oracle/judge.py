@@ -31,11 +31,11 @@ from torchstone.conformance.oracle.referee import CALM, Referee, Run
 from torchstone.conformance.oracle.special import second_opinion
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.ulp import ulp, wide
-from torchstone.conformance.oracle.values import Reference, allowed, among, near, refereed, same
+from torchstone.conformance.oracle.values import Reference, allowed, among, near, refereed, same, strewn
 from torchstone.conformance.oracle.zeros import other_signs
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
-from torchstone.conformance.tolerances import EXPLAINED, STRAYING, WIDER, Tolerance, tolerance
+from torchstone.conformance.tolerances import EXPLAINED, MODEL, STRAYING, WIDER, Tolerance, tolerance
 from torchstone.conformance.verdict import EAGER_FURTHER, Kind, Outcome
 
 
@@ -307,6 +307,8 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
         return Finding(Outcome.PASS, evidence=evidence)
     soft = bad & (_conditioned(b, e, truth, dtype, row, context) | _overflowed(b, e, bad, dtype, row, context))
     soft |= bad & (better | _undefined(b, e, dtype, context))
+    if truth is not None and bool((bad & ~soft).any()):
+        soft |= _amplified(b, e, bad & ~soft, truth, context)
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
@@ -397,6 +399,21 @@ def _overflowed(
     for run in context.others(context.referee.overflowed, like) if bool((bad & gone).any()) else []:
         found |= gone & near(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
     return found
+
+
+def _amplified(actual: Tensor, expected: Tensor, bad: Tensor, truth: Reference, context: _Context) -> Tensor:
+    """Where a bad number, like eager's, strays from float64 by no more than rounding does, beyond half the digits.
+
+    So it is where continuous steps amplify what they are given: a batch norm over few numbers of few bits, again and
+    again. A jump is no such thing: its runs lie on its two sides.
+    """
+    like = torch.empty(expected.shape, dtype=torch.complex128 if expected.is_complex() else torch.float64)
+    runs = context.others(context.referee.noisy + context.referee.more_noisy, like)
+    if not strewn([truth.values, *runs], bad):
+        return torch.zeros_like(bad)
+    spread = _spread(truth.values, runs)
+    strays = torch.abs(actual - truth.values) <= MODEL * spread
+    return bad & torch.isfinite(actual) & strays & (torch.abs(expected - truth.values) <= EXPLAINED * spread)
 
 
 def _undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: _Context) -> Tensor:

@@ -89,6 +89,20 @@ def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.isfinite(wide(values.to(dtype)))
 
 
+def strewn(runs: list[Tensor], where: Tensor) -> bool:
+    """Whether runs of the rounding model are strewn over their range, at most of the elements ``where`` it is asked.
+
+    A jump leaves a gap between its two sides, wider than half the range; where rounding is amplified by steps that are
+    continuous there is none, however far the runs stray. (Of complex numbers the real parts are looked at.)
+    """
+    if len(runs) < 8 or not bool(where.any()):
+        return False
+    stacked = torch.stack([run.real if run.is_complex() else run for run in runs])[:, where]
+    ordered = stacked.sort(0).values
+    gaps, extent = ordered.diff(dim=0).amax(0), ordered[-1] - ordered[0]
+    return bool(((gaps <= extent / 2) & (extent > 0)).double().mean() > 0.5)
+
+
 def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
     """Where the backend's number is one that some run gave, or lies between two runs that are close together.
 

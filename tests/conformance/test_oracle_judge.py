@@ -297,6 +297,20 @@ def test_what_the_last_bit_decides_is_ill_conditioned(name: str) -> None:
     assert finding.outcome is Outcome.ILL_CONDITIONED, finding
 
 
+def amplifies(share: float) -> Finding:
+    """What the oracle says of differences so small that bfloat16 knows little of them, off by a share of their size."""
+    steps = several(("add", X, 3.1), ("exp", Ref("r0")), ("mul", Ref("r1"), 1.1), ("sub", Ref("r2"), 24.41))
+    program = Program(steps.inputs, (*steps.calls, Call("torch.exp", (Ref("r3"),), {}, "r4")), Ref("r4"))
+    x = (torch.linspace(-0.004, 0.004, 16)).to(torch.bfloat16)
+    exact = torch.exp(torch.exp(x.double() + 3.1) * 1.1 - 24.41)
+    return compare(program, lambda x: (exact * (1 + share)).bfloat16(), x)
+
+
+def test_rounding_that_is_amplified_beyond_half_the_digits_is_no_mismatch_and_more_is() -> None:
+    assert amplifies(0.2).outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED)
+    assert amplifies(20.0).outcome is Outcome.MISMATCH
+
+
 PROGRAMS = (
     one("add", X, Y),
     one("matmul", X, Y),

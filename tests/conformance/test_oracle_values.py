@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchstone.conformance import tolerances
 from torchstone.conformance.oracle.ulp import precision, representable, step, ulp, wide
-from torchstone.conformance.oracle.values import Reference, among, near, refereed, same
+from torchstone.conformance.oracle.values import Reference, among, near, refereed, same, strewn
 from torchstone.conformance.tolerances import COMPONENT, DEPARTURES, TABLE, tolerance
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -259,3 +259,16 @@ def test_only_a_smooth_spread_may_exceed_half_the_digits() -> None:
         assert bool(refereed(actual, expected, reference, torch.float32, row)) is passes
     beyond = torch.tensor([1e-5], dtype=torch.float64)
     assert not refereed(beyond, expected, Reference(truth, spread, torch.tensor([True])), torch.float32, row)
+
+
+def test_only_runs_that_leave_no_gap_are_strewn() -> None:
+    """Amplified rounding is strewn over its range; the two sides of a jump are not, however rough each of them is."""
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(17, 200, generator=generator, dtype=torch.float64)
+    everywhere = torch.ones(200, dtype=torch.bool)
+    assert strewn(list(noise), everywhere)
+    sides = torch.randint(0, 2, noise.shape, generator=generator)
+    assert not strewn(list(sides + 0.05 * noise), everywhere)
+    assert not strewn(list(sides.double()), everywhere)
+    assert not strewn(list(torch.zeros_like(noise)), everywhere)
+    assert not strewn(list(noise), ~everywhere) and not strewn(list(noise[:4]), everywhere)
