@@ -19,7 +19,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError, InputError
-from torchstone.conformance.runner.pool import Result, _about, _no_interrupt
+from torchstone.conformance.runner.pool import Result, _no_interrupt
+from torchstone.conformance.runner.retry import about
 from torchstone.conformance.runner.seat import Seat, describe, differences
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
 
@@ -154,7 +155,7 @@ class Cluster:
         return [_Task(number, case, case.to_bytes()) for number, case in chosen]
 
     def _ask(self, seat: _Seat, tasks: list[_Task]) -> None:
-        batch = [(task.number, _about(task.case), task.data) for task in tasks]
+        batch = [(task.number, about(task.case), task.data) for task in tasks]
         reference = seat.actor.attempt.remote(batch)
         seat.calls.append(reference)
         self._calls[reference] = _Call(seat, tasks, time.monotonic())
@@ -279,7 +280,7 @@ class Cluster:
                 self._again.append(task)
                 continue
             verdict = Verdict(
-                **_about(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
+                **about(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
                 message=f"{LOSSES} workers of the cluster were lost with this case: {why}", evidence={}, seconds=0.0,
             )  # fmt: skip
             yield Result(task.case, verdict, task.data)
