@@ -22,7 +22,7 @@ def run(fn, x):
 
 
 x = torch.tensor([1e-4, 1e-6])
-print(torch.atanh(x), run(torch.atanh, x))  # tvm is 1e-4 and 9.5e-7: it computes log((1 + x) / (1 - x)) / 2
+print(torch.atanh(x), run(torch.atanh, x))  # tvm gives 1.0002e-4 and 9.8348e-7: it computes log((1 + x) / (1 - x)) / 2
 try:
     run(torch.argmax, torch.tensor(1.0))
 except Exception as error:
