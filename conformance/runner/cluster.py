@@ -60,6 +60,9 @@ def connect(address: str | None = None) -> Iterator[None]:
     except Exception as error:  # ConnectionError, ValueError, RuntimeError: as many kinds as ways to fail
         where = f"the Ray cluster at {address}" if address else "a Ray cluster"
         raise InputError(f"cannot join {where}: {str(error).strip().splitlines()[0]}") from error
+    inside: Any = import_module("ray._private.worker")
+    if hasattr(inside, "print_to_stdstream"):  # deaths of nodes and actors are printed whatever log_to_driver says
+        inside.print_to_stdstream = lambda *args, **kwargs: None
     try:
         yield
     finally:
