@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,9 @@ from .rules import ROOT
 
 def test_the_plugin_is_installed_found_and_tried(tmp_path: Path) -> None:
     for module in ("pip", "setuptools"):
-        if importlib.util.find_spec(module) is None:
+        try:
+            version(module)
+        except PackageNotFoundError:
             pytest.skip(f"{module} is not installed")
     source, site, store = tmp_path / "source", tmp_path / "site", tmp_path / "results.sqlite"
     shutil.copytree(ROOT / "examples" / "backend_plugin", source)  # setuptools builds in the folder it is given

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from importlib.metadata import distribution
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,19 @@ def _library(folder: Path) -> Path:
             (package / path.name).symlink_to(path)
     for room in ROOMS:
         (package / room).symlink_to(importlib.import_module(f"torchstone.{room}").__path__[0])
-    found = distribution("torchstone")
-    metadata = next(file for file in found.files or () if file.name == "METADATA")
-    place = Path(str(found.locate_file(metadata))).parent
+    place = _metadata()
+    if place is None:
+        raise InputError(
+            "torchstone has no installed metadata: install it (pip install -e .) to run other interpreters"
+        )
     (folder / place.name).symlink_to(place)
     return folder
+
+
+def _metadata() -> Path | None:
+    """The folder of this torchstone's metadata; what a build left in the source tree comes first on some paths."""
+    for found in distributions(name="torchstone"):
+        for file in found.files or ():
+            if file.name == "METADATA":
+                return Path(str(found.locate_file(file))).parent
+    return None

@@ -69,7 +69,7 @@ def test_an_interpreter_without_pytorch_says_so(bare):
         ("#!/bin/sh\necho no such luck >&2\nexit 3\n", "no such luck"),
         ("#!/bin/sh\nexit 3\n", "exited with code 3"),
         ("no script", "Exec format error"),
-        ("#!/bin/sh\necho '{\"protocol\": 99}' >&$2\n", "speaks protocol 99"),
+        ("#!/bin/bash\necho '{\"protocol\": 99}' >&$2\n", "speaks protocol 99"),
     ],
 )
 def test_what_is_no_python_says_so(tmp_path, script, word):

@@ -217,7 +217,7 @@ def _go(
     return OK if well and not errors else FAILURES
 
 
-def _jobs(text: str, memory: float) -> int:
+def _jobs(text: str, memory: float = 8.0) -> int:
     from torchstone.conformance.errors import InputError
 
     if text == "auto":
