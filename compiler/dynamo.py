@@ -16,6 +16,7 @@ import torch
 from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
 from torchstone.compiler.driver import build
 from torchstone.compiler.frontends import aot
+from torchstone.compiler.frontends.early import integer_blends_refused
 from torchstone.compiler.targets import find_target
 
 _OPTIONS = {"target": "linalg", "library_calls": True}
@@ -39,7 +40,8 @@ def backend(
     def compile_graph(graph: torch.fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
         return _compile(graph, fakes, target, settings["library_calls"])
 
-    return aot_autograd(fw_compiler=compile_graph)(module, inputs)
+    with integer_blends_refused():
+        return aot_autograd(fw_compiler=compile_graph)(module, inputs)
 
 
 def _compile(graph: torch.fx.GraphModule, fakes: Sequence[Any], target: Any, library_calls: bool) -> Callable[..., Any]:

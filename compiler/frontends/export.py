@@ -22,6 +22,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.captured import Captured, Number, constants, flatten_arguments
 from torchstone.compiler.frontends.conditions import guards_of, placed
+from torchstone.compiler.frontends.early import integer_blends_refused
 from torchstone.compiler.frontends.escape import transforms_kept
 from torchstone.compiler.frontends.floats import traced_as_written
 from torchstone.compiler.frontends.gradients import keep_data
@@ -91,6 +92,7 @@ def capture(
             fx_traceback.preserve_node_meta(),
             _unseeded(),
             traced_as_written(),
+            integer_blends_refused(),
             placed(user_location),
         ):
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)

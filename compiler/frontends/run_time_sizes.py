@@ -37,8 +37,20 @@ def _unique_consecutive(
     return torch.ops.aten.unique_dim.default(x, dim, False, True, True)
 
 
+def _batch_norm(
+    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, mean: torch.Tensor, var: torch.Tensor,
+    *rest: Any,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    """Fake results: PyTorch's shape function has updated statistics in float32. Eager keeps the dtype they had."""
+    out = torch.ops.aten._native_batch_norm_legit_functional.default(x, weight, bias, mean, var, *rest)
+    return (*out[:3], torch.empty_like(mean), torch.empty_like(var))
+
+
 # Ops whose fake results, in this PyTorch, are not what the op gives.
-SHAPES: dict[Any, Callable[..., Any]] = {torch.ops.aten.unique_consecutive.default: _unique_consecutive}
+SHAPES: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.unique_consecutive.default: _unique_consecutive,
+    torch.ops.aten._native_batch_norm_legit_functional.default: _batch_norm,
+}
 
 
 @contextlib.contextmanager

@@ -164,3 +164,14 @@ def test_more_arguments_than_ctypes_can_pass() -> None:
     for size in (3, 5):
         x = torch.randn(size, *ones, 2)
         torch.testing.assert_close(executable(x, many), total(x, many))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_statistics_keep_their_dtype(dtype: torch.dtype) -> None:
+    ours, theirs = (torch.nn.BatchNorm1d(3).to(dtype) for _ in range(2))
+    executable = compile_free(ours, (torch.randn(4, 3, 5, dtype=dtype),))
+    x = torch.randn(6, 3, 7, dtype=dtype)
+    torch.testing.assert_close(executable(x), theirs(x), rtol=0.02, atol=0.01)  # a rounding or two of bfloat16
+    for name in ("running_mean", "running_var"):
+        assert getattr(ours, name).dtype == dtype
+        torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=0.02, atol=0.01)

@@ -59,6 +59,23 @@ def test_sizes_that_cannot_be_dynamic_are_told() -> None:
     assert "TORCH_LOGS" not in str(caught.value)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_blends_that_the_tracer_rounds_otherwise_are_refused(mode: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, (3, 3), mode=mode)
+
+    image = torch.arange(64, dtype=torch.uint8).reshape(1, 1, 8, 8)
+    for dynamic in (None, ({2: torch.export.Dim.AUTO},)):
+        with pytest.raises(Unsupported, match=r"uint8|u8"):
+            compile(program, (image,), "evaluator", dynamic)
+    with pytest.raises(Exception, match="computes with floats what eager computes with integers"):
+        torch.compile(program, backend="torchstone")(image)
+    expected = program(image.float())
+    assert compile(program, (image.float(),), "evaluator", ({2: torch.export.Dim.AUTO},))(image.float()).allclose(
+        expected
+    )
+
+
 def test_an_op_of_a_graph_of_torch_compile_is_told_with_its_line() -> None:
     torch._dynamo.reset()
     with pytest.raises(Exception, match="sparse") as caught:
