@@ -145,6 +145,7 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
         raise Unsupported(f"{op.name} has no shape function: {_UNSAID[packet]}", op=op.name, where=describe(op))
     sizes = sizes or FakeSizes({})
     func = find_overload(op.name)
+    shapes: Any = SHAPES.get(func, func)
     fakes: dict[int, Any] = {}
 
     def convert(operand: Any) -> Any:
@@ -160,7 +161,7 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
     with sizes.mode, quiet():
         args, kwargs = schema_call(func, [convert(o) for o in op.operands])
         try:
-            out = SHAPES.get(func, func)(*args, **kwargs)
+            out = shapes(*args, **kwargs)
             return tuple(sizes.named(_type(item)) for item in (out if isinstance(out, list | tuple) else (out,)))
         except TorchstoneError as error:
             raise Unsupported(f"{op.name}: {error.message}", op=op.name, where=describe(op)) from error

@@ -21,12 +21,13 @@ _BLENDS = tuple(
 
 
 def _of_floats(op: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(image: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        image = next(a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor))  # the only one
         if not image.dtype.is_floating_point:
             kind = str(image.dtype).removeprefix("torch.")
             why = f"{op} of {kind}: PyTorch's tracer computes with floats what eager computes with integers"
             raise Unsupported(why, op=str(op), stage="capture")
-        return kernel(image, *args, **kwargs)
+        return kernel(*args, **kwargs)
 
     return checked
 
