@@ -86,7 +86,9 @@ class _Executable:
         except Exception as error:
             raise _failure(error, "run", words_of(self.module.forward, given)) from error
         if not self.evidence:
-            self.evidence = {"ran": _ran(self.module)}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # its reader of traces uses what Python has deprecated
+                self.evidence = {"ran": _ran(self.module)}
         kinds = {int: torch.int64, float: torch.float64, bool: torch.bool}
         tensors = [
             value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=kinds[type(value)])
