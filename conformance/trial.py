@@ -20,19 +20,17 @@ from torchstone.conformance import randomness
 from torchstone.conformance.again import call_again, observe, wavers
 from torchstone.conformance.backends.base import Backend, BackendError, BackendUnsupported
 from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.constants import CONSTANTS, sibling
 from torchstone.conformance.dynamic import BATCH, DYNAMIC, Plan, plan
 from torchstone.conformance.garbage import HUGE
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
 from torchstone.conformance.program import Program
 from torchstone.conformance.proof import prove
 from torchstone.conformance.unsafe import SEED, Unsafe, unsafe
-from torchstone.conformance.verdict import RIGHT, Kind, Outcome, Stage, Verdict
+from torchstone.conformance.verdict import FAILURES, REFUSED, RIGHT, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.witness import witnessed
 
 MESSAGE_LIMIT = 2000
-
-# The tag of a case that eager refuses.
-REFUSED = "refused"
 
 _STAGES = {
     "capture": Stage.CAPTURE,
@@ -116,6 +114,10 @@ def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds
 
 
 def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    if case.variant == CONSTANTS and (other := sibling(case)) is not None:
+        stage, finding = _try_at(other, backend, None)
+        if finding.outcome in FAILURES:
+            return stage, replace(finding, message=f"the program with another number: {finding.message}")
     varying = plan(case) if case.variant in (DYNAMIC, BATCH) and not unsafe(case) else None
     if varying is None:
         return _try_at(case, backend, compiled)

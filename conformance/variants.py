@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchstone.conformance.asked import NotApplicable, taken
 from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.constants import CONSTANTS, sibling
 from torchstone.conformance.dynamic import BATCH, DYNAMIC, plan, resized
 from torchstone.conformance.errors import UnknownName
-from torchstone.conformance.literals import Ref, map_leaves
-from torchstone.conformance.program import Call, Program
+from torchstone.conformance.gradients import backward
+from torchstone.conformance.long import long
+from torchstone.conformance.mixed import mixed
 from torchstone.conformance.sources.sampling import first_line, seeded
 from torchstone.conformance.unsafe import unsafe
+from torchstone.conformance.verdict import REFUSED
 
 DEFAULT = "default"
-
-
-class NotApplicable(Exception):
-    """A case has nothing that the variant is about; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +111,25 @@ def _small(tensor: Tensor) -> Tensor:
     return _sprinkled(tensor, [near, -near, least, -least, math.sqrt(info.eps), 1 + info.eps, 1 - info.eps, -2 * near])
 
 
+def _shifted(tensor: Tensor) -> Tensor:
+    """The same numbers beside one that is larger by half the digits of the dtype."""
+    if not _floats(tensor):
+        return tensor
+    info = torch.finfo(tensor.dtype)
+    sizes = torch.view_as_real(tensor.resolve_conj()).abs() if tensor.is_complex() else tensor.abs()
+    largest = float(sizes.to(torch.float64).nan_to_num(0, 0, 0).max()) or 1.0
+    far = 2.0 ** (math.ceil(math.log2(largest)) - math.floor(math.log2(info.eps) / 2))
+    return tensor if far > info.max / 4 else tensor + far
+
+
+def _lazy(tensor: Tensor) -> Tensor:
+    """The same numbers, as the conjugate or the negative of what lies in memory."""
+    if tensor.is_complex():
+        return tensor.conj_physical().conj()
+    signed = tensor.dtype.is_floating_point or tensor.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
+    return torch._neg_view(tensor.neg()) if signed else tensor
+
+
 def _floats(tensor: Tensor) -> bool:
     return bool(tensor.numel()) and (tensor.is_floating_point() or tensor.is_complex())
 
@@ -154,9 +172,32 @@ def _leading(size: int) -> Callable[[Case], Case]:
             return tensor[:size].clone() if tensor.dim() >= least and tensor.shape[0] == rows else tensor
 
         changed = _inputs(case, lambda tensor: cut(tensor, dims), "nothing to cut")
-        return changed if _taken(changed) else _inputs(case, lambda tensor: cut(tensor, 1), "nothing to cut")
+        return changed if taken(changed) else _inputs(case, lambda tensor: cut(tensor, 1), "nothing to cut")
 
     return apply
+
+
+def _outside(case: Case) -> Case:
+    """The last number of each input of whole numbers past the end of every dim, as an index."""
+    if len(case.args) < 2:
+        raise NotApplicable("no input that another one may be an index into")
+    beyond = max(tensor.numel() for tensor in case.args)
+
+    def moved(tensor: Tensor) -> Tensor:
+        if tensor.dtype not in (torch.int32, torch.int64) or not tensor.numel():
+            return tensor
+        flat = tensor.flatten().clone()
+        flat[-1] = beyond
+        return flat.view(tensor.shape)
+
+    changed = _inputs(case, moved, "no input of whole numbers")
+    return changed.replace(tags=tuple(dict.fromkeys((*case.tags, REFUSED))))
+
+
+def _beside(case: Case) -> Case:
+    if sibling(case) is None:
+        raise NotApplicable("no number among the arguments that might be another")
+    return case
 
 
 def _odd(case: Case) -> Case:
@@ -171,103 +212,10 @@ def _odd(case: Case) -> Case:
     return _inputs(case, grown, "no input has a size above 1")
 
 
-def _taken(case: Case) -> bool:
-    try:
-        with torch.no_grad():
-            if unsafe(case):
-                return False
-            case.program(*case.fresh_args())
-    except Exception:
-        return False
-    return True
-
-
 def _varying(case: Case) -> Case:
     if len({t.untyped_storage().data_ptr() for t in case.args if t.numel()}) < sum(bool(t.numel()) for t in case.args):
         raise NotApplicable("inputs share memory, and the variant would part them")
     return case
-
-
-def _backward(case: Case) -> Case:
-    """The program, and the gradients of its differentiable results for given gradients of them."""
-    program = case.program
-    if any(call.target == "torch.autograd.grad" for call in program.calls):
-        raise NotApplicable("the program takes gradients already")
-    floats = [name for name, t in case.inputs.items() if t.is_floating_point() or t.is_complex()]
-    if not floats:
-        raise NotApplicable("no input is differentiable")
-    try:
-        forward, results = _forward(case, floats)
-    except RuntimeError:  # an input that is no parameter, a running mean: leave those out that cannot be alone
-        floats = [name for name in floats if _runs(case, name)]
-        forward, results = _forward(case, floats)
-    paths = [path for path, value in _results(results) if value.requires_grad]
-    if not paths:
-        raise NotApplicable("no result is differentiable")
-    given = {f"cotangent{i}": torch.randn_like(_at(results, path)) for i, path in enumerate(paths)}
-    refs = [_ref(forward.outputs, path) for path in paths]
-    gradients = Call(
-        "torch.autograd.grad",
-        (refs, [Ref(f"{name}_leaf") for name in floats], [Ref(name) for name in given]),
-        {"allow_unused": True},
-        "gradients",
-    )
-    detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
-    outputs = (*(Ref(call.result) for call in detached), Ref("gradients"))
-    whole = Program((*program.inputs, *given), (*forward.calls, gradients, *detached), outputs)
-    return case.replace(program=whole, inputs={**case.inputs, **given})
-
-
-def _forward(case: Case, wanted: Sequence[str]) -> tuple[Program, Any]:
-    """The program on leaves that ask for gradients in place of the inputs ``wanted``, and what it gives."""
-    program = case.program
-
-    def leaf(value: Any) -> Any:
-        return Ref(f"{value.name}_leaf", value.path) if isinstance(value, Ref) and value.name in wanted else value
-
-    leaves = [Call("torch.Tensor.detach", (Ref(name),), {}, f"{name}_data") for name in wanted]
-    leaves += [Call("torch.Tensor.requires_grad_", (Ref(f"{name}_data"),), {}, f"{name}_leaf") for name in wanted]
-    calls = [
-        Call(c.target, map_leaves(c.args, leaf), {k: map_leaves(v, leaf) for k, v in c.kwargs.items()}, c.result)
-        for c in program.calls
-    ]
-    forward = Program(program.inputs, (*leaves, *calls), map_leaves(program.outputs, leaf))
-    with torch.enable_grad():
-        return forward, forward(*case.fresh_args())
-
-
-def _runs(case: Case, name: str) -> bool:
-    try:
-        _forward(case, [name])
-    except RuntimeError:
-        return False
-    return True
-
-
-def _results(results: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
-    """The tensors among the results, by where they are."""
-    if isinstance(results, Tensor):
-        yield path, results
-    elif isinstance(results, tuple | list):
-        for index, item in enumerate(results):
-            yield from _results(item, (*path, index))
-    elif isinstance(results, Mapping):
-        for key, item in results.items():
-            yield from _results(item, (*path, key))
-
-
-def _at(results: Any, path: Sequence[Any]) -> Tensor:
-    for step in path:
-        results = results[step]
-    return results
-
-
-def _ref(outputs: Any, path: Sequence[Any]) -> Ref:
-    """The reference to a result: into the tree of outputs as far as it goes, then into what the call gave."""
-    steps = list(path)
-    while not isinstance(outputs, Ref):
-        outputs = outputs[steps.pop(0)]
-    return Ref(outputs.name, (*outputs.path, *steps))
 
 
 def _row(name: str, doc: str, change: Callable[[Tensor], Tensor], reason: str, tried: bool = True) -> Variant:
@@ -303,7 +251,19 @@ _ROWS = (
     Variant("odd", "Every size odd: what no vector or tile divides.", _odd),
     Variant(DYNAMIC, "Compiled once with every size free, run at several.", _varying),
     Variant(BATCH, "Compiled once with the leading size free, run at several.", _varying),
-    Variant("backward", "The results and the gradients of the inputs.", _backward),
+    Variant("backward", "The results and the gradients of the inputs.", backward),
+    Variant("long", "One dim of two thousand elements: the one that is summed or scanned, if any is.", long),
+    _row(
+        "shifted",
+        "Numbers far from 0 and near each other, whose squares cancel.",
+        _shifted,
+        "no input of floats",
+        False,
+    ),
+    Variant("mixed", "Operands of two dtypes, or a tensor and a Python number of another kind.", mixed),
+    _row("lazy", "Inputs that are lazily conjugated or negated: views that say so.", _lazy, "no input that can be"),
+    Variant(CONSTANTS, "Compiled beside the same program with another number.", _beside),
+    Variant("outside", "An index out of range: what eager refuses has to be refused.", _outside, False),
 )
 VARIANTS: dict[str, Variant] = {row.name: row for row in _ROWS}
 

@@ -40,7 +40,7 @@ class Kind(StrEnum):
     """What differs when the outcome is ``mismatch``.
 
     ``aliasing``: memory is shared that eager gives fresh. ``distribution``: random numbers of another distribution.
-    ``accepted``: a result, where eager refuses the inputs.
+    ``accepted``: a result, where eager refuses the inputs. ``leak``: each call keeps memory that it does not give back.
     """
 
     STRUCTURE = "structure"
@@ -53,6 +53,7 @@ class Kind(StrEnum):
     ALIASING = "aliasing"
     NONDETERMINISTIC = "nondeterministic"
     ACCEPTED = "accepted"
+    LEAK = "leak"
 
 
 FAILURES = frozenset(
@@ -65,6 +66,9 @@ RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
 
 EAGER_FURTHER = "eager_further"
 """The key in the evidence of a case in which eager is further from the float64 result than the backend."""
+
+REFUSED = "refused"
+"""The tag of a case that eager refuses."""
 
 UNPROVEN = "unproven"
 """The key in the evidence of a pass of which nothing tells what ran: its value says what is missing."""

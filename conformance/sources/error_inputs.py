@@ -18,7 +18,7 @@ from torchstone.conformance.literals import DTYPES
 from torchstone.conformance.oracle.tree import flatten
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
-from torchstone.conformance.trial import REFUSED
+from torchstone.conformance.verdict import REFUSED
 
 SOURCE = "errors"
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}

@@ -9,6 +9,7 @@ from torchstone.conformance.backends import load
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.dynamic import plan
 from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.long import LENGTH
 from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.sources import find_case, iterate
 from torchstone.conformance.trial import try_case
@@ -261,3 +262,84 @@ def test_odd_sizes_fit_each_other() -> None:
     assert [list(t.shape) for t in product.args] == [[5, 9], [9, 7]]
     kept = apply(case("torch.Tensor.view", torch.randn(4, 6), args=(2, 12)), "odd")
     assert isinstance(kept, Untested) and "eager raises" in kept.reason
+
+
+def test_the_dim_that_is_summed_or_scanned_is_made_long() -> None:
+    x = torch.randn(5, 5, 5)
+    for target, dim in (("torch.sum", 1), ("torch.cumsum", 0), ("torch.softmax", 2)):
+        (y,) = asked(case(target, x, args=(dim,)), "long").args
+        assert y.shape[dim] == LENGTH and y.numel() == 25 * LENGTH
+    assert [list(t.shape) for t in asked(case("torch.mm", torch.randn(3, 8), torch.randn(8, 5)), "long").args] == [
+        [3, LENGTH],
+        [LENGTH, 5],
+    ]
+    assert isinstance(apply(case("torch.neg", torch.randn(64, 64)), "long"), Untested)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
+def test_shifted_numbers_keep_half_their_digits(dtype: torch.dtype) -> None:
+    x = torch.randn(30, dtype=dtype)
+    (y,) = asked(case("torch.var", x), "shifted").args
+    shift = (y.real.double() - x.real.double()).mean()
+    assert shift > 8 * x.abs().max() and y.real.double().var() > 0.3 * x.real.double().var()
+
+
+def test_operands_are_mixed_where_eager_takes_that() -> None:
+    pair = case("torch.lt", torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2]))
+    kinds = {tuple(str(t.dtype) for t in asked(pair.replace(index=i), "mixed").args) for i in range(7)}
+    assert ("torch.float32", "torch.int64") in kinds and ("torch.int64",) in kinds and len(kinds) >= 5
+    assert isinstance(apply(case("torch.mm", torch.randn(2, 2), torch.randn(2, 2)), "mixed"), Untested)
+    scaled = asked(case("torch.add", torch.tensor([1, 2]), args=(3,)), "mixed")
+    assert torch.equal(scaled.program(*scaled.args), torch.tensor([4.5, 5.5]))
+    halves = asked(case("torch.lt", torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2])), "mixed").args[0]
+    assert halves.is_floating_point() and not torch.equal(halves, halves.trunc())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int8])
+def test_lazy_inputs_have_the_same_values_and_are_views(dtype: torch.dtype) -> None:
+    x = torch.arange(6).sub(3).to(dtype)
+    lazy = asked(case("torch.abs", x), "lazy")
+    (y,) = lazy.args
+    assert torch.equal(x, y) and (y.is_conj() if dtype.is_complex else y.is_neg())
+    assert Case.from_bytes(lazy.to_bytes()).args[0].is_neg() == y.is_neg()
+    assert isinstance(apply(case("torch.neg", torch.ones(2, dtype=torch.uint8)), "lazy"), Untested)
+
+
+class Forgetful:
+    """Keeps what it compiled by the names of the calls alone."""
+
+    name = "forgetful"
+
+    def __init__(self):
+        self.kept = {}
+
+    def compile(self, fn, args):
+        return self.kept.setdefault(tuple(call.target for call in fn.calls), fn)
+
+
+@pytest.mark.parametrize("backend, outcome", [(load("linalg"), "pass"), (Forgetful(), "mismatch")])
+def test_a_program_beside_one_with_another_number(backend, outcome: str) -> None:
+    given = asked(case("torch.clamp", torch.randn(9), args=(-0.5,)), "constants")
+    backend.__dict__.get("kept", {}).clear()
+    assert try_case(given, backend).outcome == outcome
+    alone = apply(case("torch.neg", torch.randn(3)), "constants")
+    assert isinstance(alone, Untested) and "no number" in alone.reason
+    assert isinstance(apply(case("torch.sum", torch.randn(3, 4), args=(0,)), "constants"), Untested)
+
+
+class Unchecked:
+    """Takes any index."""
+
+    name = "unchecked"
+
+    def compile(self, fn, args):
+        return lambda x, i: x[i.clamp(max=len(x) - 1)]
+
+
+@pytest.mark.parametrize("backend, outcome", [(load("linalg"), "pass"), (Unchecked(), "mismatch")])
+def test_an_index_out_of_range_has_to_be_refused(backend, outcome: str) -> None:
+    taking = case("torch.take", torch.randn(5), torch.tensor([1, 2]))
+    verdict = try_case(asked(taking, "outside"), backend)
+    assert verdict.outcome == outcome and (outcome == "pass" or verdict.kind == "accepted")
+    sum_of_both = case("torch.add", torch.tensor([1, 2]), torch.tensor([1, 2]))
+    assert try_case(asked(sum_of_both, "outside"), backend).outcome == "untested"

@@ -1,0 +1,42 @@
+"""What the ways of asking a case in another way have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.oracle.tree import flatten
+from torchstone.conformance.unsafe import unsafe
+
+
+class NotApplicable(Exception):
+    """A case has nothing that the variant is about; the message is the reason."""
+
+
+def answer(case: Case) -> list[Any] | None:
+    """The leaves of what eager gives, None where it does not take the case."""
+    try:
+        with torch.no_grad():
+            if unsafe(case):
+                return None
+            torch.default_generator.manual_seed(0)
+            return flatten(case.program(*case.fresh_args()))
+    except Exception:
+        return None
+
+
+def taken(case: Case) -> bool:
+    """Whether eager takes the case."""
+    return answer(case) is not None
+
+
+def alike(one: list[Any], other: list[Any]) -> bool:
+    """Whether two results have the same shapes and dtypes."""
+    return [_kind(leaf) for leaf in one] == [_kind(leaf) for leaf in other]
+
+
+def _kind(leaf: Any) -> Any:
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else type(leaf)
