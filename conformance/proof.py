@@ -24,7 +24,8 @@ def prove(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Fin
     finding = replace(finding, evidence=finding.evidence | told)
     if finding.outcome is not Outcome.PASS:
         return finding
-    ran, own = told.get("ran"), getattr(backend, "executors", None)
+    ran: Any = told.get("ran")
+    own = getattr(backend, "executors", None)
     if not _well_formed(ran):
         missing = "the backend does not tell what ran" if ran is None else 'evidence["ran"] is not ops by executor'
     elif not own:

@@ -213,7 +213,7 @@ def plan(options: Mapping[str, Any], store: Store | None = None) -> Plan:
 
     if next(entries(None), None) is None:
         chosen = sum(map(len, ops.values()))
-        asked = {key: options.get(key) for key in ("dtypes", "cases", "tags", "variants") if options.get(key)}
+        asked = {key: options[key] for key in ("dtypes", "cases", "tags", "variants") if options.get(key)}
         told = "; ".join(f"{key} {', '.join(values)}" for key, values in asked.items())
         raise InputError(f"selects nothing: of {chosen} ops none has a case of {told}")
     damaged = [told for source in loaded.values() if isinstance(source, Corpus) for told in source.damaged()]

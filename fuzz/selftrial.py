@@ -17,7 +17,7 @@ import itertools
 import json
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,9 @@ class SelfTrial:
         self._known |= {case.id: verdict for case, verdict in self._results(NAME, new)}
         return {name: self._known[name] for name in by_id}
 
-    def _results(self, backend: str, tried: Iterable[Case], harmful: bool = False) -> Iterator[tuple[Case, Verdict]]:
+    def _results(
+        self, backend: str, tried: Iterable[Case], harmful: bool = False
+    ) -> Generator[tuple[Case, Verdict], None, None]:
         if not (harmful or self.isolated):
             yield from _here(backend, tried)
             return

@@ -4,6 +4,7 @@ What the edge dialect does not admit and what the runtime has no kernel for is `
 the kernels and the delegate's ops that ran, out of the runtime's own trace of the call.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import importlib.util

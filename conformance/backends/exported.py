@@ -91,7 +91,7 @@ def capture(
             warnings.simplefilter("ignore")  # torch.export copies deprecated tree specs
             return torch.export.export(module, args, strict=False, dynamic_shapes=sizes)
 
-    sizes = torch.export.ShapesCollection() if dims else None
+    sizes: Any = torch.export.ShapesCollection() if dims else None
     for tensor, axes in zip(args if dims else (), dims, strict=True):
         sizes[tensor] = dict.fromkeys(axes, torch.export.Dim.DYNAMIC)
     try:
@@ -111,7 +111,7 @@ def capture(
         mutated = tuple(names.index(name) for name in written)
         module, told = _flat(as_module(fn), mutated)
         functional = _functional(export(module), decompositions)
-        return Exported(functional, *told, mutated)
+        return Exported(functional, *told, mutated=mutated)
     except BackendUnsupported:
         raise
     except Exception as error:

@@ -4,6 +4,7 @@ The compiler runs in the worker: what kills it is told as a crash. Every verdict
 program of the compiled module submits to the CPU device, and what that program moves or fills without a dispatch.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import ctypes

@@ -4,6 +4,7 @@ What the exporter has no ONNX function for, and what the runtime has no kernel f
 carries the nodes that ran and the provider that ran them, out of the runtime's own profile of the call.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import contextlib

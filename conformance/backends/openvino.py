@@ -4,6 +4,7 @@ Floats are computed as they are declared: without the hint the CPU plugin may ta
 carries the nodes that ran and how, out of the plugin's own counters.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import importlib.util

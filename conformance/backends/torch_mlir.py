@@ -138,7 +138,7 @@ class _Executable:
         from torchstone.compiler.diagnostics import TorchstoneError
 
         try:
-            results = list(self.kernel(args))
+            results: list[Any] = list(self.kernel(args))
         except TorchstoneError as error:
             raise BackendError(f"on torchstone's runtime: {error}", "run") from error
         return self.exported.finish(args, results)

@@ -4,6 +4,7 @@ What the importer has no conversion for is ``unsupported``. Every verdict carrie
 machine's code calls, after TVM's fusions.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import importlib.util

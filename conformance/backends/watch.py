@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 
 @contextmanager
@@ -26,7 +27,8 @@ def eager_ops() -> Iterator[Counter[str]]:
     ops: Counter[str] = Counter()
     with profile(use_kineto=False) as seen:
         yield ops
-    for event in seen.function_events or ():
+    events: Any = seen.function_events
+    for event in events or ():
         above = event.cpu_parent
         while above is not None and not _computes(above.name):
             above = above.cpu_parent

@@ -4,6 +4,7 @@ What torch-mlir has no StableHLO for, and what XLA does not implement, is ``unsu
 instructions of the executable that XLA made, after its fusions.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import importlib
@@ -51,7 +52,7 @@ class _InPlace:
 
     @staticmethod
     def get_from_buffer(array: Any, name: str, tensor: Any) -> Any:
-        from torch_mlir.ir import DenseElementsAttr
+        from torch_mlir.ir import DenseElementsAttr  # pyright: ignore[reportAttributeAccessIssue]
 
         return DenseElementsAttr.get(array, type=tensor.element_type, shape=tensor.shape)
 

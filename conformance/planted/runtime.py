@@ -318,7 +318,7 @@ def _structured(op: str, wrong: Callable[[Any, Any], Any]) -> Plant:
     def planted() -> AbstractContextManager[Any]:
         from torchstone.compiler.lowering.linalg import build
 
-        return mock.patch.dict(build.STRUCTURED, {f"flat.{op}": wrong})  # type: ignore[arg-type]
+        return mock.patch.dict(build.STRUCTURED, {f"flat.{op}": wrong})
 
     return planted
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 0.5  # of the harness's time in which other threads have been busy, before that is looked into
 BUSY = 0.5
 REST_SECONDS = 0.3
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # pyright: ignore[reportAttributeAccessIssue]
 PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -39,6 +39,7 @@ class Boundary:
     def __init__(self, backend: Backend, descriptor: int) -> None:
         self._backend = backend
         self._mark = marks.Mark(descriptor)
+        self._mark.set(marks.OUTSIDE)
         self._state = State()
         self._pid = os.getpid()
         self._threads = threading.active_count()

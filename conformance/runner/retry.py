@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.verdict import Outcome, Verdict
 
@@ -60,7 +60,7 @@ class Task:
             self.batch.done.append(Result(self.case, verdict, self.data))
 
 
-def about(case: Case) -> dict[str, str]:
+def about(case: Case) -> dict[str, Any]:
     """The fields of a verdict that the case decides."""
     return {
         "case_id": case.id, "source": case.source, "op": case.op, "dtype": case.dtype, "variant": case.variant,

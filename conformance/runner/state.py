@@ -32,7 +32,7 @@ WATCHED: tuple[tuple[str, Any], ...] = (
     ("torch.linalg", torch.linalg),
     ("torch.fft", torch.fft),
     ("torch.special", torch.special),
-    ("torch._C._nn", torch._C._nn),
+    ("torch._C._nn", torch._C._nn),  # pyright: ignore[reportAttributeAccessIssue]
     ("builtins", builtins),
     ("time", time),
 )

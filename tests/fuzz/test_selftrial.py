@@ -142,7 +142,7 @@ def test_the_command_journals_resumes_and_counts(tmp_path, capsys, monkeypatch):
     [
         (["--bug", "sub-swaped"], 'unknown bug "sub-swaped" (did you mean "sub-swapped"?)'),
         (["--class", "NaNs"], 'unknown class "NaNs" (did you mean "NaN"?)'),
-        (["--bug", "x*"], 'no bug matches "x*"'),
+        (["--bug", "zzz*"], 'no bug matches "zzz*"'),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
