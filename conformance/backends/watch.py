@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 
 @contextmanager
@@ -27,8 +27,7 @@ def eager_ops() -> Iterator[Counter[str]]:
     ops: Counter[str] = Counter()
     with profile(use_kineto=False) as seen:
         yield ops
-    events: Any = seen.function_events
-    for event in events or ():
+    for event in cast(Any, seen).function_events or ():
         above = event.cpu_parent
         while above is not None and not _computes(above.name):
             above = above.cpu_parent
