@@ -29,6 +29,7 @@ from torchstone.conformance.oracle.invariants import derivation
 from torchstone.conformance.oracle.memory import same_bits, touched
 from torchstone.conformance.oracle.referee import CALM, Referee, Run
 from torchstone.conformance.oracle.special import second_opinion
+from torchstone.conformance.oracle.steps import misrounded
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.oracle.values import Reference, allowed, among, near, refereed, same, strewn
@@ -277,7 +278,7 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
         return _report(name, expected, actual, ~same(b, e), Weighed(), Outcome.MISMATCH, dtype)
     bad = ~near(b, e, dtype, row.ulps, row.tiny)
     if not bool(bad.any()):
-        return Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
+        return _nearest(name, expected, actual, context) or Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
     beyond = bad.clone()
     truth, note = _truth(expected, context)
     if truth is None:
@@ -312,6 +313,21 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
+
+
+def _nearest(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding | None:
+    """A mismatch where the one operation of a program is not rounded to the nearest number, as eager rounds it."""
+    dtype = expected.dtype
+    if dtype.is_complex or dtype is torch.float64 or context.referee.rounds_once != dtype:
+        return None
+    truth = context.other(context.referee.float64, expected)
+    if truth is None:
+        return None
+    bad = misrounded(wide(actual), wide(expected), truth, dtype)
+    if not bool(bad.any()):
+        return None
+    weighed = Weighed(truth, note="one operation, which is not rounded to the nearest number")
+    return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, dtype)
 
 
 def _truth(expected: Tensor, context: _Context) -> tuple[Reference | None, str]:

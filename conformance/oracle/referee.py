@@ -19,6 +19,7 @@ from torchstone.conformance.oracle.formulas import Formulas
 from torchstone.conformance.oracle.gauge import Aligned, Factors
 from torchstone.conformance.oracle.noise import CallLog, RoundingNoise, is_exact
 from torchstone.conformance.oracle.overflow import Overflow
+from torchstone.conformance.oracle.steps import Steps
 from torchstone.conformance.oracle.tree import flatten
 from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.oracle.widen import NoTwin, float64_by_default, widen_inputs, widen_program
@@ -200,6 +201,13 @@ class Referee:
     def keeps_zeros(self) -> bool:
         """Whether the signs of the zeros it gives are part of the program's result."""
         return self._always(keeps_zeros)
+
+    @functools.cached_property
+    def rounds_once(self) -> torch.dtype | None:
+        """The dtype that a program rounds to if all of it is one operation of IEEE 754, and moving numbers about."""
+        log = Steps()
+        run = self._run(self.program, self.args(), log)
+        return None if run.problem else log.once
 
     def _always(self, holds: Callable[[Any], bool]) -> bool:
         log = CallLog(holds)
