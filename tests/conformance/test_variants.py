@@ -94,6 +94,7 @@ def test_parameters_of_another_size_than_eagers_lstm_takes_them_for_are_no_case(
     assert not unsafe(lstm)
     assert "sizes that PyTorch's own refuses" in unsafe(lstm.replace(inputs={**inputs, "x3": torch.randn(13, 5)}))
     assert "sizes that PyTorch's own refuses" in unsafe(lstm.replace(inputs={**inputs, "x1": torch.zeros(1, 7, 3)}))
+    assert "cell states" in unsafe(lstm.replace(inputs={**inputs, "x1": torch.zeros(500, 2, 3)}))
 
 
 @pytest.mark.parametrize("target", ["torch.histogram", "torch.histc"])
