@@ -23,6 +23,7 @@ from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.constants import CONSTANTS, sibling
 from torchstone.conformance.dynamic import BATCH, DYNAMIC, Plan, plan
 from torchstone.conformance.garbage import HUGE
+from torchstone.conformance.leak import leaking
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
 from torchstone.conformance.program import Program
 from torchstone.conformance.proof import prove
@@ -181,7 +182,7 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
             return stage, replace(finding, message=f"called again: {finding.message}")
     finding = prove(finding, backend, executable)
     try:
-        return Stage.COMPARE, witnessed(finding, case, backend, executable)
+        return Stage.COMPARE, leaking(witnessed(finding, case, backend, executable), case, executable)
     except Exception as error:
         stage, finding = _failure(error, Stage.RUN)
         return stage, replace(finding, message=f"called again: {finding.message}")

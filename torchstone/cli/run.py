@@ -56,9 +56,9 @@ def run(
         list[str] | None,
         typer.Option(
             "--variant",
-            help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, "
-            "special, extremes, small, scalar, empty, single, odd, dynamic, batch, backward, or all; repeatable "
-            "[default: default].",
+            help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
+            "special, extremes, small, shifted, mixed, scalar, empty, single, odd, long, dynamic, batch, constants, "
+            "outside, backward, or all; repeatable [default: default].",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,
