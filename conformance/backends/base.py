@@ -115,6 +115,12 @@ def check(name: str) -> None:
         raise UnknownName("backend", base, names(), more="; `torchstone backends` lists them")
 
 
+def is_shipped(name: str) -> bool:
+    """Whether the backend is one of torchstone's own adapters."""
+    base = name.partition("+")[0]
+    return _entry_points().get(base, base).startswith("torchstone.")
+
+
 def load(name: str) -> Backend:
     """Return the backend called ``name``: an instance, whatever the entry point names (class, factory or instance).
 

@@ -48,7 +48,8 @@ def mark(label: str, value: str) -> str:
 
 def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = False) -> Selection:
     """Check the options. ``quick`` leaves out what another process has checked. Raises ``InputError``."""
-    from torchstone.conformance.backends import check, load
+    from torchstone.conformance.backends import check
+    from torchstone.conformance.runner.look import look
     from torchstone.conformance.sources import SOURCES
 
     backends = tuple(dict.fromkeys([*option.torchstone_backend, *(backend for backend, _ in picked)]))
@@ -67,10 +68,10 @@ def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = F
     variants = _variants(option.torchstone_variant)
     dtypes = _dtypes(option.torchstone_dtype)
     for name in () if quick else backends:
-        state = load(name).available()
-        if not state.ok:
-            how = f"; install it with: {state.install}" if state.install else ""
-            raise InputError(f'backend "{name}" cannot be used here: {state.reason}{how}')
+        state = look(name)
+        if not state.get("ok", True):
+            how = f"; install it with: {state['install']}" if state["install"] else ""
+            raise InputError(f'backend "{name}" cannot be used here: {state["reason"]}{how}')
     chosen = Selection(
         backends,
         tuple(name for name in dict.fromkeys(sources) if name != OWN),

@@ -25,6 +25,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -136,19 +137,20 @@ class ForkServer:
             _, status = os.waitpid(found.si_pid, 0)
             if found.si_pid in self.pids:
                 dead.append((self.pids.pop(found.si_pid), os.waitstatus_to_exitcode(status)))
-        if dead:
-            self.kill_strays()
+        if dead:  # what has come here as its parent died was a dead worker's: a living one keeps its own
+            kill_children(self.pids)
         for number, code in dead:
             self.tell(worker=number, died=code)
 
-    def kill_strays(self) -> None:
-        """Kill what has come here as its parent died. A living worker keeps its own, so these were a dead one's."""
-        while strays := [pid for pid in _children() if pid not in self.pids]:
-            for pid in strays:
-                _kill(os.kill, pid)
-            for pid in strays:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
+
+def kill_children(but: Collection[int] = ()) -> None:
+    """Kill the children of this process, and what comes to it as they die, except some; wait until they are gone."""
+    while strays := [pid for pid in _children() if pid not in but]:
+        for pid in strays:
+            _kill(os.kill, pid)
+        for pid in strays:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
 
 def _kill(how: Any, pid: int) -> None:

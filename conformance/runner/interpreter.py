@@ -19,6 +19,7 @@ from typing import Any
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.runner import probe
+from torchstone.conformance.runner.marks import describe_exit
 from torchstone.conformance.runner.protocol import VERSION
 
 ROOMS = ("compiler", "conformance")
@@ -65,6 +66,7 @@ class Interpreter:
     def probe(self, backend: str) -> dict[str, Any]:
         """Ask it whether it can run a backend: ``ok``, ``reason``, ``install``, and ``versions``, PyTorch's among them.
 
+        Or ``died``, how it ended as it loaded the backend.
         Raises InputError for an interpreter that cannot run torchstone at all, or cannot load the backend.
         """
         with tempfile.TemporaryDirectory(prefix="torchstone-probe-") as folder:
@@ -80,11 +82,7 @@ class Interpreter:
                     timeout=PROBE_SECONDS,
                     check=False,
                 )
-                os.set_blocking(read, False)
-                told = json.loads(os.read(read, 1 << 16) or b"{}")
-            except BlockingIOError:  # it has told nothing
-                words = done.stderr.decode(errors="replace").strip().splitlines()
-                told = {"error": words[-1] if words else f"exited with code {done.returncode}"}
+                told = _told(read, done)
             except OSError as error:
                 told = {"error": str(error.strerror or error)}
             except subprocess.TimeoutExpired:
@@ -92,6 +90,8 @@ class Interpreter:
             finally:
                 os.close(read)
                 os.close(write)
+        if "died" in told:
+            return told
         if "error" in told:
             raise InputError(f'backend "{backend}": {self.path}: {told["error"]}')
         if told.get("protocol") != VERSION:
@@ -100,6 +100,21 @@ class Interpreter:
                 f"{VERSION}: it has another torchstone in its way"
             )
         return told
+
+
+def _told(answer: int, done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+    """What a probe that has ended has told: of the backend, or by its end."""
+    os.set_blocking(answer, False)
+    try:
+        lines = os.read(answer, 1 << 16).decode().splitlines()
+    except BlockingIOError:
+        lines = []
+    words = done.stderr.decode(errors="replace").strip().splitlines()
+    if lines and lines[-1] != probe.LOADING:
+        return json.loads(lines[-1])
+    if lines:
+        return {"died": ": ".join([describe_exit(done.returncode), *words[-1:]])}
+    return {"error": words[-1] if words else describe_exit(done.returncode)}
 
 
 def _library(folder: Path) -> Path:

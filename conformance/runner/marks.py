@@ -1,9 +1,10 @@
-"""Where a worker is within a case, readable after it died: one shared byte, written at a cost of nanoseconds."""
+"""Where a worker was when it died: one shared byte, written at a cost of nanoseconds. And how it died, in words."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import signal
 import tempfile
 
 from torchstone.conformance.verdict import Stage
@@ -12,6 +13,7 @@ OUTSIDE = 0  # the backend has not been called for this case: eager, the oracle 
 COMPILE, RUN, COMPARE = 1, 2, 3
 STAGES = (None, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
 BATCH = 4  # many cases are being compiled together: whose fault it is cannot be told
+LOADING = 5  # the worker is as it should be, and the backend is being imported, asked whether it can run, warmed up
 
 
 def create() -> int:
@@ -33,6 +35,11 @@ def in_batch(descriptor: int) -> bool:
     return os.pread(descriptor, 1, 0) == bytes([BATCH])
 
 
+def loading(descriptor: int) -> bool:
+    """Say whether the worker was loading its backend."""
+    return os.pread(descriptor, 1, 0) == bytes([LOADING])
+
+
 class Mark:
     """The byte as the worker holds it. Its descriptor may be closed, or worse: the memory stays."""
 
@@ -42,3 +49,13 @@ class Mark:
     def set(self, value: int) -> None:
         """Say where the worker is."""
         self._byte[0] = value
+
+
+def describe_exit(code: int) -> str:
+    """Say how a process ended: ``killed by SIGSEGV`` or ``exited with code 3``."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.runner.folders import usage
 from torchstone.conformance.runner.interpreter import Interpreter
-from torchstone.conformance.runner.process import ForkServer, Gone, WorkerProcess, describe_exit
+from torchstone.conformance.runner.marks import describe_exit
+from torchstone.conformance.runner.process import ForkServer, Gone, WorkerProcess
 from torchstone.conformance.runner.retry import Batch, Result, Task, weigh
 from torchstone.conformance.runner.retry import about as _about
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
@@ -70,8 +71,9 @@ class Pool:
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
     the same trouble again stands, anything else makes it ``flaky``. When it comes both times before the backend was
-    even called, or kills a third worker that runs eager alone, it is eager's own, and the case is ``untested``. Raises
-    HarnessError when workers cannot start.
+    even called, or kills a third worker that runs eager alone, it is eager's own, and the case is ``untested``. Where
+    three workers die one after the other as they load the backend, every case from then on has that for its verdict.
+    Raises HarnessError when workers cannot start for another reason.
     """
 
     def __init__(
@@ -101,6 +103,8 @@ class Pool:
         self._backlog: deque[Task] = deque()  # tasks that lost their place when a worker died before them
         self._suspects: deque[Task] = deque()  # tasks under which the fork server died: one at a time, from then on
         self._deaths = 0
+        self._started = False  # a worker has been ready
+        self._unloadable: dict[str, Any] = {}  # where loading the backend is the end of a worker: what cases get for it
         self._selector = selectors.DefaultSelector()
         self._server: ForkServer | None = None
         self._number = next(_NUMBERS)
@@ -146,7 +150,7 @@ class Pool:
         return not self._backlog and self._place_left()
 
     def _place_left(self) -> bool:
-        return len(self._slots) < self.jobs or any(self._takes(slot) for slot in self._slots)
+        return bool(self._unloadable) or len(self._slots) < self.jobs or any(self._takes(slot) for slot in self._slots)
 
     @staticmethod
     def _takes(slot: _Slot) -> bool:
@@ -154,6 +158,9 @@ class Pool:
 
     def _place(self, task: Task) -> None:
         """Queue a task: at an idle worker, else at a new one, else behind another case."""
+        if self._unloadable:
+            task.settle(Verdict(**_about(task.case), backend=self.backend, **self._unloadable))
+            return
         open_slots = [slot for slot in self._slots if self._takes(slot)]
         slot = min(open_slots, key=lambda s: (len(s.queue), not s.ready), default=None)
         if (slot is None or slot.queue) and len(self._slots) < self.jobs:
@@ -259,7 +266,7 @@ class Pool:
         assert worker is not None
         for header, _ in worker.frames():
             if "ready" in header:
-                slot.ready, slot.baseline = True, header["rss"]
+                slot.ready, slot.baseline, self._started = True, header["rss"], True
                 slot.depth = max(QUEUE_DEPTH, header["batch"])
                 slot.looked = time.monotonic()
                 self._deaths = 0
@@ -326,9 +333,10 @@ class Pool:
                 continue
             if not slot.ready:
                 if now > slot.deadline:
-                    raise HarnessError(
-                        f"no worker of backend {self.backend} can start: it was not ready after {STARTUP_SECONDS:g} s"
-                    )
+                    self._deaths = STARTUP_DEATHS  # once is long enough
+                    self._died(slot, f"not ready after {STARTUP_SECONDS:g} s", Outcome.TIMEOUT)
+                elif (used := worker.resident()) > self.memory:
+                    self._died(slot, f"resident memory {_over(used, self.memory)}", Outcome.OOM)
             elif slot.sent:
                 if now > slot.deadline:
                     if not worker.channel_open:
@@ -348,17 +356,15 @@ class Pool:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
-        stage, in_batch = worker.stage(), worker.in_batch()
+        stage, in_batch, loading = worker.stage(), worker.in_batch(), worker.loading()
         code = self._remove(slot)
         why = why or describe_exit(code)
         slot.cold += 1
         if not was_ready:
             self._deaths += 1
             if self._deaths >= STARTUP_DEATHS:
-                raise HarnessError(
-                    f"no worker of backend {self.backend} can start: the last {self._deaths} died at once "
-                    f"({why}){': ' + worker.tail.splitlines()[-1] if worker.tail else ''}"
-                )
+                by_hand = outcome is Outcome.CRASH and code == -signal.SIGKILL
+                self._cannot_start(why, outcome, worker.tail, loading and not by_hand and not self._started)
         elif working and in_batch:
             for task in slot.queue:
                 task.alone = True
@@ -375,6 +381,25 @@ class Pool:
             self._judge(slot, task, verdict, called=stage is not None, retry=self.retry and not by_hand)
         if slot.queue:
             self._spawn(slot)
+
+    def _cannot_start(self, why: str, outcome: Outcome, words: str, by_backend: bool) -> None:
+        """Give up: with a verdict for every case where the backend is the reason, else by HarnessError."""
+        if not by_backend:
+            raise HarnessError(
+                f"no worker of backend {self.backend} can start: the last of {self._deaths} died at once "
+                f"({why}){': ' + words.splitlines()[-1] if words else ''}"
+            )
+        self._unloadable = {
+            "stage": Stage.CAPTURE, "outcome": outcome, "message": f"{why}, as the backend was loaded",
+            "evidence": {"stderr": words} if words else {},
+        }  # fmt: skip
+        for slot in self._slots:
+            self._backlog.extend(slot.queue)
+            slot.queue.clear()
+            if slot.worker is not None:
+                self._remove(slot)
+        self._backlog.extend(self._suspects)
+        self._suspects.clear()
 
     def _judge(self, slot: _Slot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
         """Settle the case of a dead worker, or give the slot's next worker this case and no other."""

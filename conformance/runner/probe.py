@@ -1,7 +1,8 @@
 """A look into another interpreter: whether a backend can run there, and with which versions.
 
 Run there as a script, ``python -P probe.py FD BACKEND FOLDER``: until the checks have passed it imports nothing but the
-standard library. It writes one JSON object to the descriptor; what a backend prints as it is imported goes elsewhere.
+standard library. It writes a line to the descriptor when the backend is about to be loaded, and then a JSON object, one
+line too; what a backend prints as it is imported goes elsewhere.
 """
 
 import importlib
@@ -14,7 +15,10 @@ OLDEST = (3, 11)
 NEEDED = ("torch", "numpy", "safetensors", "scipy")
 
 
-def look(backend: str, folder: str) -> dict[str, Any]:
+LOADING = "loading"
+
+
+def look(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
     """Return ``error``, or ``ok``, ``reason``, ``install`` and ``versions``."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST:
@@ -35,23 +39,24 @@ def look(backend: str, folder: str) -> dict[str, Any]:
 
     if ":" in backend:  # one under development, beside the user
         sys.path.insert(0, folder)
+    os.write(descriptor, f"{LOADING}\n".encode())
     instance = load(backend)
-    state = instance.available()
-    versions = dict(instance.versions()) if state.ok else {}
-    return {
-        "protocol": VERSION,
-        "ok": state.ok,
-        "reason": state.reason,
-        "install": state.install,
-        "versions": {**versions, "torch": version("torch"), "python": found},
-    }
+    told = ask(instance)
+    return {**told, "protocol": VERSION, "versions": {**told["versions"], "torch": version("torch"), "python": found}}
+
+
+def ask(backend: Any) -> dict[str, Any]:
+    """What a backend says of itself: ``ok``, ``reason``, ``install`` and ``versions``."""
+    state = backend.available()
+    versions = dict(backend.versions()) if state.ok else {}
+    return {"ok": state.ok, "reason": state.reason, "install": state.install, "versions": versions}
 
 
 def main() -> None:
     """Look, and tell; whatever is raised is told too."""
     descriptor, backend, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     try:
-        told = look(backend, folder)
+        told = look(backend, folder, descriptor)
     except BaseException as error:
         told = {"error": f"{type(error).__name__}: {error}"}
     os.write(descriptor, json.dumps(told, default=str).encode())

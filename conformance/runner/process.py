@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from torchstone.conformance.runner import forkserver, marks
 from torchstone.conformance.runner.folders import Folder, remove
 from torchstone.conformance.runner.interpreter import Interpreter
+from torchstone.conformance.runner.marks import describe_exit
 from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
 from torchstone.conformance.runner.worker import CASE_ENDS, resident
 from torchstone.conformance.verdict import Stage
@@ -76,11 +77,15 @@ class ForkServer:
                 raise
         self.control.setblocking(False)
 
-    def start(self, backend: str, cache: str, disk: int) -> WorkerProcess:
-        """Ask for a worker; it will say when it is ready. Raises Gone."""
+    def start(self, backend: str, cache: str, disk: int, look: bool = False) -> WorkerProcess:
+        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises Gone."""
         number = next(self._numbers)
         scratch = self.folder.path / f"worker-{number}"
-        worker = self.workers[number] = WorkerProcess(self, number, backend, scratch, self.folder.path / cache, disk)
+        worker = WorkerProcess(self, number, scratch, self.folder.path / cache, disk)
+        self.workers[number] = worker
+        environment = dict(os.environ) | _ENVIRONMENT | self.interpreter.environment(self.folder.path)
+        hello = {"hello": VERSION, "backend": backend, "folder": os.getcwd(), "environment": environment, "look": look}
+        worker.send(hello)
         return worker
 
     def ask(self, request: Header, descriptors: tuple[int, ...] = ()) -> None:
@@ -158,7 +163,7 @@ class WorkerProcess:
     so that its successor starts warm; ``scratch`` goes with it. ``code`` is its exit code, once it has died.
     """
 
-    def __init__(self, server: ForkServer, number: int, backend: str, scratch: Path, cache: Path, disk: int) -> None:
+    def __init__(self, server: ForkServer, number: int, scratch: Path, cache: Path, disk: int) -> None:
         scratch.mkdir(parents=True)
         cache.mkdir(parents=True, exist_ok=True)
         self.number = number
@@ -186,8 +191,6 @@ class WorkerProcess:
         self._unsent = bytearray()
         self._tail = bytearray()
         self._probed: tuple[Stage | None, str] | None = None
-        environment = dict(os.environ) | _ENVIRONMENT | server.interpreter.environment(server.folder.path)
-        self.send({"hello": VERSION, "backend": backend, "folder": os.getcwd(), "environment": environment})
 
     # -- the channel --------------------------------------------------------------------------------------------
 
@@ -276,6 +279,10 @@ class WorkerProcess:
         """Say whether the worker is, or was when it died, compiling many cases together."""
         return marks.in_batch(self.mark)
 
+    def loading(self) -> bool:
+        """Say whether the worker is, or was when it died, loading its backend."""
+        return marks.loading(self.mark)
+
     def probe(self, wait: float = 0.2) -> None:
         """Ask a hanging worker for its Python stack, and let that be its last words.
 
@@ -321,13 +328,3 @@ def _clean(output: bytes | bytearray) -> str:
     """Return output as text, without faulthandler's list of every native module in the process."""
     lines = output.decode(errors="replace").splitlines()
     return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
-
-
-def describe_exit(code: int) -> str:
-    """Say how a process ended: ``killed by SIGSEGV`` or ``exited with code 3``."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from torchstone.conformance.errors import HarnessError, InputError
+from torchstone.conformance.runner.look import look
 from torchstone.conformance.runner.pool import Pool
 
 MAY_DIFFER = frozenset({"cpu", "host"})  # what is told of a node, and explains a verdict more than it decides it
@@ -92,18 +93,14 @@ def describe(backend: str) -> dict[str, str]:
 
     import torch
 
-    from torchstone.conformance.backends import load
-
-    found = load(backend)
-    state = found.available()
-    if not state.ok:
-        how = f"; install it with: {state.install}" if state.install else ""
-        raise InputError(f'backend "{backend}" cannot be used there: {state.reason}{how}')
+    found = look(backend)
+    if not found.get("ok", True):
+        how = f"; install it with: {found['install']}" if found["install"] else ""
+        raise InputError(f'backend "{backend}" cannot be used there: {found["reason"]}{how}')
     told = {name: version(name) for name in ("torchstone", "torch")}
     told |= {"python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
-    return (
-        told | dict(found.versions()) | {"cpu": torch.backends.cpu.get_cpu_capability(), "host": socket.gethostname()}
-    )
+    told |= {"cpu": torch.backends.cpu.get_cpu_capability(), "host": socket.gethostname()}
+    return found.get("versions", {}) | told
 
 
 def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:

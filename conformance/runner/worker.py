@@ -27,6 +27,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchstone.conformance.runner.probe import ask
 from torchstone.conformance.runner.protocol import VERSION, encode, receive
 
 if TYPE_CHECKING:
@@ -81,7 +82,11 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
     if hello is None:
         return
     try:
-        backend = _start(hello[0], mark, folders)
+        loaded = _load(hello[0], mark, folders)
+        if hello[0].get("look"):
+            channel.sendall(encode(ask(loaded)))
+            return
+        backend = _start(loaded, mark)
     except BaseException as error:
         channel.sendall(encode({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}))
         return
@@ -175,7 +180,7 @@ def _settle(parent: int, scratch: Path, disk: int) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=False)
 
 
-def _start(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Boundary:
+def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     if hello["hello"] != VERSION:
         raise RuntimeError(f"runner speaks protocol {hello['hello']}, worker {VERSION}")
     os.environ.clear()
@@ -184,12 +189,18 @@ def _start(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Boundar
     import torch
 
     from torchstone.conformance.backends.base import load
-    from torchstone.conformance.runner.boundary import Boundary
+    from torchstone.conformance.runner import marks
 
     torch.set_num_threads(1)
     if ":" in hello["backend"] and hello["folder"] not in sys.path:  # one under development, beside the user
         sys.path.insert(0, hello["folder"])
-    backend = load(hello["backend"])
+    marks.Mark(mark).set(marks.LOADING)
+    return load(hello["backend"])
+
+
+def _start(backend: Backend, mark: int) -> Boundary:
+    from torchstone.conformance.runner.boundary import Boundary
+
     availability = backend.available()
     if not availability.ok:
         raise RuntimeError(f"backend {backend.name} is not available: {availability.reason}")

@@ -126,12 +126,14 @@ def test_an_interrupted_run_keeps_its_results_and_resumes(capfd, tmp_path, numbe
     assert {name: after[name] for name in before} == before, "a finished case was tried again"
 
 
-def test_workers_that_cannot_start_end_the_run_with_the_reason(capfd, tmp_path, monkeypatch):
+def test_a_backend_that_cannot_start_costs_its_own_cases_only(capfd, tmp_path, monkeypatch):
     monkeypatch.chdir(TORTURE)
     store = tmp_path / "results.sqlite"
+    raises, aborts = "faulty_backend:DiesInWorker", "torture_import:abort"
     code, _, err = invoke(
-        capfd, "run", "-b", "faulty_backend:DiesInWorker", "-b", "eager", "--op", "mT", "--limit", 1, "--store", store
+        capfd, "run", "-b", raises, "-b", aborts, "-b", "eager", "--op", "mT", "--limit", 1, "--store", store
     )
-    assert code == 1 and "no worker of backend faulty_backend:DiesInWorker can start" in err
+    assert code == 1 and f"no worker of backend {raises} can start: SystemExit: no such device" in err
+    assert f'warning: backend "{aborts}": killed by SIGABRT: LLVM ERROR: the last words, as it was loaded' in err
     with Store(store) as db:
-        assert db.counts("r1") == {"eager": {"pass": 1}}
+        assert db.counts("r1") == {aborts: {"crash": 1}, "eager": {"pass": 1}}

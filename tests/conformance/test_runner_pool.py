@@ -12,9 +12,10 @@ import pytest
 import torch
 from torture_cases import torture_case
 
-from torchstone.conformance.errors import HarnessError
+from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.runner.folders import PREFIX, Folder, sweep
+from torchstone.conformance.runner.look import look
 from torchstone.conformance.verdict import Outcome, Stage
 
 HERE = Path(__file__).parent
@@ -101,40 +102,68 @@ def test_a_worker_killed_mid_case_is_one_crash():
         assert sorted(v.outcome for v in got) == ["crash", "pass", "pass", "pass"]
 
 
-def test_workers_that_die_at_start_are_an_error_not_a_loop():
-    with (
-        Pool("torture_backend:DiesAtStart") as pool,
-        pytest.raises(HarnessError, match=r"the last 3 died at once .*SIGABRT"),
-    ):
-        pool.verdict(torture_case("obey"))
+def test_workers_that_cannot_start_are_an_error_not_a_loop():
     with Pool("torture_backend:Refuses") as pool, pytest.raises(HarnessError, match="its library is missing"):
         pool.verdict(torture_case("obey"))
     with Pool("torture_backend:Missing") as pool, pytest.raises(HarnessError, match="Missing"):
         pool.verdict(torture_case("obey"))
     with Pool("torture_import:raises") as pool, pytest.raises(HarnessError, match="ZeroDivisionError"):
         pool.verdict(torture_case("obey"))
+    with Pool("torture_import:sys_exit") as pool, pytest.raises(HarnessError, match="SystemExit"):
+        pool.verdict(torture_case("obey"))
+    with Pool("torture_import:kill_by_hand") as pool, pytest.raises(HarnessError, match=r"last of 3 died .*SIGKILL"):
+        pool.verdict(torture_case("obey"))  # the system does that when memory has run out
 
 
 @pytest.mark.parametrize(
-    ("deed", "told"),
-    [("abort", "SIGABRT"), ("exit_well", "exited with code 0"), ("sys_exit", "SystemExit"), ("print_much", "")],
+    ("backend", "told"),
+    [
+        ("torture_import:abort", "killed by SIGABRT"),
+        ("torture_import:exit_well", "exited with code 0"),
+        ("torture_backend:DiesAtStart", "killed by SIGABRT"),
+    ],
 )
-def test_what_a_backend_does_as_it_is_imported(deed, told):
-    with Pool(f"torture_import:{deed}") as pool:
-        if told:
-            with pytest.raises(HarnessError, match=told):
-                pool.verdict(torture_case("obey"))
-        else:
-            assert pool.verdict(torture_case("obey")).outcome is Outcome.PASS
+def test_who_dies_as_it_is_loaded_has_that_for_every_verdict(backend, told):
+    with Pool(backend, jobs=2) as pool:
+        verdicts = list(pool.verdicts(torture_case("obey", index) for index in range(9)))
+        assert {(v.outcome, v.message) for v in verdicts} == {(Outcome.CRASH, f"{told}, as the backend was loaded")}
+        assert len({v.case_id for v in verdicts}) == len(verdicts) == 9
+        assert pool.verdict(torture_case("obey", 10)).outcome is Outcome.CRASH
+        assert pool.spawned <= 4
 
 
-def test_a_backend_that_hangs_as_it_is_imported_is_given_up(monkeypatch):
+def test_who_hangs_or_swells_as_it_is_loaded_is_given_up(monkeypatch):
+    with Pool("torture_import:hog", memory=700 << 20) as pool:
+        verdict = pool.verdict(torture_case("obey"))
+        assert verdict.outcome is Outcome.OOM and "over the limit of 700 MiB" in verdict.message
     monkeypatch.setattr("torchstone.conformance.runner.pool.STARTUP_SECONDS", 2.0)
-    with (
-        Pool("torture_import:hang") as pool,
-        pytest.raises(HarnessError, match="not ready after 2 s"),
-    ):
-        pool.verdict(torture_case("obey"))
+    with Pool("torture_import:hang") as pool:
+        verdict = pool.verdict(torture_case("obey"))
+        assert (verdict.outcome, verdict.message) == (Outcome.TIMEOUT, "not ready after 2 s, as the backend was loaded")
+
+
+def test_what_a_backend_prints_as_it_is_imported_is_no_harm():
+    with Pool("torture_import:print_much") as pool:
+        assert pool.verdict(torture_case("obey")).outcome is Outcome.PASS
+
+
+def test_a_look_survives_what_it_looks_at():
+    assert look("torture_import:abort") == {"died": "killed by SIGABRT: LLVM ERROR: the last words"}
+    assert look("torture_import:exit_well") == {"died": "exited with code 0"}
+    assert look("torture_import:daemon")["ok"] and look("torture_import:print_much")["ok"]
+    assert look("torture_backend:Refuses")["reason"] == "its library is missing"
+    with pytest.raises(InputError, match='"torture_import:raises" cannot be loaded: ZeroDivisionError'):
+        look("torture_import:raises")
+    with pytest.raises(InputError, match='"torture_import:sys_exit" cannot be loaded: SystemExit: 3'):
+        look("torture_import:sys_exit")
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"time.sleep(600)" in _bytes(path)]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def test_nested_callers_share_the_workers_and_an_abandoned_one_disturbs_nobody():

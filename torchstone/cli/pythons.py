@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -42,26 +43,24 @@ def pythons_of(given: Sequence[str], backends: Sequence[str], executor: str = "l
 def check_backends(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[str, str]:
     """Raise InputError for a backend that cannot be run, the cheap checks first; return the versions to record.
 
-    A backend with an interpreter of its own is not imported here. Where its version of a package, PyTorch's among them,
-    is another than that of the backends before it, it goes under ``package (backend)``.
+    Nobody's code but torchstone's is imported here. A backend that ends the process it is loaded in is not refused: its
+    cases will have that for their verdict. Where a backend's version of a package, PyTorch's among them, is another
+    than that of the backends before it, it goes under ``package (backend)``.
     """
-    from torchstone.conformance.backends import check, load
+    from torchstone.conformance.backends import check
     from torchstone.conformance.errors import InputError
+    from torchstone.conformance.runner.interpreter import Interpreter
+    from torchstone.conformance.runner.look import look
 
     for name in backends:
         if name not in pythons:
             check(name)
     versions = here()
     for name in backends:
-        if name in pythons:
-            from torchstone.conformance.runner.interpreter import Interpreter
-
-            found = Interpreter.at(pythons[name]).probe(name)
-        else:
-            backend = load(name)
-            state = backend.available()
-            found = {"ok": state.ok, "reason": state.reason, "install": state.install}
-            found["versions"] = backend.versions() if state.ok else {}
+        found = Interpreter.at(pythons[name]).probe(name) if name in pythons else look(name)
+        if "died" in found:
+            print(f'warning: backend "{name}": {found["died"]}, as it was loaded', file=sys.stderr)
+            continue
         if not found["ok"]:
             how = f"; install it with: {found['install']}" if found["install"] else ""
             where = f"in {pythons[name]}" if name in pythons else "here"
