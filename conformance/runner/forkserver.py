@@ -33,6 +33,7 @@ from torchstone.conformance.runner import worker
 from torchstone.conformance.runner.folders import remove
 
 MESSAGE = 1 << 16
+PLENTY = 4  # who needs so many workers sees failures, and the imports that they take are better made here, once
 LOOK = 1000  # milliseconds after which it looks whether the runner is still there, should its end be held by others
 
 
@@ -43,6 +44,7 @@ class ForkServer:
         self.control = control
         self.parent = parent
         self.root = root
+        self.forks = 0
         self.pids: dict[int, int] = {}  # of each living worker: its number, by process
         self.wake, self.wakes = os.pipe()
         for descriptor in (self.wake, self.wakes):
@@ -105,6 +107,10 @@ class ForkServer:
             command = [sys.executable, "-P", "-m", worker.__name__, *map(str, argv)]
             duplicates = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
             return os.posix_spawn(sys.executable, command, os.environ, file_actions=duplicates, setsid=True)
+        self.forks += 1
+        if self.forks == PLENTY:
+            worker.preload_more()
+            settle()
         pid = os.fork()
         if pid:
             return pid
@@ -170,6 +176,12 @@ def _children() -> list[int]:
     return found
 
 
+def settle() -> None:
+    """Let no collection in a worker touch, and so copy, what it has from here."""
+    gc.collect()
+    gc.freeze()
+
+
 def main() -> None:
     """Import PyTorch, then serve the runner until its end of the socket closes."""
     descriptor, parent = map(int, sys.argv[1:3])
@@ -179,8 +191,7 @@ def main() -> None:
     worker.prctl(worker.PR_SET_CHILD_SUBREAPER, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     worker.preload()
-    gc.collect()
-    gc.freeze()
+    settle()
     ForkServer(socket.socket(fileno=descriptor), parent, Path(sys.argv[3])).serve()
 
 

@@ -55,6 +55,11 @@ def preload() -> None:
     from torchstone.conformance.runner import boundary  # noqa: F401
 
 
+def preload_more() -> None:
+    """Import what the oracle needs once a result is wrong: PyTorch's decompositions bring in all of Dynamo."""
+    import torch._dynamo  # noqa: F401
+
+
 def run(channel: int, mark: int, parent: int, scratch: str, cache: str, disk: int) -> None:
     """Be a worker until the runner's end of the socket closes; never returns."""
     code = 1

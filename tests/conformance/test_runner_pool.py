@@ -261,3 +261,10 @@ def test_the_fork_server_may_die_and_the_run_goes_on():
         first.kill()
         assert [v.outcome for v in results] == [Outcome.PASS] * 3
         assert first.poll() is not None and pool._server.process is not first
+
+
+def test_where_workers_die_often_their_successors_start_with_more():
+    cases = [torture_case("abort", index) for index in range(4)]
+    with Pool("torture_backend:Where", retry=False) as pool:
+        assert {v.outcome for v in pool.verdicts(cases)} == {Outcome.CRASH}
+        assert pool.verdict(torture_case("obey")).evidence["dynamo"] is True

@@ -400,13 +400,13 @@ class Together(Torture):
 
 
 class Where(Torture):
-    """Says which Python it runs in."""
+    """Says which Python it runs in, and what that had loaded for it."""
 
     name = "where"
 
     def compile(self, fn, args):
         run = super().compile(fn, args)
-        run.evidence = {"python": sys.executable}
+        run.evidence = {"python": sys.executable, "dynamo": "torch._dynamo" in sys.modules}
         return run
 
 
