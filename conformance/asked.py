@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.case import Case
-from torchstone.conformance.oracle.tree import flatten
+from torchstone.conformance.oracle.tree import dense, flatten
 from torchstone.conformance.unsafe import unsafe
 
 
@@ -40,3 +40,15 @@ def alike(one: list[Any], other: list[Any]) -> bool:
 
 def _kind(leaf: Any) -> Any:
     return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else type(leaf)
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    """Whether two results are the same in every number."""
+    return alike(one, other) and all(map(_equal, one, other))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        one, other = dense(one), dense(other)
+        return bool(((one == other) | ((one != one) & (other != other))).all())
+    return bool(one == other)

@@ -25,6 +25,7 @@ from torchstone.conformance.dynamic import BATCH, DYNAMIC, Plan, plan
 from torchstone.conformance.garbage import HUGE
 from torchstone.conformance.leak import leaking
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
+from torchstone.conformance.outside import OUTSIDE, outside
 from torchstone.conformance.program import Program
 from torchstone.conformance.proof import prove
 from torchstone.conformance.unsafe import SEED, Unsafe, unsafe
@@ -149,7 +150,9 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
     if refused := unsafe(case):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=refused)
     if REFUSED in case.tags:
-        return _try_refused(case, backend, compiled)
+        return _try_refused(case, case, backend, compiled)
+    if case.variant == OUTSIDE and (beyond := outside(case)) is not None:
+        return _try_refused(case, beyond, backend, compiled)
     try:
         expected = observe(program, case.fresh_args())
         drawn = randomness.drew()
@@ -188,11 +191,16 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
         return stage, replace(finding, message=f"called again: {finding.message}")
 
 
-def _try_refused(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    """Try a case that eager refuses: the backend is right to refuse it too, whenever it does, and wrong to answer."""
+def _try_refused(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    """Compile a case and call it with inputs that eager refuses: right is who refuses them too, wrong who answers.
+
+    Where the case itself is refused, it may be at whatever stage.
+    """
+    if reason := unsafe(refused):
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=reason)
     try:
         torch.default_generator.manual_seed(SEED)
-        case.program(*case.fresh_args())
+        refused.program(*refused.fresh_args())
     except Exception as error:
         told = _text(error)
     else:
@@ -203,12 +211,12 @@ def _try_refused(case: Case, backend: Backend, compiled: Compiled | None) -> tup
             raise compiled
         executable = compiled or backend.compile(case.program, case.fresh_args())
         stage = Stage.RUN
-        executable(*case.fresh_args())
+        executable(*refused.fresh_args())
     except Exception as error:
-        stage, finding = _failure(error, stage)
-        if finding.outcome is Outcome.ERROR:
-            return stage, Finding(Outcome.PASS, evidence={"eager": told, "backend": finding.message[:MESSAGE_LIMIT]})
-        return stage, finding
+        failed, finding = _failure(error, stage)
+        if finding.outcome is Outcome.ERROR and (case is refused or stage is Stage.RUN):
+            return failed, Finding(Outcome.PASS, evidence={"eager": told, "backend": finding.message[:MESSAGE_LIMIT]})
+        return failed, finding
     return Stage.COMPARE, Finding(Outcome.MISMATCH, Kind.ACCEPTED, f"gives a result, where eager raises {told}")
 
 

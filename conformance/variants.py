@@ -18,11 +18,13 @@ from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.gradients import backward
 from torchstone.conformance.long import long
 from torchstone.conformance.mixed import mixed
+from torchstone.conformance.optional import optional
+from torchstone.conformance.outside import OUTSIDE, outside
 from torchstone.conformance.sources.sampling import first_line, seeded
 from torchstone.conformance.unsafe import unsafe
-from torchstone.conformance.verdict import REFUSED
 
 DEFAULT = "default"
+SIDE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,21 +179,10 @@ def _leading(size: int) -> Callable[[Case], Case]:
     return apply
 
 
-def _outside(case: Case) -> Case:
-    """The last number of each input of whole numbers past the end of every dim, as an index."""
-    if len(case.args) < 2:
-        raise NotApplicable("no input that another one may be an index into")
-    beyond = max(tensor.numel() for tensor in case.args)
-
-    def moved(tensor: Tensor) -> Tensor:
-        if tensor.dtype not in (torch.int32, torch.int64) or not tensor.numel():
-            return tensor
-        flat = tensor.flatten().clone()
-        flat[-1] = beyond
-        return flat.view(tensor.shape)
-
-    changed = _inputs(case, moved, "no input of whole numbers")
-    return changed.replace(tags=tuple(dict.fromkeys((*case.tags, REFUSED))))
+def _beyond(case: Case) -> Case:
+    if outside(case) is None:
+        raise NotApplicable("no input of whole numbers that may be an index into another one")
+    return case
 
 
 def _beside(case: Case) -> Case:
@@ -210,6 +201,18 @@ def _odd(case: Case) -> Case:
         return tensor
 
     return _inputs(case, grown, "no input has a size above 1")
+
+
+def _square(case: Case) -> Case:
+    """Make every size from 2 on the same, and turn the order of the dims in memory round."""
+
+    def squared(tensor: Tensor) -> Tensor:
+        for axis, size in enumerate(tensor.shape):
+            if size > 1:
+                tensor = resized(tensor, axis, SIDE)
+        return _transposed(tensor)
+
+    return _inputs(case, squared, "no input has a size above 1")
 
 
 def _varying(case: Case) -> Case:
@@ -249,6 +252,7 @@ _ROWS = (
     Variant("empty", "No rows: leading dims of size 0.", _leading(0)),
     Variant("single", "One row: leading dims of size 1.", _leading(1)),
     Variant("odd", "Every size odd: what no vector or tile divides.", _odd),
+    Variant("square", "Every size the same, and the dims turned round in memory.", _square),
     Variant(DYNAMIC, "Compiled once with every size free, run at several.", _varying),
     Variant(BATCH, "Compiled once with the leading size free, run at several.", _varying),
     Variant("backward", "The results and the gradients of the inputs.", backward),
@@ -261,9 +265,10 @@ _ROWS = (
         False,
     ),
     Variant("mixed", "Operands of two dtypes, or a tensor and a Python number of another kind.", mixed),
+    Variant("optional", "Arguments given that a sample leaves out.", lambda case: optional(case, _special)),
     _row("lazy", "Inputs that are lazily conjugated or negated: views that say so.", _lazy, "no input that can be"),
     Variant(CONSTANTS, "Compiled beside the same program with another number.", _beside),
-    Variant("outside", "An index out of range: what eager refuses has to be refused.", _outside, False),
+    Variant(OUTSIDE, "Called with an index out of range: what eager refuses has to be refused.", _beyond),
 )
 VARIANTS: dict[str, Variant] = {row.name: row for row in _ROWS}
 

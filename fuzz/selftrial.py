@@ -1,7 +1,7 @@
 """The self-trial: each planted bug against the suite and the fuzzer, as a user would run them.
 
-What a bug touches decides what is tried: the samples of its ops in every dtype and every variant, what those ops have
-to refuse, and random programs that call them. The first failure ends it, if the compiler without the bug passes
+What a bug touches decides what is tried: the samples of its ops in every dtype and in variants, what those ops have to
+refuse, and random programs that call them. The first failure ends it, if the compiler without the bug passes
 the same case; if that fails too, it is a false alarm.
 
 A worker of a run does no more than ``trial`` with each case. So most bugs are tried right here, which spares the
@@ -15,9 +15,14 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import multiprocessing
+import signal
 import time
 import warnings
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +32,8 @@ import torch
 from torchstone.conformance.backends import load as load_backend
 from torchstone.conformance.case import Case
 from torchstone.conformance.dynamic import BATCH, DYNAMIC
-from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.planted import NAME, Bug
+from torchstone.conformance.errors import HarnessError, InputError, UnknownName
+from torchstone.conformance.planted import BUGS, NAME, Bug
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import iterate, load
 from torchstone.conformance.trial import compile_cases, try_case
@@ -64,11 +69,24 @@ class Found:
         return bool(self.case)
 
 
+VALUES = ("extremes", "special", "shifted", "long", "small", "mixed")
+"""Variants in which numbers decide: asked in every dtype."""
+
+BROAD = ("backward", "optional", "constants", "outside", "square", "lazy")
+"""Variants in which arguments decide: asked of all samples, of the first dtype."""
+
+KINDS = ("float32", "int64", "complex64", "bool")
+"""The dtypes of all other variants, which are about places and sizes."""
+
+POOL = 24
+"""Samples of the first dtype of an op that variants are asked of, at most, whatever the limit."""
+
+
 def cases(bug: Bug, limit: int, programs: int, most: int) -> Iterator[Case]:
     """What is tried, in this order.
 
-    The first ``limit`` samples of each op and dtype; what the ops have to refuse; so many programs of the fuzzer; the
-    samples in every variant, the largest first, ``most`` of them.
+    The first ``limit`` samples of each op and dtype; what the ops have to refuse; ``most`` of the samples in variants;
+    so many programs of the fuzzer.
     """
     ops = list(bug.ops)
     samples = []
@@ -78,24 +96,40 @@ def cases(bug: Bug, limit: int, programs: int, most: int) -> Iterator[Case]:
             yield entry
     refused = sorted(set(ops) & set(load("errors").op_names()))
     yield from (entry for entry in iterate({"errors": refused}, None, limit) if isinstance(entry, Case))
+    yield from itertools.islice(_varied(ops, samples), most)
     if programs:
         yield from _programs(ops, programs)
-    yield from itertools.islice(_varied(samples), most)
 
 
-def _varied(samples: Iterable[Case]) -> Iterator[Case]:
-    """The samples in every variant: of each op and dtype one in all of them, then another one."""
+def _varied(ops: Iterable[str], samples: Iterable[Case]) -> Iterator[Case]:
+    """The samples in variants: the largest of each op and dtype in all that suit it, then the next one."""
     by_kind: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(samples, key=lambda case: -sum(tensor.numel() for tensor in case.args)):
         by_kind.setdefault((case.op, case.dtype), []).append(case)
-    for row in itertools.zip_longest(*by_kind.values()):
-        for name in VARIANTS:
-            for case in filter(None, row):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    varied = apply(case, name)
-                if isinstance(varied, Case):
-                    yield varied
+    first: dict[str, str] = {}
+    for op, dtype in sorted(by_kind, key=lambda kind: kind[1] != "float32"):
+        first.setdefault(op, dtype)
+    others = [name for name in VARIANTS if name not in VALUES + BROAD]
+    for turn, row in enumerate(itertools.zip_longest(*by_kind.values())):
+        given = [case for case in row if case is not None]
+        yield from _asked(given, VALUES)
+        if not turn:
+            for op, dtype in first.items():
+                pool = (case for case in iterate({"opinfo": [op]}, [dtype], POOL) if isinstance(case, Case))
+                yield from _asked(sorted(pool, key=lambda case: -sum(t.numel() for t in case.args)), BROAD)
+        yield from _asked([case for case in given if case.dtype in KINDS or case.dtype == first[case.op]], others)
+
+
+def _asked(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case]:
+    """The samples in these variants, where that can be asked."""
+    samples = list(samples)
+    for name in names:
+        for case in samples:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                varied = apply(case, name)
+            if isinstance(varied, Case):
+                yield varied
 
 
 def _programs(ops: Iterable[str], count: int) -> Iterator[Case]:
@@ -171,7 +205,7 @@ class SelfTrial:
         if not (harmful or self.isolated):
             yield from _here(backend, tried)
             return
-        with Pool(backend, **self._pool) as pool:
+        with Pool(backend, jobs=1, **self._pool) as pool:
             for result in pool.results(tried):
                 yield result.case, result.verdict
 
@@ -191,6 +225,41 @@ def _here(name: str, tried: Iterable[Case]) -> Iterator[tuple[Case, Verdict]]:
         for case, one in zip(batch, compiled, strict=True):
             yield case, try_case(case, backend, one)
         size = min(2 * size, MOST)
+
+
+def try_bugs(bugs: Iterable[Bug], jobs: int = 1, **options: Any) -> Iterator[Found]:
+    """Try bugs, ``jobs`` at a time in processes of their own, each as it is done. ``options`` are ``SelfTrial``'s.
+
+    Raises HarnessError when a process ends before its bug is tried: one that is not known to be harmful ended it.
+    """
+    bugs = list(bugs)
+    if jobs == 1 or len(bugs) < 2:
+        with SelfTrial(**options) as trial:
+            yield from map(trial.try_bug, bugs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(bugs)), context, _start, (options,)) as pool:
+        tasks = [pool.submit(_try_one, bug.name) for bug in bugs]
+        try:
+            for task in as_completed(tasks):
+                yield task.result()
+        except BrokenProcessPool as error:
+            raise HarnessError("a bug ended the process that it was tried in; --isolated gives it workers") from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_trial: SelfTrial
+
+
+def _start(options: dict[str, Any]) -> None:
+    global _trial
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _trial = SelfTrial(**options).__enter__()
+
+
+def _try_one(name: str) -> Found:
+    return _trial.try_bug(BUGS[name])
 
 
 def read(path: Path) -> dict[str, Found]:
@@ -233,3 +302,23 @@ def by_group(found: Mapping[str, Found]) -> list[dict[str, Any]]:
         }
         for name, members in groups.items()
     ]
+
+
+def markdown(found: Mapping[str, Found]) -> str:
+    """The same as a table in Markdown, and below it how those found were found and the false alarms."""
+    lines = ["| class | bugs | found | not found |", "| --- | ---: | ---: | --- |"]
+    for row in by_group(found):
+        missed = ", ".join(f"`{name}`" for name in row["undetected"])
+        lines.append(f"| {row['class']} | {row['bugs']} | {row['detected']} | {missed} |")
+    ways = Counter(_way(one) for one in found.values() if one.detected)
+    lines += ["", "| found by | bugs |", "| --- | ---: |", *(f"| {way} | {n} |" for way, n in ways.most_common())]
+    alarms = sorted({alarm for one in found.values() for alarm in one.alarms})
+    lines += ["", f"False alarms in {sum(one.tried for one in found.values())} cases: {len(alarms)}."]
+    return "\n".join([*lines, *(f"`{alarm}`" for alarm in alarms)])
+
+
+def _way(one: Found) -> str:
+    variant = one.case.split(":")[4:]
+    if one.by == "fuzz":
+        return "programs of the fuzzer"
+    return f"variant `{variant[0]}`" if variant else f"source `{one.by}`"

@@ -440,7 +440,7 @@ ACCUMULATION = rows(
         "softmax-in-16-bits",
         "every step rounded to 16 bits",
         "softmax log_softmax",
-        _in_the_dtype("normalization"),
+        both(_in_the_dtype("normalization"), patched("lowering.linalg.reduce:_sum", _rounded_each_step)),
     ),
     (
         "layer-norm-in-16-bits",

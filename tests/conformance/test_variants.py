@@ -344,3 +344,16 @@ def test_an_index_out_of_range_has_to_be_refused(backend, outcome: str) -> None:
     assert verdict.outcome == outcome and (outcome == "pass" or verdict.kind == "accepted")
     sum_of_both = case("torch.add", torch.tensor([1, 2]), torch.tensor([1, 2]))
     assert try_case(asked(sum_of_both, "outside"), backend).outcome == "untested"
+
+
+def test_arguments_that_are_left_out_are_given() -> None:
+    scaled = asked(case("torch.add", torch.ones(2), torch.ones(2)), "optional")
+    assert torch.equal(scaled.program(*scaled.args), torch.full((2,), 4.0)) and scaled.program.calls[0].kwargs
+    filled = asked(case("torch.nan_to_num", torch.ones(9)), "optional")
+    assert filled.args[0].isnan().any() and (filled.program(*filled.args) == 0.75).sum() == 3
+    assert isinstance(apply(case("torch.neg", torch.ones(2)), "optional"), Untested)
+
+
+def test_square_inputs_tell_dims_by_nothing_but_their_place() -> None:
+    x, y = asked(case("torch.mm", torch.randn(3, 8), torch.randn(8, 2)), "square").args
+    assert x.shape == y.shape == (5, 5) and x.stride() == y.stride() == (1, 5)

@@ -57,8 +57,8 @@ def run(
         typer.Option(
             "--variant",
             help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
-            "special, extremes, small, shifted, mixed, scalar, empty, single, odd, long, dynamic, batch, constants, "
-            "outside, backward, or all; repeatable [default: default].",
+            "special, extremes, small, shifted, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
+            "constants, optional, outside, backward, or all; repeatable [default: default].",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,

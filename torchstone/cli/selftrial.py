@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import sys
 import time
@@ -31,8 +32,8 @@ def selftrial(
         typer.Option("--limit", min=1, help="First samples only, per op and dtype."),
     ] = 8,
     programs: Annotated[int, typer.Option("--programs", min=0, help="Programs of the fuzzer that call its ops.")] = 60,
-    variants: Annotated[int, typer.Option("--variants", min=0, help="Cases of the samples in variants.")] = 500,
-    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
+    variants: Annotated[int, typer.Option("--variants", min=0, help="Cases of the samples in variants.")] = 1000,
+    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Bugs tried at a time: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 20.0,
     isolated: Annotated[
         bool, typer.Option("--isolated", help="Workers for every bug, not the harmful ones only.")
@@ -40,6 +41,7 @@ def selftrial(
     out: Annotated[Path, typer.Option("--out", help="Journal: what is in it is not tried again.")] = Path(
         ".torchstone/selftrial.jsonl"
     ),
+    markdown: Annotated[bool, typer.Option("--markdown", help="End with the tables of the documentation.")] = False,
     format: FormatOption = Format.table,
 ) -> int:
     """Plant bugs in the built-in compiler, one at a time, and say which of them the suite and the fuzzer find.
@@ -55,26 +57,25 @@ def selftrial(
         rows = [{"bug": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
         show(rows, ("bug", "class", "ops", "wrong"), format)
         return OK
-    from torchstone.fuzz.selftrial import SelfTrial, append, by_group, read
+    from torchstone.fuzz import selftrial as trial
 
-    known = read(out)
+    known = trial.read(out)
     found = {b.name: known[b.name] for b in chosen if b.name in known}
+    left = [b for b in chosen if b.name not in found]
     started = time.perf_counter()
-    with (
-        _sigterm_interrupts(),
-        SelfTrial(
-            limit=limit, programs=programs, most=variants, isolated=isolated, jobs=workers, timeout=timeout
-        ) as trial,
-    ):
-        for number, one in enumerate(chosen, 1):
-            if one.name in found:
-                continue
-            found[one.name] = result = trial.try_bug(one)
-            append(out, result)
+    options = {"limit": limit, "programs": programs, "most": variants, "isolated": isolated, "timeout": timeout}
+    with _sigterm_interrupts(), contextlib.closing(trial.try_bugs(left, workers, **options)) as tried:
+        for result in tried:
+            found[result.bug] = result
+            trial.append(out, result)
             told = f"{result.outcome} {result.kind}".strip() + f" in {result.case}" if result.detected else "NOT FOUND"
             seconds = time.perf_counter() - started
-            print(f"{seconds:.0f} s  {number}/{len(chosen)}  {one.name}: {told}", file=sys.stderr, flush=True)
-    show(by_group(found), ("class", "bugs", "detected", "undetected", "false alarms"), format)
+            print(f"{seconds:.0f} s  {len(found)}/{len(chosen)}  {result.bug}: {told}", file=sys.stderr, flush=True)
+    found = {b.name: found[b.name] for b in chosen}
+    if markdown:
+        print(trial.markdown(found))
+    else:
+        show(trial.by_group(found), ("class", "bugs", "detected", "undetected", "false alarms"), format)
     missed = any(not result.detected or result.alarms for result in found.values())
     return FAILURES if missed else OK
 
