@@ -102,8 +102,13 @@ Range = tuple[int, int]
 
 
 def range_of(value: Any) -> Range | None:
-    """The addresses from a plain tensor's first byte to past its last one; None for what has none."""
+    """The addresses from a plain tensor's first byte to past its last one; None for what has none.
+
+    Neither has a gradient of nothing but zeros, for which PyTorch takes no memory.
+    """
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
+        return None
+    if value._is_zerotensor():
         return None
     try:
         start = value.data_ptr()

@@ -33,9 +33,10 @@ CALM = 1 / 16
 WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
 """Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
 
-ORDERS = (("up", "never"), ("down", "never"), ("both", "never"), *[("any", "never")] * 3)
-OVERFLOWS = (*[(side, "always") for side in ("up", "down", "both", "none")], *[("any", "some")] * 9)
-"""Runs of the overflow model: which way accumulations overflow, and whether other steps do."""
+SIDES = ("up", "down", "both", "none")
+ORDERS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
+OVERFLOWS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
+"""Runs of the overflow model: which way accumulations overflow, and which other steps do."""
 
 MOVES = ("up", "down", "random", "random", "random", "random", "random", "random")
 TINY_STEP = 2.0**-12
