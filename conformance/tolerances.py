@@ -63,6 +63,13 @@ STRAYING = 8.0
 """How many times further than the first few runs of the rounding model the later ones may let an element stray: a jump
 that only they meet strays further by far."""
 
+NEAREST = 0.51
+"""Units in the last place: half of one, and what computing in float32 first may add to it.
+
+A sum, product, quotient or root of 16-bit numbers, computed in 16 bits by IEEE 754 or in float32 to within 40 of its
+units and then rounded to nearest, is nearer than this. One that is cut off, or rounded twice, mostly is not.
+"""
+
 SAME_FORMULA = (1e-9, 1e-12)
 """Relative and absolute, in float64: a decomposition closer than this to its op computes the same; the wrong ones among
 them (complex numbers, odd layouts) are off in their first digits."""

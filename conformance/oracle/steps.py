@@ -11,13 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from torchstone.conformance.oracle.noise import is_exact
 from torchstone.conformance.oracle.ulp import precision, representable, ulp
-
-NEAREST = 0.51
-"""Units in the last place: half of one, and what computing in float32 first may add to it.
-
-A sum, product, quotient or root of 16-bit numbers, computed in 16 bits by IEEE 754 or in float32 to within 40 of its
-units and then rounded to nearest, is nearer than this. One that is cut off, or rounded twice, mostly is not.
-"""
+from torchstone.conformance.tolerances import NEAREST
 
 BASIC = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "reciprocal"))
 CONVERSIONS = frozenset(("_to_copy", "copy", "convert_element_type"))

@@ -39,10 +39,18 @@ def same(left: Tensor, right: Tensor) -> Tensor:
 
 
 def near(actual: Tensor, expected: Tensor, dtype: torch.dtype, ulps: float, tiny: float) -> Tensor:
-    """The same-dtype comparison, on float64 or complex128 copies: same, or finite and within ``ulps`` of expected."""
+    """The same-dtype comparison, on float64 or complex128 copies: same, or finite and within ``ulps`` of expected.
+
+    Of complex numbers that are both not finite the parts are compared, each by its own ULPs; see ``same`` for NaN.
+    """
     finite = torch.isfinite(actual) & torch.isfinite(expected)
     distance = torch.abs(actual - expected)
-    return same(actual, expected) | (finite & (distance <= ulps * ulp(expected.abs(), dtype) + tiny))
+    found = same(actual, expected) | (finite & (distance <= ulps * ulp(expected.abs(), dtype) + tiny))
+    if actual.is_complex():
+        a, b = torch.view_as_real(actual), torch.view_as_real(expected)
+        parts = near(a, b, dtype, ulps, tiny) | torch.isnan(a) | torch.isnan(b)
+        found |= ~torch.isfinite(actual) & ~torch.isfinite(expected) & parts.all(-1)
+    return found
 
 
 def allowed(expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:

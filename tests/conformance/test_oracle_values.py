@@ -272,3 +272,13 @@ def test_only_runs_that_leave_no_gap_are_strewn() -> None:
     assert not strewn(list(sides.double()), everywhere)
     assert not strewn(list(torch.zeros_like(noise)), everywhere)
     assert not strewn(list(noise), ~everywhere) and not strewn(list(noise[:4]), everywhere)
+
+
+def test_the_finite_part_of_a_complex_number_has_ulps_too() -> None:
+    """6.7 - inf j: a unit in the last place of 6.7 is no other number; a digit of it is, and the other infinity."""
+    inf = math.inf
+    expected = torch.tensor([complex(6.7, -inf)], dtype=torch.complex128)
+    given = {complex(6.7 + 2.0**-49, -inf): True, complex(6.8, -inf): False, complex(6.7, inf): False, 6.7 + 1j: False}
+    for value, right in given.items():
+        actual = torch.tensor([value], dtype=torch.complex128)
+        assert bool(near(actual, expected, torch.complex128, 8, 0.0)) is right, value
