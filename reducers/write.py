@@ -71,5 +71,6 @@ def measure(case: Case) -> dict[str, Any]:
         "ops": [call.target for call in case.program.calls],
         "elements": sum(tensor.numel() for tensor in case.args),
         "largest_input": max((tensor.numel() for tensor in case.args), default=0),
+        "dtypes": [str(tensor.dtype)[6:] for tensor in case.args],
         "program": str(case.program).splitlines(),
     }
