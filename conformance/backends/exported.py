@@ -132,12 +132,21 @@ def _keeps_statistics(schema: Any) -> bool:
     return any(argument.name == "running_mean" for argument in schema.arguments)
 
 
+def _statistics(program: Any) -> dict[Any, Any]:
+    """Decompositions that bring to light what composite norms write to: a table without them would leave it hidden."""
+    import torch
+
+    known = torch.export.default_decompositions()
+    targets = {node.target for node in program.graph.nodes if hasattr(node.target, "_schema")}
+    return {target: known[target] for target in targets if _keeps_statistics(target._schema) and target in known}
+
+
 def _functional(program: Any, decompositions: Mapping[Any, Any] | None) -> Any:
     """The program without writes; as it is else, if no table of decompositions is given, unless a norm hides some."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if decompositions is not None:
-            return program.run_decompositions(dict(decompositions))
+            return program.run_decompositions(dict(decompositions) | _statistics(program))
         core = any(map(_keeps_statistics, _schemas(program)))
         return program.run_decompositions(None if core else {})
 

@@ -55,7 +55,6 @@ class _Executable:
     """A compiled model as a callable with the program's results."""
 
     def __init__(self, exported: Exported, args: tuple[Tensor, ...]) -> None:
-        import openvino
 
         self.exported = exported
         self.evidence: dict[str, Any] = {}
@@ -65,17 +64,19 @@ class _Executable:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                shapes = [openvino.PartialShape(list(tensor.shape)) for tensor in args]
-                model = openvino.convert_model(exported.program, input=shapes)
+                model = _converted(exported.program, args)
             except Exception as error:
                 raise _failure(error, "lower") from error
         try:
             self.compiled = _core().compile_model(model, "CPU", _HINTS)
         except Exception as error:
             raise _failure(error, "compile") from error
-        # An input that nothing depends on is none of the model's.
+        # An input that nothing depends on is none of the model's; one that only moves has other names besides its own.
         names = [s.arg.name for s in exported.program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
-        self.places = {item.any_name: names.index(item.any_name) for item in self.compiled.inputs}
+        known = [set(item.names) for item in self.compiled.inputs]
+        self.places = {name: place for place, name in enumerate(names) if any(name in own for own in known)}
+        if len(self.places) != len(known):
+            raise BackendError(f"the model's inputs {known} are none of the program's", "compile")
 
     def __call__(self, *args: Tensor) -> Any:
         request = self.compiled.create_infer_request()
@@ -88,6 +89,23 @@ class _Executable:
             ran = Counter(f"{node.node_type} ({node.exec_type})" for node in request.profiling_info if _executed(node))
             self.evidence = {"ran": {"CPU": [f"{name} x{n}" if n > 1 else name for name, n in ran.items()]}}
         return self.exported.finish(args, [_tensor(value) for value in request.output_tensors])
+
+
+def _converted(program: Any, args: tuple[Tensor, ...]) -> Any:
+    """The model, with the sizes of its inputs. They cannot be told at once of a model that has lost an input."""
+    import openvino
+
+    shapes = [openvino.PartialShape(list(tensor.shape)) for tensor in args]
+    try:
+        return openvino.convert_model(program, input=shapes)
+    except Exception as error:
+        if "non-existent input" not in str(error):
+            raise
+    names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    model = openvino.convert_model(program)
+    known = set().union(*(item.names for item in model.inputs))
+    model.reshape({name: shape for name, shape in zip(names, shapes, strict=True) if name in known})
+    return model
 
 
 def _executed(node: Any) -> bool:
