@@ -161,3 +161,31 @@ def test_the_listing(capsys):
     assert invoke(["selftrial", "--list", "--format", "json", "--class", "NaN"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["bug"] for row in rows} == {name for name, bug in BUGS.items() if bug.group == "NaN"}
+
+
+def test_what_numbers_decide_is_asked_in_every_dtype_and_what_arguments_decide_of_all_samples():
+    tried = [case for case in cases(BUGS["sum-without-tail"], 6, 0, 1000) if case.variant != "default"]
+    by_variant = {name: [case for case in tried if case.variant == name] for name in selftrial.VARIANTS}
+    assert {case.dtype for case in by_variant["extremes"]} >= {"float32", "int8", "uint8", "bfloat16"}
+    assert {case.dtype for case in by_variant["square"]} == {"float32"} and len(by_variant["square"]) > 6
+    assert {case.dtype for case in by_variant["strided"]} <= set(selftrial.KINDS)
+    assert len({case.id for case in tried}) == len(tried)
+
+
+def test_several_are_tried_at_a_time():
+    chosen = [BUGS["sub-swapped"], BUGS["neg-by-subtraction"]]
+    found = {one.bug: one for one in selftrial.try_bugs(chosen, 2, limit=4, programs=0, most=0, timeout=20.0)}
+    assert set(found) == {"sub-swapped", "neg-by-subtraction"}
+    assert found["sub-swapped"].detected and found["sub-swapped"].by == "opinfo"
+
+
+def test_the_tables_of_the_documentation():
+    found = [
+        Found("a", "x", case="opinfo:add:float32:0:long", by="opinfo", tried=2),
+        Found("b", "x", case="fuzz:add+mul:float32:3:seed-0", by="fuzz", tried=3, alarms=["opinfo:mul:int8:0"]),
+        Found("c", "y", tried=4),
+    ]
+    text = selftrial.markdown({one.bug: one for one in found})
+    assert "| x | 2 | 2 |  |" in text and "| y | 1 | 0 | `c` |" in text and "| all | 3 | 2 |  |" in text
+    assert "| variant `long` | 1 |" in text and "| programs of the fuzzer | 1 |" in text
+    assert "False alarms in 9 cases: 1." in text and "`opinfo:mul:int8:0`" in text
