@@ -69,8 +69,11 @@ class Found:
         return bool(self.case)
 
 
-VALUES = ("extremes", "special", "shifted", "long", "small", "mixed")
+VALUES = ("extremes", "special", "shifted", "long", "small")
 """Variants in which numbers decide: asked in every dtype."""
+
+DTYPES = ("mixed",)
+"""Variants in which dtypes decide: asked of all samples, in every dtype."""
 
 BROAD = ("backward", "optional", "constants", "outside", "square", "lazy")
 """Variants in which arguments decide: asked of all samples, of the first dtype."""
@@ -109,11 +112,12 @@ def _varied(ops: Iterable[str], samples: Iterable[Case]) -> Iterator[Case]:
     first: dict[str, str] = {}
     for op, dtype in sorted(by_kind, key=lambda kind: kind[1] != "float32"):
         first.setdefault(op, dtype)
-    others = [name for name in VARIANTS if name not in VALUES + BROAD]
+    others = [name for name in VARIANTS if name not in VALUES + DTYPES + BROAD]
     for turn, row in enumerate(itertools.zip_longest(*by_kind.values())):
         given = [case for case in row if case is not None]
         yield from _asked(given, VALUES)
         if not turn:
+            yield from _asked([case for of_kind in by_kind.values() for case in of_kind], DTYPES)
             for op, dtype in first.items():
                 pool = (case for case in iterate({"opinfo": [op]}, [dtype], POOL) if isinstance(case, Case))
                 yield from _asked(sorted(pool, key=lambda case: -sum(t.numel() for t in case.args)), BROAD)
