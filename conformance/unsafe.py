@@ -64,7 +64,7 @@ def _channels(given: Mapping[str, Any]) -> str | None:
     names = ("weight", "bias", "running_mean", "running_var")
     if x.dim() > 1 and any(t is not None and t.numel() != x.shape[1] for t in map(given.get, names)):
         return "batch_norm: a parameter has not as many elements as there are channels"
-    written = [given.get(name) for name in names[2:]] if given["training"] else []
+    written = [given.get(name) for name in names[2:]] if given.get("training", True) else []
     if any(t is not None and t.numel() > 1 and t.stride(-1) == 0 for t in written):
         return "batch_norm: the running statistics it updates, one after the other, are one in memory"
     return None
@@ -111,6 +111,11 @@ RULES: Mapping[str, Rule] = {
     "multilabel_margin_loss_forward": _rows,
     "native_batch_norm": _channels,
     "_native_batch_norm_legit": _channels,
+    "_native_batch_norm_legit_functional": _channels,
+    "_native_batch_norm_legit_no_training": _channels,
+    "_batch_norm_with_update": _channels,
+    "_batch_norm_with_update_functional": _channels,
+    "_batch_norm_no_update": _channels,
 }
 # What calls of those are named in programs, if not as in ATen; other programs are not run to see.
 OPERATORS = frozenset(RULES) | {

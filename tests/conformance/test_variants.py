@@ -85,6 +85,16 @@ def test_what_eager_would_do_in_some_order_is_no_case() -> None:
     assert asked(norm(training=False), "expanded").args[1].stride() == (0,)
 
 
+@pytest.mark.parametrize("name", ["native_batch_norm", "_batch_norm_with_update", "_batch_norm_no_update"])
+def test_norms_with_fewer_parameters_than_channels_are_no_case(name: str) -> None:
+    rest = (True, 0.1, 1e-5) if name == "native_batch_norm" else (0.1, 1e-5)
+    call = Call(f"torch.ops.aten.{name}.default", (*(Ref(f"x{i}") for i in range(5)), *rest), {}, "r0")
+    inputs = {"x0": torch.randn(4, 3)} | {f"x{i}": torch.ones(3) for i in range(1, 5)}
+    whole = Case(Program(tuple(inputs), (call,), Ref("r0")), inputs, "test", "op", "float32")
+    assert not unsafe(whole)
+    assert "as many elements as there are channels" in unsafe(whole.replace(inputs={**inputs, "x3": torch.ones(2)}))
+
+
 def test_parameters_of_another_size_than_eagers_lstm_takes_them_for_are_no_case() -> None:
     state, weights = [torch.zeros(1, 2, 3)] * 2, [torch.randn(12, 4), torch.randn(12, 3)]
     refs = [Ref(f"x{i}") for i in range(5)]
