@@ -1,4 +1,4 @@
-"""Text that came from a compiler or a file, made fit for a line, a terminal, or a spreadsheet."""
+"""Text that came from a compiler or a file, made fit for a line, a terminal, or a spreadsheet; and sizes in words."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ def _shown(character: str) -> str:
 def spreadsheet_safe(text: str) -> str:
     """Return a CSV cell that no spreadsheet takes for a formula: an apostrophe goes before what would start one."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
+
+
+def over(used: int, limit: int) -> str:
+    """Say that so many bytes are over a limit."""
+    used_text, limit_text = (f"{n / (1 << 30):.1f} GiB" if n >= 1 << 30 else f"{n >> 20} MiB" for n in (used, limit))
+    return f"{used_text} is over the limit of {limit_text}"

@@ -19,7 +19,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError, InputError
-from torchstone.conformance.runner.pool import Result, _no_interrupt
+from torchstone.conformance.runner.interrupts import no_interrupt
+from torchstone.conformance.runner.pool import Result
 from torchstone.conformance.runner.retry import about
 from torchstone.conformance.runner.seat import Seat, describe, differences
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
@@ -66,7 +67,7 @@ def connect(address: str | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        with _no_interrupt():
+        with no_interrupt():
             ray.shutdown()
 
 
@@ -292,7 +293,7 @@ class Cluster:
 
     def close(self) -> None:
         """End the seats, with their workers and files."""
-        with _no_interrupt():
+        with no_interrupt():
             held = [seat for seats in self._held.values() for seat in seats]
             ready, starting = [*self._seats, *held], list(self._joining.values())
             stopping = [seat.actor.stop.remote() for seat in ready]

@@ -29,7 +29,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.runner import worker
+from torchstone.conformance.runner import shared, worker
 from torchstone.conformance.runner.folders import remove
 
 MESSAGE = 1 << 16
@@ -131,6 +131,7 @@ class ForkServer:
     def bury(self) -> None:
         """Reap who has died, kill what a dead worker has left behind, and tell the runner of the worker."""
         dead: list[tuple[int, int]] = []
+        gone: set[int] = set()
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -141,22 +142,27 @@ class ForkServer:
             if found.si_pid in self.pids:
                 _kill(os.killpg, found.si_pid)  # before it is reaped: the group's number is still its own
             _, status = os.waitpid(found.si_pid, 0)
+            gone.add(found.si_pid)
             if found.si_pid in self.pids:
                 dead.append((self.pids.pop(found.si_pid), os.waitstatus_to_exitcode(status)))
         if dead:  # what has come here as its parent died was a dead worker's: a living one keeps its own
-            kill_children(self.pids)
+            gone |= kill_children(self.pids)
+        shared.remove(gone)
         for number, code in dead:
             self.tell(worker=number, died=code)
 
 
-def kill_children(but: Collection[int] = ()) -> None:
-    """Kill the children of this process, and what comes to it as they die, except some; wait until they are gone."""
+def kill_children(but: Collection[int]) -> set[int]:
+    """Kill the children of this process, and what comes to it as they die, except some; return those, now dead."""
+    killed: set[int] = set()
     while strays := [pid for pid in _children() if pid not in but]:
         for pid in strays:
             _kill(os.kill, pid)
         for pid in strays:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+        killed |= set(strays)
+    return killed
 
 
 def _kill(how: Any, pid: int) -> None:
@@ -190,9 +196,11 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     worker.prctl(worker.PR_SET_CHILD_SUBREAPER, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    root = Path(sys.argv[3])
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(root / "cache")  # Dynamo makes one as it is imported
     worker.preload()
     settle()
-    ForkServer(socket.socket(fileno=descriptor), parent, Path(sys.argv[3])).serve()
+    ForkServer(socket.socket(fileno=descriptor), parent, root).serve()
 
 
 if __name__ == "__main__":

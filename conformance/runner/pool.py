@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import selectors
 import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -22,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.runner.folders import usage
 from torchstone.conformance.runner.interpreter import Interpreter
+from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.marks import describe_exit
 from torchstone.conformance.runner.process import ForkServer, Gone, WorkerProcess
 from torchstone.conformance.runner.retry import Batch, Result, Task, weigh
 from torchstone.conformance.runner.retry import about as _about
+from torchstone.conformance.text import over
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ STARTUP_SECONDS = 300.0
 STARTUP_DEATHS = 3
 TICK_SECONDS = 0.2
 DISK_SECONDS = 1.0  # between two looks at what a worker has written
+DYING_SECONDS = 30.0  # for news of a worker whose channel has closed: the fork server may be busy importing
 GROWTH_BYTES = 1 << 30
 LOST = 3  # a case under which the fork server died so often is its murderer
 GIB = 1 << 30
@@ -70,10 +72,11 @@ class Pool:
     ``tick`` is called at least every 0.2 s while the pool waits.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
-    the same trouble again stands, anything else makes it ``flaky``. When it comes both times before the backend was
-    even called, or kills a third worker that runs eager alone, it is eager's own, and the case is ``untested``. Where
-    three workers die one after the other as they load the backend, every case from then on has that for its verdict.
-    Raises HarnessError when workers cannot start for another reason.
+    the same trouble again stands, anything else makes it ``flaky``. One that is over its memory or disk in a worker
+    that others had before is judged by what it does in a fresh one. When trouble comes both times before the backend
+    was even called, or kills a third worker that runs eager alone, it is eager's own, and the case is ``untested``.
+    Where three workers die one after the other as they load the backend, every case from then on has that for its
+    verdict. Raises HarnessError when workers cannot start for another reason.
     """
 
     def __init__(
@@ -255,9 +258,8 @@ class Pool:
         self._left = time.monotonic()
 
     def _hear(self) -> None:
-        assert self._server is not None
         try:
-            self._server.hear()
+            self._server.hear()  # type: ignore[union-attr]
         except Gone:
             self._gone = True
 
@@ -277,13 +279,13 @@ class Pool:
                 self._answered(slot, verdict, header["rss"], header.get("spent", ""))
                 if slot.worker is not worker:
                     return
-            else:  # no answer to what was asked: whoever wrote this was not the worker's loop
-                worker.channel_open = False
+            else:
+                worker.channel_open = False  # no answer to what was asked: whoever wrote this was not the worker's loop
                 break
         if not worker.channel_open:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(worker.channel)
-            slot.deadline = min(slot.deadline, time.monotonic() + 2)  # it should be dying: its exit says of what
+            slot.deadline = min(slot.deadline, time.monotonic() + DYING_SECONDS)  # its exit says of what
         else:
             self._watch_channel(slot)
 
@@ -336,7 +338,7 @@ class Pool:
                     self._deaths = STARTUP_DEATHS  # once is long enough
                     self._died(slot, f"not ready after {STARTUP_SECONDS:g} s", Outcome.TIMEOUT)
                 elif (used := worker.resident()) > self.memory:
-                    self._died(slot, f"resident memory {_over(used, self.memory)}", Outcome.OOM)
+                    self._died(slot, f"resident memory {over(used, self.memory)}", Outcome.OOM)
             elif slot.sent:
                 if now > slot.deadline:
                     if not worker.channel_open:
@@ -344,11 +346,18 @@ class Pool:
                         continue
                     worker.probe()
                     self._died(slot, f"no result after {self.timeout:g} s", Outcome.TIMEOUT)
-                elif now - slot.began > TICK_SECONDS:
-                    if (used := worker.resident()) > self.memory:
-                        self._died(slot, f"resident memory {_over(used, self.memory)}", Outcome.OOM)
-                    elif (used := self._written(slot)) > self.disk:
-                        self._died(slot, f"what its temporary folder holds, {_over(used, self.disk)}", Outcome.OOM)
+                elif now - slot.began > TICK_SECONDS and (why := self._too_much(slot, worker)):
+                    if slot.before:  # whose memory or files these are cannot be told
+                        self._renew(slot)
+                    else:
+                        self._died(slot, why, Outcome.OOM)
+
+    def _too_much(self, slot: _Slot, worker: WorkerProcess) -> str:
+        if (used := worker.resident()) > self.memory:
+            return f"resident memory {over(used, self.memory)}"
+        if (used := self._written(slot)) > self.disk:
+            return f"what its temporary folder holds, {over(used, self.disk)}"
+        return ""
 
     # -- death --------------------------------------------------------------------------------------------------
 
@@ -404,13 +413,23 @@ class Pool:
     def _judge(self, slot: _Slot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
         """Settle the case of a dead worker, or give the slot's next worker this case and no other."""
         weighed = weigh(task, verdict, called=called, retry=retry)
-        slot.alone = isinstance(weighed, Task)
+        slot.alone = False
         if isinstance(weighed, Task):
-            self._backlog.extend(slot.queue)
-            slot.queue.clear()
-            slot.queue.append(weighed)
+            self._leave_alone(slot, weighed)
         else:
             task.settle(weighed)
+
+    def _leave_alone(self, slot: _Slot, task: Task) -> None:
+        slot.alone = True
+        self._backlog.extend(slot.queue)
+        slot.queue.clear()
+        slot.queue.append(task)
+
+    def _renew(self, slot: _Slot) -> None:
+        """Try the case at hand again, alone in a fresh worker."""
+        self._remove(slot)
+        self._leave_alone(slot, slot.queue.popleft())
+        self._spawn(slot)
 
     def _remove(self, slot: _Slot) -> int:
         """Stop the slot's worker and return its exit code; the slot keeps its queue."""
@@ -463,7 +482,7 @@ class Pool:
 
     def close(self) -> None:
         """Kill the workers and remove their files. The pool cannot be used afterwards."""
-        with _no_interrupt():
+        with no_interrupt():
             self._backlog.clear()
             if self._server is not None:
                 for slot in self._slots:
@@ -479,21 +498,3 @@ class Pool:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _over(used: int, limit: int) -> str:
-    used_text, limit_text = (f"{n / GIB:.1f} GiB" if n >= GIB else f"{n >> 20} MiB" for n in (used, limit))
-    return f"{used_text} is over the limit of {limit_text}"
-
-
-@contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Let an impatient second Ctrl-C not leave half the workers alive."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -27,6 +27,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchstone.conformance.runner import shared
 from torchstone.conformance.runner.probe import ask
 from torchstone.conformance.runner.protocol import VERSION, encode, receive
 
@@ -178,6 +179,7 @@ def _settle(parent: int, scratch: Path, disk: int) -> None:
         resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("800")
+    shared.name_after(os.getpid())
     tempfile.tempdir = str(scratch)
     (scratch / FOLDER).mkdir(exist_ok=True)
     os.chdir(scratch / FOLDER)

@@ -268,3 +268,13 @@ def test_where_workers_die_often_their_successors_start_with_more():
     with Pool("torture_backend:Where", retry=False) as pool:
         assert {v.outcome for v in pool.verdicts(cases)} == {Outcome.CRASH}
         assert pool.verdict(torture_case("obey")).evidence["dynamo"] is True
+
+
+def test_a_case_is_not_ended_for_what_those_before_it_have_written(monkeypatch):
+    with Pool(BACKEND, disk=48 << 20) as pool:
+        monkeypatch.setattr("torchstone.conformance.runner.pool.DISK_SECONDS", 100.0)
+        assert pool.verdict(torture_case("fill_file")).outcome is Outcome.ERROR
+        assert pool.verdict(torture_case("leave_files")).outcome is Outcome.PASS
+        monkeypatch.setattr("torchstone.conformance.runner.pool.DISK_SECONDS", 0.0)
+        assert pool.verdict(torture_case("sleep")).outcome is Outcome.PASS
+        assert pool.spawned == 2

@@ -67,6 +67,8 @@ ENDS = {
     "fill_folder": (OOM, "temporary folder"),
     "leak_files": (PASS, ""),
     "leave_files": (PASS, ""),
+    "leave_shared_memory": (PASS, ""),
+    "die_with_shared_memory": (CRASH, "SIGABRT"),
     # it reaches for the harness
     "close_channel": (CRASH, "exited with code 1"),
     "write_everywhere": (CRASH, "channel"),
@@ -96,6 +98,7 @@ HANGS = {
 def _one_fork_server(tmp_path_factory):
     """All pools of this module share a fork server, in a temporary folder that must be empty in the end."""
     folder = tmp_path_factory.mktemp("torture")
+    shared = shared_memory()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr("tempfile.tempdir", str(folder))
@@ -106,6 +109,7 @@ def _one_fork_server(tmp_path_factory):
             server = pool._server.process.pid
         assert below(server) == []
         assert list(folder.iterdir()) == []
+        assert shared_memory() <= shared
         assert not [path for path in HERE.iterdir() if path.name.startswith(("in-the", "filled", "closed"))]
 
 
@@ -117,6 +121,12 @@ def processes() -> dict[int, tuple[int, str]]:
             state = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
             found[int(path.name)] = (int(state[1]), (path / "cmdline").read_text(errors="replace").replace("\0", " "))
     return found
+
+
+def shared_memory() -> set[str]:
+    """Every block and every segment of shared memory."""
+    segments = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    return {path.name for path in Path("/dev/shm").iterdir()} | {line.split()[1] for line in segments}
 
 
 def below(*roots: int) -> list[str]:

@@ -24,7 +24,7 @@ import torch
 from torchstone.conformance.backends import Availability, BackendError, BackendUnsupported
 from torchstone.conformance.runner.protocol import encode
 
-NOT_DEEDS = ("name", "available", "versions", "compile")
+NOT_DEEDS = ("name", "available", "versions", "compile", "compiled", "leaked")
 
 
 class Odd(BaseException):
@@ -51,7 +51,12 @@ class Torture:
     def versions(self):
         return {}
 
+    compiled = 0
+    leaked = ()
+
     def compile(self, fn, args):
+        self.compiled += 1
+
         def run(*tensors):
             deed = DEEDS[int(tensors[0].reshape(-1)[0].item())]
             self.given = tensors
@@ -255,7 +260,9 @@ class Torture:
         ctypes.memset((ctypes.c_char * len(self.kept)).from_buffer(self.kept), 1, len(self.kept))
 
     def leak(self):
-        self.leaked = [*getattr(self, "leaked", ()), b"x" * (60 << 20)]
+        """Keep something of each case, as a cache without a bound does."""
+        if len(self.leaked) < self.compiled:
+            self.leaked = (*self.leaked, b"x" * (60 << 20))
 
     def fill_file(self):
         with open("filled", "wb") as file:  # in its current folder
@@ -277,6 +284,24 @@ class Torture:
         Path("closed").mkdir(exist_ok=True)
         Path("closed", "inside").write_text("mine")
         Path("closed").chmod(0)
+
+    def leave_shared_memory(self):
+        self._share()
+        if os.fork() == 0:
+            self._share()
+            os._exit(0)
+
+    def die_with_shared_memory(self):
+        self._share()
+        os.abort()
+
+    def _share(self):
+        """Leave each kind of shared memory."""
+        from multiprocessing import shared_memory
+
+        self.kept = shared_memory.SharedMemory(create=True, size=4096)
+        Path(f"/dev/shm/torch_{os.getpid()}_1_0").write_text("named as PyTorch does")
+        ctypes.CDLL(None).shmget(0, 4096, 0o1600)  # IPC_PRIVATE, IPC_CREAT
 
     # -- the harness's own --------------------------------------------------------------------------------------
 
