@@ -11,6 +11,9 @@ from torchstone.conformance.case import Case
 from torchstone.conformance.oracle.tree import dense, flatten
 from torchstone.conformance.unsafe import unsafe
 
+FIRST_DIGITS = 1e-2
+"""Relative and absolute: further apart than this, eager's two results are of different numbers."""
+
 
 class NotApplicable(Exception):
     """A case has nothing that the variant is about; the message is the reason."""
@@ -52,3 +55,15 @@ def _equal(one: Any, other: Any) -> bool:
         one, other = dense(one), dense(other)
         return bool(((one == other) | ((one != one) & (other != other))).all())
     return bool(one == other)
+
+
+def agreeing(one: list[Any], other: list[Any]) -> bool:
+    """Whether two results agree in their first digits."""
+    if not alike(one, other):
+        return False
+    return all(_close(a, b) if isinstance(a, Tensor) else bool(a == b) for a, b in zip(one, other, strict=True))
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    one, other = (dense(t).to(torch.complex128 if t.is_complex() else torch.float64) for t in (one, other))
+    return torch.allclose(one, other, rtol=FIRST_DIGITS, atol=FIRST_DIGITS, equal_nan=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchstone.conformance.asked import NotApplicable, taken
+from torchstone.conformance.asked import NotApplicable, agreeing, taken
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.constants import CONSTANTS, sibling
 from torchstone.conformance.dynamic import BATCH, DYNAMIC, plan, resized
@@ -19,6 +19,7 @@ from torchstone.conformance.gradients import backward
 from torchstone.conformance.long import long
 from torchstone.conformance.mixed import mixed
 from torchstone.conformance.optional import optional
+from torchstone.conformance.oracle.tree import flatten
 from torchstone.conformance.outside import OUTSIDE, outside
 from torchstone.conformance.sources.sampling import first_line, seeded
 from torchstone.conformance.unsafe import unsafe
@@ -124,12 +125,24 @@ def _shifted(tensor: Tensor) -> Tensor:
     return tensor if far > info.max / 4 else tensor + far
 
 
-def _lazy(tensor: Tensor) -> Tensor:
-    """The same numbers, as the conjugate or the negative of what lies in memory."""
-    if tensor.is_complex():
-        return tensor.conj_physical().conj()
-    signed = tensor.dtype.is_floating_point or tensor.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
-    return torch._neg_view(tensor.neg()) if signed else tensor
+def _lazy(case: Case) -> Case:
+    """The same numbers, as the conjugates or the negatives of what lies in memory.
+
+    Some of eager's kernels read memory as it is, and some write to it so: such cases are left out.
+    """
+
+    def lazily(tensor: Tensor) -> Tensor:
+        if tensor.is_complex():
+            return tensor.conj_physical().conj()
+        return torch._neg_view(tensor.neg()) if tensor.dtype.is_floating_point else tensor
+
+    changed = _inputs(case, lazily, "no input of floats")
+    left = [(given.fresh_args(), given) for given in (case, changed)]
+    with torch.no_grad():
+        plain, other = ([*flatten(given.program(*args)), *args] for args, given in left)
+    if not agreeing(plain, other):
+        raise NotApplicable("eager gives other results, for it reads what lies in memory as it is")
+    return changed
 
 
 def _floats(tensor: Tensor) -> bool:
@@ -266,7 +279,7 @@ _ROWS = (
     ),
     Variant("mixed", "Operands of two dtypes, or a tensor and a Python number of another kind.", mixed),
     Variant("optional", "Arguments given that a sample leaves out.", lambda case: optional(case, _special)),
-    _row("lazy", "Inputs that are lazily conjugated or negated: views that say so.", _lazy, "no input that can be"),
+    Variant("lazy", "Inputs that are lazily conjugated or negated: views that say so.", _lazy),
     Variant(CONSTANTS, "Compiled beside the same program with another number.", _beside),
     Variant(OUTSIDE, "Called with an index out of range: what eager refuses has to be refused.", _beyond),
 )
