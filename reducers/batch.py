@@ -1,6 +1,7 @@
 """All failures of a run on a backend: each distinct one reduced once, with a script that was seen to show it.
 
-What is done is on disk, a folder each, and is not done again: a batch that was stopped goes on where it was.
+What is done is on disk, a folder each, and is not done again: a batch that was stopped goes on where it was. What could
+not be reduced is tried again.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def _done(folder: Path) -> dict[str, Any] | None:
         told = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) and "cases" in told else None
+    return told if isinstance(told, dict) and {"cases", "reduced", "script"} <= told.keys() else None
 
 
 def _reduced(
@@ -158,12 +159,15 @@ def _same(told: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str |
 
 def run_script(script: Path, verdict: Verdict, python: str | None = None) -> Shown:
     """Run a script in a folder that is thrown away, by a backend's own Python, and say whether it shows the verdict."""
+    environment = dict(os.environ)
+    if ":" in verdict.backend:  # it lies beside the user, whose folder is not the script's
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), environment.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory(prefix="torchstone-script-") as folder:
         try:
             done = subprocess.run(
                 [python or sys.executable, str(script.absolute())],
                 cwd=folder,
-                env={**os.environ, "TMPDIR": folder},
+                env=environment | {"TMPDIR": folder},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 KERNELS, DELEGATE = "kernels", "XnnpackBackend"
 _DECLINED = re.compile(
     r"not in Core ATen opset|Missing out variants|[Mm]issing operator|Unhandled dtype|"
-    r"Check failed \([^)]*(?:dtype|_type)|[Nn]ot supported|[Uu]nsupported|[Nn]ot implemented|NotImplementedError"
+    r"Check failed \([^)]*(?:dtype|_type)|Expect \w+ tensor to be|"
+    r"data-dependent expression|[Nn]ot supported|[Uu]nsupported|[Nn]ot implemented|NotImplementedError"
 )
 _OP = re.compile(r"aten(?:::|\.)([a-z_]\w*(?:\.\w+)?)")
 # The runtime's log lines; what it says of the CPU is none of the program's.

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 PROVIDER = "CPUExecutionProvider"
 PACKAGES = ("onnxruntime", "onnx", "onnxscript")
-_DECLINED = re.compile(r"NOT_IMPLEMENTED|Could not find an implementation|No ONNX function|not supported|Unsupported")
+_DECLINED = re.compile(
+    r"NOT_IMPLEMENTED|Could not find an implementation|No ONNX function|not supported|Unsupported|"
+    r"data-dependent expression"
+)
 _OP = re.compile(r"(?:aten|prims|torchvision)[.:]+([\w.]+)|implementation for (\w+)\(")
 
 
