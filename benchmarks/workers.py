@@ -1,14 +1,14 @@
 """Cases per second of whole verdicts by the number of workers, and what each worker of more than one still gives.
 
-The same cases for every number of workers of a backend: those that it passes. Each pool's workers are warm, and the
-pools of a backend take turns, so that whatever else the machine does meets all of them. *efficiency* is the rate per
-worker over that of one worker alone, the median over rounds; 1 where the cores are free and nothing is shared.
+The same cases for every number of workers of a backend: those that it passes. Each round has a pool of its own for each
+number, in turns, so that nothing compiled before is used again and whatever else the machine does meets all of them;
+its workers have done a few other cases when the clock starts. *efficiency* is the rate per worker over that of the
+least number, the median over rounds; 1 where the cores are free and nothing is shared.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import statistics
 import sys
@@ -20,6 +20,7 @@ from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.verdict import RIGHT
 
+WARM = 2  # cases for each worker before the clock starts
 BACKENDS = ["linalg", "inductor", "torch-mlir-linalg"]
 
 
@@ -32,29 +33,34 @@ def select(ops: list[str] | None, dtype: str, most: int) -> list[Case]:
 
 def measure(backend: str, cases: list[Case], jobs: list[int], rounds: int) -> dict[str, Any]:
     """Return the rates of a backend by number of workers, as a row of the table."""
-    with contextlib.ExitStack() as stack:
-        pools = {count: stack.enter_context(Pool(backend, jobs=count, retry=False)) for count in jobs}
-        outcomes = {verdict.case_id: verdict.outcome for verdict in pools[jobs[0]].verdicts(cases)}
+    with Pool(backend, jobs=jobs[-1], retry=False) as pool:  # which stays: so does the fork server that all share
+        outcomes = {verdict.case_id: verdict.outcome for verdict in pool.verdicts(cases)}
         passed = [case for case in cases if outcomes[case.id] in RIGHT]
-        if not passed:
+        warm, timed = passed[: WARM * jobs[-1]], passed[WARM * jobs[-1] :]
+        if not timed:
             return {"backend": backend, "cases": 0}
         rates: dict[int, list[float]] = {count: [] for count in jobs}
-        for number in range(rounds + 1):
+        for number in range(rounds):
             for count in jobs if number % 2 else reversed(jobs):
-                start = time.perf_counter()
-                wrong = [verdict for verdict in pools[count].verdicts(passed) if verdict.outcome not in RIGHT]
-                seconds = time.perf_counter() - start
-                assert not wrong, wrong[0]
-                if number:  # the first round warms up
-                    rates[count].append(len(passed) / seconds)
-            print(f"{backend}: round {number} of {rounds}{' (warm-up)' if not number else ''}", file=sys.stderr)
-    row: dict[str, Any] = {"backend": backend, "cases": len(passed)}
+                rates[count].append(len(timed) / seconds(backend, count, warm, timed))
+            print(f"{backend}: round {number + 1} of {rounds}", file=sys.stderr)
+    row: dict[str, Any] = {"backend": backend, "cases": len(timed)}
     for count in jobs:
         row[f"cases/s, {count}"] = round(statistics.median(rates[count]), 2)
     for count in jobs[1:]:
         each = [many / one * jobs[0] / count for many, one in zip(rates[count], rates[jobs[0]], strict=True)]
         row[f"efficiency, {count}"] = round(statistics.median(each), 2)
     return row
+
+
+def seconds(backend: str, jobs: int, warm: list[Case], timed: list[Case]) -> float:
+    """Return how long so many new workers, once warm, take for the cases."""
+    with Pool(backend, jobs=jobs, retry=False) as pool:
+        list(pool.verdicts(warm))
+        start = time.perf_counter()
+        wrong = [verdict for verdict in pool.verdicts(timed) if verdict.outcome not in RIGHT]
+        assert not wrong, wrong[0]
+        return time.perf_counter() - start
 
 
 def main() -> None:
@@ -64,7 +70,7 @@ def main() -> None:
     parser.add_argument("--op", action="append", help="op or shell pattern, repeatable [default: all]")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--cases", type=int, default=150, help="cases a round, at most [150]")
-    parser.add_argument("--rounds", type=int, default=3, help="timed rounds, after one that warms up [3]")
+    parser.add_argument("--rounds", type=int, default=3, help="timed rounds [3]")
     parser.add_argument("--jobs", default="1,2", help="numbers of workers, from the least, with commas [1,2]")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     options = parser.parse_args()
