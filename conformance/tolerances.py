@@ -59,6 +59,10 @@ EXPLAINED = 64.0
 """How many times that spread eager's own error may be and still be rounding: one beyond it is of another nature, such
 as a limit taken from the dtype."""
 
+AMPLIFIED = 2.0
+"""How far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where rounding is
+amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice as far."""
+
 STRAYING = 8.0
 """How many times further than the first few runs of the rounding model the later ones may let an element stray: a jump
 that only they meet strays further by far."""

@@ -36,7 +36,7 @@ from torchstone.conformance.oracle.values import Reference, allowed, among, near
 from torchstone.conformance.oracle.zeros import other_signs
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
-from torchstone.conformance.tolerances import EXPLAINED, MODEL, STRAYING, WIDER, Tolerance, tolerance
+from torchstone.conformance.tolerances import AMPLIFIED, EXPLAINED, STRAYING, WIDER, Tolerance, tolerance
 from torchstone.conformance.verdict import EAGER_FURTHER, Kind, Outcome
 
 
@@ -309,7 +309,7 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
     soft = bad & (_conditioned(b, e, truth, dtype, row, context) | _overflowed(b, e, bad, dtype, row, context))
     soft |= bad & (better | _undefined(b, e, dtype, context))
     if truth is not None and bool((bad & ~soft).any()):
-        soft |= _amplified(b, e, bad & ~soft, truth, context)
+        soft |= bad & _amplified(b, e, truth, context)
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
@@ -418,19 +418,17 @@ def _overflowed(
     return found
 
 
-def _amplified(actual: Tensor, expected: Tensor, bad: Tensor, truth: Reference, context: _Context) -> Tensor:
-    """Where a bad number, like eager's, strays from float64 by no more than rounding does, beyond half the digits.
+def _amplified(actual: Tensor, expected: Tensor, truth: Reference, context: _Context) -> Tensor:
+    """Where a number, like eager's, strays from float64 hardly more than rounding does, beyond half the digits.
 
     So it is where continuous steps amplify what they are given: a batch norm over few numbers of few bits, again and
-    again. A jump is no such thing: its runs lie on its two sides.
+    again. A jump is no such thing: its runs lie on its two sides. Each element is looked at for itself.
     """
     like = torch.empty(expected.shape, dtype=torch.complex128 if expected.is_complex() else torch.float64)
     runs = context.others(context.referee.noisy + context.referee.more_noisy, like)
-    if not strewn([truth.values, *runs], bad):
-        return torch.zeros_like(bad)
-    spread = _spread(truth.values, runs)
-    strays = torch.abs(actual - truth.values) <= MODEL * spread
-    return bad & torch.isfinite(actual) & strays & (torch.abs(expected - truth.values) <= EXPLAINED * spread)
+    room = AMPLIFIED * _spread(truth.values, runs)
+    near_by = [torch.isfinite(one) & (torch.abs(one - truth.values) <= room) for one in (actual, expected)]
+    return strewn([truth.values, *runs]) & near_by[0] & near_by[1]
 
 
 def _undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: _Context) -> Tensor:

@@ -97,18 +97,20 @@ def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.isfinite(wide(values.to(dtype)))
 
 
-def strewn(runs: list[Tensor], where: Tensor) -> bool:
-    """Whether runs of the rounding model are strewn over their range, at most of the elements ``where`` it is asked.
+def strewn(runs: list[Tensor]) -> Tensor:
+    """Where runs of the rounding model are strewn over their range.
 
     A jump leaves a gap between its two sides, wider than half the range; where rounding is amplified by steps that are
-    continuous there is none, however far the runs stray. (Of complex numbers the real parts are looked at.)
+    continuous there is none, however far the runs stray. Of complex numbers both parts are. Few runs tell nothing.
     """
-    if len(runs) < 8 or not bool(where.any()):
-        return False
-    stacked = torch.stack([run.real if run.is_complex() else run for run in runs])[:, where]
+    stacked = torch.stack(runs)
+    if len(runs) < 8:
+        return torch.zeros(stacked.shape[1:], dtype=torch.bool)
+    if stacked.is_complex():
+        return strewn(list(stacked.real)) & strewn(list(stacked.imag))
     ordered = stacked.sort(0).values
     gaps, extent = ordered.diff(dim=0).amax(0), ordered[-1] - ordered[0]
-    return bool(((gaps <= extent / 2) & (extent > 0)).double().mean() > 0.5)
+    return (gaps <= extent / 2) & (extent > 0) & torch.isfinite(extent)
 
 
 def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -309,6 +310,41 @@ def amplifies(share: float) -> Finding:
 def test_rounding_that_is_amplified_beyond_half_the_digits_is_no_mismatch_and_more_is() -> None:
     assert amplifies(0.2).outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED)
     assert amplifies(20.0).outcome is Outcome.MISMATCH
+
+
+def waves(*more: str) -> Program:
+    """sin(40 e**x), whose angles, about 880, bfloat16 does not know; the first, which is small, it does."""
+    factors = [("mul", Ref(f"r{i}"), factor) for i, factor in enumerate((3.1, 1.3, 0.7, 1.7, 8.3))]
+    return several(("exp", X), *factors, *[(name, Ref(f"r{i}")) for i, name in enumerate(("sin", *more), 5)])
+
+
+LEVELS = torch.tensor([-6.9, *torch.linspace(3.05, 3.15, 15)]).to(torch.bfloat16)
+
+
+AWAY = (waves()(LEVELS).double() - waves()(LEVELS.double())).abs()
+NEAREST = int(AWAY[1:].argmin()) + 1
+"""Where eager is nearest to float64, so that its own error excuses nothing."""
+
+
+@pytest.mark.parametrize(
+    "at, change, outcome",
+    [
+        (NEAREST, lambda value: value + 0.3 * (1 if value < 0 else -1), Outcome.ILL_CONDITIONED),
+        (NEAREST, lambda value: value + 5.0, Outcome.MISMATCH),  # no rounding takes it there
+        (0, lambda value: value * 1.5, Outcome.MISMATCH),  # that its neighbours are strewn is no excuse
+        (NEAREST, lambda value: math.nan, Outcome.MISMATCH),
+    ],
+)
+def test_where_rounding_is_strewn_each_number_is_looked_at_for_itself(at: int, change: Any, outcome: Outcome) -> None:
+    program = waves()
+    finding = compare(program, lambda x: with_element(change(program(x)[at].item()), at)(program(x)), LEVELS)
+    assert finding.outcome is outcome, finding
+
+
+def test_between_the_sides_of_jumps_that_rounding_meets_is_no_answer() -> None:
+    program = waves("sign")
+    finding = compare(program, lambda x: with_element(0.3, NEAREST)(program(x)), LEVELS)
+    assert finding.outcome is Outcome.MISMATCH, finding
 
 
 PROGRAMS = (
