@@ -48,8 +48,9 @@ def mark(label: str, value: str) -> str:
 
 def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = False) -> Selection:
     """Check the options. ``quick`` leaves out what another process has checked. Raises ``InputError``."""
-    from torchstone.conformance.backends import check
+    from torchstone.conformance.backends import check, load
     from torchstone.conformance.runner.look import look
+    from torchstone.conformance.runner.probe import ask
     from torchstone.conformance.sources import SOURCES
 
     backends = tuple(dict.fromkeys([*option.torchstone_backend, *(backend for backend, _ in picked)]))
@@ -68,7 +69,7 @@ def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = F
     variants = _variants(option.torchstone_variant)
     dtypes = _dtypes(option.torchstone_dtype)
     for name in () if quick else backends:
-        state = look(name)
+        state = look(name) if option.torchstone_isolate else ask(load(name))
         if not state.get("ok", True):
             how = f"; install it with: {state['install']}" if state["install"] else ""
             raise InputError(f'backend "{name}" cannot be used here: {state["reason"]}{how}')

@@ -236,7 +236,9 @@ def test_bad_options_are_told_at_once(project: pytest.Pytester, options: list[st
 
 def test_trouble_of_the_harness_is_an_error_and_no_failure(project: pytest.Pytester) -> None:
     """Once a backend's workers cannot start, the rest is told so without trying again."""
-    project.makepyfile(wrong=WRONG + "\n    import sys\n    if '/runner/' in sys.argv[0]: raise OSError('gone')\n")
+    looked = project.path / "looked"  # whether it can run is asked first, in a worker too
+    gone = f"open({str(looked)!r}, 'x').close() if not os.path.exists({str(looked)!r}) else int('gone')"
+    project.makepyfile(wrong=f"{WRONG}\n    import sys\n    if '/runner/' in sys.argv[0]: {gone}\n")
     done = project.runpytest_inprocess(
         "-p", "no:xdist", "--torchstone-backend=wrong:Wrong", "--torchstone-source=own", "-v"
     )
