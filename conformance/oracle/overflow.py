@@ -114,6 +114,7 @@ class Overflow(RoundingNoise):
         """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
         what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
         if _name(func) in MOMENTS:
+            self.sums += 1  # a norm by statistics that are given adds nothing up, and has its formula all the same
             ordinary = [
                 each(*tree_map(plain, _copied(args)), **tree_map(plain, _copied(kwargs))) for each in (rule, func)
             ]
