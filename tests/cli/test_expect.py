@@ -156,6 +156,7 @@ def test_of_several_backends_a_new_file_has_to_name_one(capfd, path, file):
     assert load(new).backend == "tosa" and load(new).rows == ()
 
 
+@pytest.mark.usefixtures("fork_server")
 def test_a_run_fails_on_what_it_was_not_expected_to_do(capfd, tmp_path, monkeypatch):
     monkeypatch.chdir(TORTURE)
     store, file, junit = tmp_path / "results.sqlite", tmp_path / "faulty.toml", tmp_path / "junit.xml"

@@ -16,6 +16,7 @@ import pytest
 from torchstone import cli
 from torchstone.conformance.store import Store
 
+pytestmark = pytest.mark.usefixtures("fork_server")
 TORTURE = Path(__file__).parent.parent / "conformance"
 COMMAND = [sys.executable, "-c", "from torchstone.cli import main; main()"]
 

@@ -10,6 +10,9 @@ from torchstone import cli
 from torchstone.conformance.store import Store
 
 
+pytestmark = pytest.mark.usefixtures("fork_server")
+
+
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], tmp_path: Path):
     def run(*args: object) -> tuple[int, str]:
