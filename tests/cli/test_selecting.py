@@ -9,7 +9,6 @@ import pytest
 from torchstone import cli
 from torchstone.conformance.store import Store
 
-
 pytestmark = pytest.mark.usefixtures("fork_server")
 
 
