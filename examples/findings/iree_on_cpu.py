@@ -40,10 +40,12 @@ def run(fn, *args):
     return out.to_host() if hasattr(out, "to_host") else out
 
 
-for fn, x in [(torch.asinh, -0.00128), (torch.atanh, -0.0001422), (torch.atan, -0.65814)]:
+for fn, x in [(torch.asinh, -0.00128), (torch.atanh, -0.0001422), (torch.atan, -0.65814), (torch.tan, -0.00127995)]:
     x = torch.full((4,), x)
     print(fn.__name__, x[0].item(), "IREE", run(fn, x)[0], "exact", fn(x.double())[0].item())
 print("logcumsumexp(1e4):", run(lambda x: torch.logcumsumexp(x, 0), torch.full((2,), 1e4)))
+x, at = torch.tensor([[[-1.7], [3.6]]]), torch.tensor([[[1], [2]]])
+print("max_unpool1d:", run(lambda x, at: torch.nn.functional.max_unpool1d(x, at, 3, 2, output_size=(1, 2, 3)), x, at))
 print("log10:", run(torch.log10, torch.ones(2)))
 print("float64 sin:", run(torch.sin, torch.ones(2, dtype=torch.float64)))
 print("det of no rows:", run(torch.linalg.det, torch.ones(0, 0)))
