@@ -84,6 +84,9 @@ SAME_FUNCTION = 1e-3
 SAME_SUM = 1e-12
 """Relative, in float64: sums over one result that another order of their terms sets apart."""
 
+SAME_EDGE = 1e-6
+"""In powers of two: how near to the end of the range a sum of logarithms does not tell on which side it is."""
+
 FALSE_ALARM = 1e-6
 """How often, at most, a backend that draws random numbers from eager's distribution fails a case."""
 
