@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from torch import Tensor
 from torchstone.conformance.asked import NotApplicable, answer
 from torchstone.conformance.case import Case
 from torchstone.conformance.dynamic import resized
+from torchstone.conformance.literals import map_leaves
+from torchstone.conformance.program import Call, Program
 
 LENGTH = 2053
 """Elements along the dim: a prime, past 2048, where whole numbers end to have places of their own in float16."""
@@ -28,19 +31,24 @@ _Dims = tuple[tuple[int, int], ...]
 def long(case: Case) -> Case:
     """The case with the dim made long whose results grow least by it: a reduction's own, if eager takes that.
 
-    Where results are as large for several dims, the one along which most of them depend on the first element: a scan's.
+    Where results are as large beside the input for several dims, the one along which most of them depend on the first
+    element: a scan's.
     """
-    best: tuple[tuple[int, int], Case] | None = None
+    best: tuple[tuple[float, int], Case] | None = None
     for dims in _choices(case.args):
         if sum(_numel(case.args[i], [d for j, d in dims if j == i]) for i in range(len(case.args))) > MOST:
             continue
         grown = _grown(case, dims)
         if (found := answer(grown)) is None:
+            grown = grown.replace(program=_told(case.program, case.args[dims[0][0]].shape[dims[0][1]]))
+            found = answer(grown) if grown.program != case.program else None
+        if found is None:
             continue
         size = sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor))
         if size > MOST:
             continue
-        rank = (size, -_dependent(grown, found, dims[0][0]))
+        number = dims[0][0]
+        rank = (round(size / grown.args[number].numel(), 2), -_dependent(grown, found, number))
         if best is None or rank < best[0]:
             best = rank, grown
     if best is None:
@@ -75,6 +83,22 @@ def _grown(case: Case, dims: _Dims) -> Case:
         for dim in (d for i, d in dims if i == number):
             inputs[name] = _lengthened(inputs[name], dim)
     return case.replace(inputs=inputs)
+
+
+def _told(program: Program, size: int) -> Program:
+    """The program with the length in place of a size among its lists of sizes: the shape that is normalized."""
+
+    def item(value: Any) -> Any:
+        return LENGTH if type(value) is int and value == size else value
+
+    def argument(value: Any) -> Any:
+        return map_leaves(value, item) if isinstance(value, tuple | list) else value
+
+    calls = tuple(
+        Call(c.target, tuple(map(argument, c.args)), {k: argument(v) for k, v in c.kwargs.items()}, c.result)
+        for c in program.calls
+    )
+    return Program(program.inputs, calls, program.outputs)
 
 
 def _lengthened(tensor: Tensor, dim: int) -> Tensor:

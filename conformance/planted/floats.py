@@ -446,7 +446,11 @@ ACCUMULATION = rows(
         "layer-norm-in-16-bits",
         "every step rounded to 16 bits",
         "nn.functional.layer_norm",
-        both(_in_the_dtype("normalization"), _in_the_dtype("reduction")),
+        both(
+            _in_the_dtype("normalization"),
+            _in_the_dtype("reduction"),
+            patched("lowering.linalg.reduce:_sum", _rounded_each_step),
+        ),
     ),
 )
 

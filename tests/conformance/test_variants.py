@@ -284,6 +284,8 @@ def test_the_dim_that_is_summed_or_scanned_is_made_long() -> None:
         [3, LENGTH],
         [LENGTH, 5],
     ]
+    norm = asked(case("torch.nn.functional.layer_norm", torch.randn(4, 2, 3), args=((2, 3),)), "long")
+    assert norm.args[0].shape == (4, LENGTH, 3) and norm.program.calls[0].args[1] == (LENGTH, 3)
     assert isinstance(apply(case("torch.neg", torch.randn(64, 64)), "long"), Untested)
 
 
