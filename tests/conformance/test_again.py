@@ -252,3 +252,11 @@ def test_separate_tensors_do_not_overlap_and_views_of_one_do(one: Tensor, other:
 def test_eager_is_right_when_called_again() -> None:
     programs: tuple[Any, ...] = (RELU, TWICE, VIEW, padded())
     assert all(try_case(case, Eager()).outcome is Outcome.PASS for case in programs)
+
+
+def test_zeros_that_take_no_memory_share_none() -> None:
+    """The gradient of a step function; PyTorch refuses to write to it."""
+    zeros = torch._efficientzerotensor((3,))
+    assert overlapping([zeros], [zeros, torch.ones(3)]) == []
+    x = torch.ones(3)
+    assert overlapping([x], [zeros, x]) == [(0, 1)]
