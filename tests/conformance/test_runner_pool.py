@@ -16,6 +16,7 @@ from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.runner.folders import PREFIX, Folder, sweep
 from torchstone.conformance.runner.look import look
+from torchstone.conformance.runner.process import _ENVIRONMENT
 from torchstone.conformance.verdict import Outcome, Stage
 
 HERE = Path(__file__).parent
@@ -278,3 +279,20 @@ def test_a_case_is_not_ended_for_what_those_before_it_have_written(monkeypatch):
         monkeypatch.setattr("torchstone.conformance.runner.pool.DISK_SECONDS", 0.0)
         assert pool.verdict(torture_case("sleep")).outcome is Outcome.PASS
         assert pool.spawned == 2
+
+
+def test_what_workers_are_forked_from_has_one_thread_and_has_touched_no_device():
+    script = """
+import os, torch
+asked = []
+for name in ("is_available", "device_count", "init", "_lazy_init", "get_device_properties"):
+    found = getattr(torch.cuda, name)
+    setattr(torch.cuda, name, lambda *_, name=name, found=found: asked.append(name) or found(*_))
+from torchstone.conformance.runner import worker
+worker.preload()
+worker.preload_more()
+print(asked, torch.cuda.is_initialized(), len(os.listdir("/proc/self/task")))
+"""
+    env = os.environ | _ENVIRONMENT
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout == "[] False 1\n"
