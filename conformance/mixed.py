@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,17 +33,19 @@ def mixed(case: Case) -> Case:
 
 def _ways(case: Case) -> Iterator[Way]:
     names = list(case.inputs)
-    for dtype_at in range(3):
+    for turn in range(3):
         for name in dict.fromkeys((names[0], names[-1])) if len(names) > 1 else ():
             dtypes = _others(case.inputs[name].dtype)
-            if dtype_at < len(dtypes):
-                yield lambda name=name, dtype=dtypes[dtype_at]: case.replace(
-                    inputs={**case.inputs, name: _converted(case.inputs[name], dtype)}
-                )
-        if dtype_at == 0:
-            yield from (lambda at=at: _other_number(case, at) for at in range(_numbers(case)))
+            if turn < len(dtypes):
+                yield partial(_as, case, name, dtypes[turn])
+        if turn == 0:
+            yield from (partial(_other_number, case, at) for at in range(_numbers(case)))
             if len(names) > 1 and _is_operand(case, names[-1]):
-                yield lambda: _number_for(case, names[-1])
+                yield partial(_number_for, case, names[-1])
+
+
+def _as(case: Case, name: str, dtype: torch.dtype) -> Case:
+    return case.replace(inputs={**case.inputs, name: _converted(case.inputs[name], dtype)})
 
 
 def _others(dtype: torch.dtype) -> tuple[torch.dtype, ...]:
