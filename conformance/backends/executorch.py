@@ -7,7 +7,6 @@ the kernels and the delegate's ops that ran, out of the runtime's own trace of t
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import re
@@ -16,13 +15,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.exported import Exported, capture
 from torchstone.conformance.backends.native import words_of
+from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,24 +37,10 @@ _OP = re.compile(r"aten(?:::|\.)([a-z_]\w*(?:\.\w+)?)")
 _LOG = re.compile(r"^\[(?!cpuinfo)\w+\.\w+:\d+\] (.*)$")
 
 
-class ExecuTorch:
+class ExecuTorch(Packaged):
     name = "executorch"
     executors = (KERNELS, DELEGATE)
-
-    def available(self) -> Availability:
-        if importlib.util.find_spec("executorch") is None:
-            return Availability(False, "executorch is not installed", "pip install 'torchstone[executorch]'")
-        return Availability(True)
-
-    def versions(self) -> dict[str, str]:
-        return {name: version(name) for name in ("torch", "executorch")}
-
-    def warm_up(self) -> None:
-        """Pay for the imports and the first lowering before the first case."""
-        import torch
-
-        x = torch.ones(2)
-        self.compile(lambda x: x + 1, (x,))(x)
+    packages = (("executorch", "executorch"),)
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         exported = capture(fn, tuple(map(_dense, args)))

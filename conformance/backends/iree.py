@@ -8,18 +8,17 @@ program of the compiled module submits to the CPU device, and what that program 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import re
 import warnings
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.exported import Exported, capture
 from torchstone.conformance.backends.native import words_of
+from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,11 +32,6 @@ FLAGS = (
     "--iree-llvmcpu-debug-symbols=false",
     "--iree-input-demote-f64-to-f32=false",  # it would compute float64 in float32
 )
-PACKAGES = {
-    "iree.compiler": "iree-base-compiler",
-    "iree.runtime": "iree-base-runtime",
-    "iree.turbine": "iree-turbine",
-}
 _DECLINED = re.compile(
     r"failed to legalize|[Uu]nsupported|not supported|[Uu]nimplemented|not implemented|unhandled|only support"
 )
@@ -49,25 +43,14 @@ _NAMES = re.compile(r"vm\.rodata private @(_utf8_\w+) [^\n]*? \"([^\"\n]*)\"\n")
 _MOVED = re.compile(r"@hal\.(?:command_buffer|device\.queue)\.(copy|fill|update)\w*\(")
 
 
-class Iree:
+class Iree(Packaged):
     name = "iree"
     executors = (TARGET, TRANSFERS)
-
-    def available(self) -> Availability:
-        missing = [package for module, package in PACKAGES.items() if not _found(module)]
-        if missing:
-            return Availability(False, f"{', '.join(missing)} not installed", "pip install 'torchstone[iree]'")
-        return Availability(True)
-
-    def versions(self) -> dict[str, str]:
-        return {name: version(name) for name in ("torch", *PACKAGES.values())}
-
-    def warm_up(self) -> None:
-        """Pay for the imports and the first compilation before the first case."""
-        import torch
-
-        x = torch.ones(2)
-        self.compile(lambda x: x + 1, (x,))(x)
+    packages = (
+        ("iree-base-compiler", "iree.compiler"),
+        ("iree-base-runtime", "iree.runtime"),
+        ("iree-turbine", "iree.turbine"),
+    )
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return _Executable(capture(fn, args, _decompositions()))
@@ -107,13 +90,6 @@ class _Executable:
             raise BackendError(f"gives {len(results)} results, the program has {len(wanted)}", "run")
         views = [results.get_as_object(index, rt.HalBufferView) for index in range(len(results))]
         return self.exported.finish(args, [_tensor(view, want.dtype) for view, want in zip(views, wanted, strict=True)])
-
-
-def _found(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ImportError:  # its parent is missing
-        return False
 
 
 @cache

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import json
 import logging
 import os
@@ -17,17 +16,16 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported
 from torchstone.conformance.backends.exported import Exported, capture
+from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PROVIDER = "CPUExecutionProvider"
-PACKAGES = ("onnxruntime", "onnx", "onnxscript")
 _DECLINED = re.compile(
     r"NOT_IMPLEMENTED|Could not find an implementation|No ONNX function|not supported|Unsupported|"
     r"data-dependent expression"
@@ -35,24 +33,10 @@ _DECLINED = re.compile(
 _OP = re.compile(r"(?:aten|prims|torchvision)[.:]+([\w.]+)|implementation for (\w+)\(")
 
 
-class OnnxRuntime:
+class OnnxRuntime(Packaged):
     name = "onnxruntime"
     executors = (PROVIDER,)
-
-    def available(self) -> Availability:
-        missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-        if missing:
-            return Availability(False, f"{', '.join(missing)} not installed", "pip install 'torchstone[onnxruntime]'")
-        return Availability(True)
-
-    def versions(self) -> dict[str, str]:
-        return {name: version(name) for name in ("torch", *PACKAGES)}
-
-    def warm_up(self) -> None:
-        """Pay for the exporter's imports before the first case."""
-        import torch
-
-        self.compile(lambda x: x + 1, (torch.ones(2),))
+    packages = (("onnxruntime", "onnxruntime"), ("onnx", "onnx"), ("onnxscript", "onnxscript"))
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         exported = capture(fn, args)

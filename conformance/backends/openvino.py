@@ -7,17 +7,16 @@ carries the nodes that ran and how, out of the plugin's own counters.
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-import importlib.util
 import re
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported
 from torchstone.conformance.backends.exported import Exported, capture
+from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,23 +28,10 @@ _OP = re.compile(r"\b(?:aten|prims)[.:]+([\w.]+)")
 _HINTS = {"INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True, "EXECUTION_MODE_HINT": "ACCURACY"}
 
 
-class OpenVino:
+class OpenVino(Packaged):
     name = "openvino"
     executors = ("CPU",)
-
-    def available(self) -> Availability:
-        if importlib.util.find_spec("openvino") is None:
-            return Availability(False, "openvino is not installed", "pip install 'torchstone[openvino]'")
-        return Availability(True)
-
-    def versions(self) -> dict[str, str]:
-        return {name: version(name) for name in ("torch", "openvino")}
-
-    def warm_up(self) -> None:
-        """Pay for the imports and the plugin's start before the first case."""
-        import torch
-
-        self.compile(lambda x: x + 1, (torch.ones(2),))
+    packages = (("openvino", "openvino"),)
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return _Executable(capture(fn, args), args)

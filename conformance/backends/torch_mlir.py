@@ -13,11 +13,11 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.exported import Exported, capture
+from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,26 +38,13 @@ DECLINED = re.compile(
 )
 
 
-class _TorchMlir:
+class _TorchMlir(Packaged):
     """One of torch-mlir's output types."""
 
-    name = ""
     output_type = ""
     executors = ("torch-mlir",)
-
-    def available(self) -> Availability:
-        if importlib.util.find_spec("torch_mlir") is None or importlib.util.find_spec("torch_mlir.fx") is None:
-            return Availability(False, "torch-mlir is not installed", "pip install torch-mlir")
-        return Availability(True)
-
-    def versions(self) -> dict[str, str]:
-        return {"torch-mlir": version("torch-mlir"), "torch": version("torch")}
-
-    def warm_up(self) -> None:
-        """Pay for the imports of torch.export and torch-mlir, 2 s of them, before the first case."""
-        import torch
-
-        self.compile(lambda x: x + 1, (torch.ones(2),))
+    packages = (("torch-mlir", "torch_mlir.fx"),)
+    install = "pip install torch-mlir"
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         exported, module = self.imported(fn, args)

@@ -7,15 +7,14 @@ machine's code calls, after TVM's fusions.
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-import importlib.util
 import re
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.exported import Exported, capture
+from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,23 +26,10 @@ _OP = re.compile(r"function types \['([\w.]+)'")
 _CALL = re.compile(r"^ +call +(\S+) +in:", re.MULTILINE)
 
 
-class Tvm:
+class Tvm(Packaged):
     name = "tvm"
     executors = ("tvm",)
-
-    def available(self) -> Availability:
-        if importlib.util.find_spec("tvm") is None:
-            return Availability(False, "apache-tvm is not installed", "pip install 'torchstone[tvm]'")
-        return Availability(True)
-
-    def versions(self) -> dict[str, str]:
-        return {name: version(name) for name in ("torch", "apache-tvm")}
-
-    def warm_up(self) -> None:
-        """Pay for the imports before the first case."""
-        import torch
-
-        self.compile(lambda x: x + 1, (torch.ones(2),))
+    packages = (("apache-tvm", "tvm"),)
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return _Executable(capture(fn, args))

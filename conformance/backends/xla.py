@@ -12,18 +12,16 @@ import importlib.util
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.exported import Exported
 from torchstone.conformance.backends.torch_mlir import TorchMlirStablehlo
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_MODULES = {"jax": "jax", "jaxlib": "jaxlib", "torch-mlir": "torch_mlir"}
 _IMPORTER = "torch_mlir.extras.fx_importer"
 _DECLINED = re.compile(r"UNIMPLEMENTED|not implemented|[Uu]nsupported|not supported")
 
@@ -31,15 +29,8 @@ _DECLINED = re.compile(r"UNIMPLEMENTED|not implemented|[Uu]nsupported|not suppor
 class Xla(TorchMlirStablehlo):
     name = "xla"
     executors = ("xla",)
-
-    def available(self) -> Availability:
-        missing = [package for package, module in _MODULES.items() if importlib.util.find_spec(module) is None]
-        if missing:
-            return Availability(False, f"{', '.join(missing)} not installed", "pip install 'torchstone[xla]'")
-        return Availability(True)
-
-    def versions(self) -> dict[str, str]:
-        return {name: version(name) for name in ("torch", *_MODULES)}
+    packages = (("jax", "jax"), ("jaxlib", "jaxlib"), ("torch-mlir", "torch_mlir.fx"))
+    install = ""
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         with mock.patch.object(importlib.import_module(_IMPORTER), "DenseResourceElementsAttr", _InPlace):
