@@ -19,7 +19,9 @@ CONSTANTS = "constants"
 def sibling(case: Case) -> Case | None:
     """The case with another number among its arguments, for which eager gives another result of the same shapes."""
     found = answer(case)
-    for program in _programs(case.program) if found else ():
+    if found is None:
+        return None
+    for program in _programs(case.program):
         other = case.replace(program=program)
         there = answer(other)
         if there is not None and alike(found, there) and not same(found, there):

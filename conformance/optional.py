@@ -21,7 +21,9 @@ def optional(case: Case, special: Callable[[Tensor], Tensor]) -> Case:
     inputs = {name: special(tensor) for name, tensor in case.inputs.items()}
     for start in (case, case.replace(inputs=inputs)):
         without = answer(start)
-        for program in _programs(case.program) if without is not None else ():
+        if without is None:
+            continue
+        for program in _programs(case.program):
             given = start.replace(program=program)
             found = answer(given)
             if found is not None and not same(found, without):

@@ -231,7 +231,7 @@ def _here(name: str, tried: Iterable[Case]) -> Iterator[tuple[Case, Verdict]]:
         size = min(2 * size, MOST)
 
 
-def try_bugs(bugs: Iterable[Bug], jobs: int = 1, **options: Any) -> Iterator[Found]:
+def try_bugs(bugs: Iterable[Bug], jobs: int = 1, **options: Any) -> Generator[Found, None, None]:
     """Try bugs, ``jobs`` at a time in processes of their own, each as it is done. ``options`` are ``SelfTrial``'s.
 
     Raises HarnessError when a process ends before its bug is tried: one that is not known to be harmful ended it.

@@ -74,10 +74,9 @@ def distinct(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Failure]:
         if verdict.backend != backend or verdict.outcome not in REDUCED:
             continue
         known = signature(verdict)
-        place = ("", "") if verdict.outcome is Outcome.ERROR else (verdict.op, verdict.dtype)
-        old = found.get((known, *place))
-        failure = old or Failure(backend, known, verdict.op, verdict.dtype, ())
-        found[known, *place] = dataclasses.replace(failure, cases=(*failure.cases, verdict.case_id))
+        key = (known, "", "") if verdict.outcome is Outcome.ERROR else (known, verdict.op, verdict.dtype)
+        failure = found.get(key) or Failure(backend, known, verdict.op, verdict.dtype, ())
+        found[key] = dataclasses.replace(failure, cases=(*failure.cases, verdict.case_id))
     return sorted(found.values(), key=lambda failure: (-len(failure.cases), failure.name))
 
 

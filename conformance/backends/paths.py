@@ -4,6 +4,8 @@
 ``lower_to_x(exported)`` only lowers. They use nothing of torchstone's and none of each other.
 """
 
+# Compilers that are not installed, and values whose types their users do not spell out either.
+# pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportArgumentType=false
 from __future__ import annotations
 
 import torch
