@@ -117,6 +117,7 @@ def compile(
             captured = export.capture(fn, args, dynamic_shapes, kwargs)
 
     def built(captured: Captured) -> Executable:
+        captured.check_examples()
         if alias_results:
             captured.drop_aliased()
         else:

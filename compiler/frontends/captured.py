@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
@@ -204,6 +204,14 @@ class Captured:
             raise GuardError("the program looks at gradients, and was compiled when there were none: zero_grad() first")
         tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
+
+    def check_examples(self) -> None:
+        """Unsupported when the example's own arguments share memory in a way that ``bind`` does not take."""
+        tensors = [torch.empty(()) if isinstance(x, Scalar) else x for x in self.leaves]
+        try:
+            check_separate([x for x in tensors if isinstance(x, torch.Tensor)] + self.captures, self.mutated)
+        except GuardError as error:
+            raise Unsupported(error.message, stage="capture") from None
 
     def _plainly(self) -> list[tuple[torch.dtype, torch.Size]]:
         """Return what the arguments are when that is all there is to ask of them, as it mostly is; else nothing.

@@ -135,6 +135,17 @@ def test_a_write_to_elements_that_are_one_in_memory_is_guarded() -> None:
         exe(torch.zeros(1).expand(4))
 
 
+def test_examples_that_share_what_is_written_to_are_refused_when_compiling() -> None:
+    def program(x, y):
+        x[0].fill_(1)
+        return y * 2
+
+    base = torch.zeros(8)
+    for args, why in [((base[:1].expand(4), base[4:]), "one in memory"), ((base[:4], base[2:6]), "share memory")]:
+        with pytest.raises(Unsupported, match=why):
+            compile(program, args, "evaluator")
+
+
 @pytest.mark.parametrize(
     ("program", "outs"),
     [
