@@ -63,6 +63,12 @@ AMPLIFIED = 2.0
 """How far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where rounding is
 amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice as far."""
 
+TINY_STEP = 2.0**-12
+"""In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity, and how steep a function is."""
+
+LINEAR = 4.0
+"""How many times further, or less far, than its slope says a number may go when inputs move by one ULP, and be no jump."""
+
 STRAYING = 8.0
 """How many times further than the first few runs of the rounding model the later ones may let an element stray: a jump
 that only they meet strays further by far."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.draws import Given, Noted
 from torchstone.conformance.oracle.formulas import Formulas
 from torchstone.conformance.oracle.gauge import Aligned, Factors
 from torchstone.conformance.oracle.noise import CallLog, RoundingNoise, is_exact
@@ -26,6 +27,7 @@ from torchstone.conformance.oracle.widen import NoTwin, float64_by_default, wide
 from torchstone.conformance.oracle.zeros import keeps_zeros
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
+from torchstone.conformance.tolerances import TINY_STEP
 
 NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_NOISE = ((1.0, 0),) * 12
@@ -35,13 +37,11 @@ WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0,
 
 SIDES = ("up", "down", "both", "none")
 ORDERS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
+CANCELLED = (("lost", "never"),) * 12
 OVERFLOWS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
 """Runs of the overflow model: which way accumulations overflow, and which other steps do."""
 
 MOVES = ("up", "down", "random", "random", "random", "random", "random", "random")
-TINY_STEP = 2.0**-12
-"""In ULPs: how far the inputs are moved to see whether they lie exactly on a discontinuity."""
-
 SEED = 0x5EED
 
 Derive = Callable[[tuple[Tensor, ...], Any], Any]
@@ -65,14 +65,14 @@ class Referee:
         pristine: tuple[Tensor, ...],
         derive: Derive | None = None,
         around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
-        told: str = "",
+        seed: int | None = None,
     ) -> None:
         self.program = program
         self.pristine = pristine
         self.derive = derive or (lambda inputs, outputs: outputs)
         self.around = around
-        self.told = told
-        """Why no run of the program says anything of another one, if so."""
+        self.seed = seed
+        """Of a program that draws at random: eager draws from this seed, and every other run is given its numbers."""
 
     def args(self) -> tuple[Tensor, ...]:
         """Copies of the inputs to run on."""
@@ -85,17 +85,26 @@ class Referee:
         return min(dtypes, key=precision, default=torch.float32)
 
     def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None) -> Run:
-        if self.told:
-            return Run([], self.told)
+        drawn = contextlib.nullcontext() if self.seed is None else Given(self._draws)
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             try:
                 before = fresh(args)
-                with self.around(), mode or contextlib.nullcontext():
+                with self.around(), drawn, mode or contextlib.nullcontext():
                     outputs = program(*args)
                 return Run(flatten((self.derive(before, outputs), args)))
             except Exception as error:
                 return Run([], f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
+
+    @functools.cached_property
+    def _draws(self) -> list[Any]:
+        """The numbers that eager draws."""
+        assert self.seed is not None
+        with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]), Noted() as noted:
+            warnings.simplefilter("ignore")
+            torch.default_generator.manual_seed(self.seed)
+            self.program(*self.args())
+        return noted.found
 
     @functools.cached_property
     def twin(self) -> tuple[Program, tuple[Tensor, ...]]:
@@ -163,6 +172,11 @@ class Referee:
     def overflowed(self) -> list[Run]:
         """Runs of the overflow model in which every other step overflows too, unless it is fused into the next."""
         return self._overflow_runs(OVERFLOWS)
+
+    @functools.cached_property
+    def cancelled(self) -> list[Run]:
+        """Runs of the overflow model in which nothing overflows: of float64, sums that cancel, in many an order."""
+        return self._overflow_runs(CANCELLED)
 
     def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[Run]:
         runs = [self._twin_run(Overflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]

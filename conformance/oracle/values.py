@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
-from torchstone.conformance.tolerances import EXPLAINED, MODEL, Tolerance
+from torchstone.conformance.tolerances import EXPLAINED, LINEAR, MODEL, TINY_STEP, Tolerance
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,36 @@ def strewn(runs: list[Tensor]) -> Tensor:
     ordered = stacked.sort(0).values
     gaps, extent = ordered.diff(dim=0).amax(0), ordered[-1] - ordered[0]
     return (gaps <= extent / 2) & (extent > 0) & torch.isfinite(extent)
+
+
+def between(actual: Tensor, runs: list[Tensor]) -> Tensor:
+    """Where the number lies between the runs', of complex numbers both parts."""
+    if actual.is_complex():
+        parts = ([part(one) for one in (actual, *runs)] for part in (torch.real, torch.imag))
+        return torch.stack([between(one, others) for one, *others in parts]).all(0)
+    stacked = torch.stack(runs)
+    return (stacked.amin(0) <= actual) & (actual <= stacked.amax(0))
+
+
+def steep(moved: list[Tensor], barely: list[Tensor]) -> Tensor:
+    """Where inputs moved by one ULP move a number as far as its slope says, however far that is.
+
+    ``barely`` are runs whose inputs moved by ``TINY_STEP`` of that, which tell the slope. A jump moves a number as far
+    by the smallest step as by a large one, or not at all by the smallest. The first of each are those not moved.
+    """
+    far, slope = (torch.stack([(run - runs[0]).abs() for run in runs[1:]]).amax(0) for runs in (moved, barely))
+    slope = slope / TINY_STEP
+    return torch.isfinite(far) & (far <= LINEAR * slope) & (far >= slope / LINEAR)
+
+
+def within(values: Tensor, centre: Tensor, room: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Where numbers are no further than ``room`` from ``centre``. A real infinity is, where that reaches beyond the
+    range of ``dtype``."""
+    inside = torch.isfinite(values) & (torch.abs(values - centre) <= room)
+    if values.is_complex():
+        return inside
+    largest = torch.finfo(dtype).max
+    return inside | (torch.isinf(values) & (torch.sgn(values) * centre + room > largest))
 
 
 def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:

@@ -347,6 +347,27 @@ def test_between_the_sides_of_jumps_that_rounding_meets_is_no_answer() -> None:
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.parametrize(
+    "x, change, outcome",
+    [
+        (-1.5706383, 1.75, Outcome.ILL_CONDITIONED),  # a float32 further, the tangent is 4.8 further
+        (-1.5706383, 20.0, Outcome.MISMATCH),
+        (1.25, 0.001, Outcome.MISMATCH),
+    ],
+)
+def test_next_to_a_pole_is_what_inputs_that_move_by_a_ulp_give(x: float, change: float, outcome: Outcome) -> None:
+    program = one("tan", X)
+    finding = compare(program, lambda x: program(x) + change, torch.tensor([x]))
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize("x", [0.5, math.nextafter(0.5, 1)])
+def test_between_the_sides_of_a_jump_is_no_answer_however_near_it_is(x: float) -> None:
+    program = several(("mul", X, 2.0), ("floor", Ref("r0")), ("mul", Ref("r1"), 3e4), ("sin", Ref("r2")))
+    finding = compare(program, lambda x: program(x) + 0.3, torch.tensor([x]))
+    assert finding.outcome is Outcome.MISMATCH, finding
+
+
 PROGRAMS = (
     one("add", X, Y),
     one("matmul", X, Y),
