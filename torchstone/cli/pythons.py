@@ -49,12 +49,15 @@ def check_backends(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[
     """
     from torchstone.conformance.backends import check
     from torchstone.conformance.errors import InputError
-    from torchstone.conformance.runner.interpreter import Interpreter
-    from torchstone.conformance.runner.look import look
 
     for name in backends:
         if name not in pythons:
             check(name)
+    from torchstone.conformance.runner.interpreter import (
+        Interpreter,
+    )  # loads torch, which no misspelt name has to wait for
+    from torchstone.conformance.runner.look import look
+
     versions = here()
     for name in backends:
         found = Interpreter.at(pythons[name]).probe(name) if name in pythons else look(name)
