@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 TOX := $(BIN)/tox run --quiet -e
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types imports docs conformance check clean
+.PHONY: help install run test lint types imports docs conformance ray selftrial torture check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -65,6 +65,15 @@ docs: $(VENV)/.stamp-tox ## build the documentation
 
 conformance: $(VENV)/.stamp-tox ## run the suite from an installed package: a few samples of every op
 	$(TOX) conformance
+
+selftrial: $(VENV)/.stamp-tox ## plant bugs in the compiler; see whether the harness finds them
+	$(TOX) selftrial
+
+torture: $(VENV)/.stamp-tox ## kill the runner at random moments, resume it
+	$(TOX) torture
+
+ray: $(VENV)/.stamp-tox ## run on a Ray cluster of this machine, and lose a node of it
+	$(TOX) ray
 
 check: lint types imports docs test ## everything a change has to pass
 

@@ -32,7 +32,7 @@ STAGES = (
     ("the rest", "conformance.backends.builtin", "_Mlir.compile_many"),
     ("case (the rest)", "conformance.trial", "_try"),
     ("eager and copies", "conformance.trial", "observe"),
-    ("randomness", "conformance.trial", "_undetermined"),
+    ("randomness", "conformance.randomness", "undetermined"),
     ("capture", "compiler.frontends.dispatch", "capture"),
     ("capture: aliases", "compiler.frontends.captured", "Captured.keep_aliased"),
     ("contract", "compiler.driver", "to_contract"),

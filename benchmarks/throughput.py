@@ -29,6 +29,7 @@ from torchstone.conformance.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.trial import compile_cases, try_case
+from torchstone.conformance.verdict import RIGHT
 
 
 def select(backends: list[str], ops: list[str] | None, dtype: str, per_op: int, most: int) -> list[Case]:
@@ -38,8 +39,11 @@ def select(backends: list[str], ops: list[str] | None, dtype: str, per_op: int, 
     for name in backends:
         with Pool(name, timeout=60.0, retry=False) as pool:
             verdicts = {verdict.case_id: verdict.outcome for verdict in pool.verdicts(cases.values())}
-        print(f"{name}: passes {sum(o == 'pass' for o in verdicts.values())} of {len(verdicts)}", file=sys.stderr)
-        cases = {case_id: case for case_id, case in cases.items() if verdicts[case_id] == "pass"}
+        print(
+            f"{name}: passes {sum(outcome in RIGHT for outcome in verdicts.values())} of {len(verdicts)}",
+            file=sys.stderr,
+        )
+        cases = {case_id: case for case_id, case in cases.items() if verdicts[case_id] in RIGHT}
     step = max(1.0, len(cases) / most)
     kept = list(cases.values())
     return [kept[int(i * step)] for i in range(min(most, len(kept)))]
@@ -66,7 +70,7 @@ def verdict(cases: list[Case], backend: Backend) -> float:
     compiled = together(cases, backend)
     for index, case in enumerate(cases):
         outcome = try_case(case, backend, compiled.pop(index, None)).outcome
-        assert outcome == "pass", f"{case.id} on {backend.name}: {outcome}"
+        assert outcome in RIGHT, f"{case.id} on {backend.name}: {outcome}"
     return time.perf_counter() - start
 
 

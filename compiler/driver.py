@@ -45,14 +45,16 @@ class Stages(Mapping[str, str]):
 class Executable:
     """A compiled program. Call it like the original; ``ir[stage]`` is the text of a stage.
 
-    ``library_calls`` names the ATen ops that are calls into LibTorch, in the order they are made. ``specialized`` tells
-    where the program looked at values and was specialized to them: a call with others raises GuardError.
+    ``library_calls`` names the ATen ops that are calls into LibTorch, in the order they are made, ``compiled_ops`` the
+    primitives that are not. ``specialized`` tells where the program looked at values and was specialized to them: a
+    call with others raises GuardError.
     """
 
     def __init__(self, captured: Captured, kernel: Kernel, ir: Stages, target: str, flat: Graph) -> None:
         self.ir = ir
         self.target = target
         self.library_calls = tuple(op.name for op in walk(flat) if find_family(op) is not None)
+        self.compiled_ops = tuple(op.name for op in walk(flat) if find_family(op) is None)
         self.specialized = tuple(captured.specialized)
         self._captured = captured
         self._kernel = kernel
@@ -115,6 +117,7 @@ def compile(
             captured = export.capture(fn, args, dynamic_shapes, kwargs)
 
     def built(captured: Captured) -> Executable:
+        captured.check_examples()
         if alias_results:
             captured.drop_aliased()
         else:

@@ -10,7 +10,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
 from safetensors import SafetensorError
@@ -20,6 +20,9 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.literals import ProgramError
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import LayoutError, fresh, pack, unpack
+
+if TYPE_CHECKING:
+    from torchstone.conformance.verdict import Verdict
 
 SCHEMA = 1
 _KEY = "torchstone"
@@ -125,14 +128,15 @@ class Case:
         except CaseError as error:
             raise CaseError(f"{path}: {error}") from error
 
-    def script(self, backend: str | None = None) -> str:
+    def script(self, backend: str | None = None, verdict: Verdict | None = None) -> str:
         """A standalone Python script that rebuilds the inputs bit for bit and runs the program.
 
-        With a backend it also compiles and runs the program there, prints both results and asserts that they agree.
+        With a backend it also compiles and runs the program there, prints both results and asserts that they agree;
+        with the backend's verdict it tells that too, and survives what kills a process.
         """
         from torchstone.conformance.script import render
 
-        return render(self, backend)
+        return render(self, backend, verdict)
 
 
 @dataclass(frozen=True)

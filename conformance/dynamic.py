@@ -81,13 +81,16 @@ def _surrounded(tensor: Tensor, around: float) -> Tensor:
 
 
 def _resized(tensor: Tensor, axes: tuple[int, ...], change: int) -> Tensor:
-    """A tensor of other sizes, its elements taken from ``tensor`` again and again: indices stay indices.
+    for axis in axes:
+        tensor = resized(tensor, axis, max(tensor.shape[axis] + change, _LEAST))
+    return tensor
+
+
+def resized(tensor: Tensor, axis: int, size: int) -> Tensor:
+    """A tensor of another size in one dim, its elements taken from ``tensor`` again and again: indices stay indices.
 
     Of integers the last one is repeated: what rises goes on rising, as offsets have to.
     """
-    for axis in axes:
-        size = tensor.shape[axis]
-        places = torch.arange(max(size + change, _LEAST))
-        floats = tensor.is_floating_point() or tensor.is_complex()
-        tensor = tensor.index_select(axis, places % size if floats else places.clamp(max=size - 1))
-    return tensor
+    places, before = torch.arange(size), tensor.shape[axis]
+    floats = tensor.is_floating_point() or tensor.is_complex()
+    return tensor.index_select(axis, places % before if floats else places.clamp(max=before - 1))

@@ -8,37 +8,64 @@ from __future__ import annotations
 
 import base64
 import keyword
+import textwrap
 import zlib
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchstone.conformance import standalone
 from torchstone.conformance.case import Case
 from torchstone.conformance.literals import Ref, map_leaves
 from torchstone.conformance.program import Call
 from torchstone.conformance.storages import extent
 from torchstone.conformance.targets import PROPERTIES
 from torchstone.conformance.tolerances import TABLE, tolerance
+from torchstone.conformance.verdict import Outcome, Verdict
 
 LITERAL_LIMIT = 64  # elements
+MESSAGE_LINES = 12
 BUILT_IN = ("linalg", "tosa", "tensorrt")
 
 
-def render(case: Case, backend: str | None = None) -> str:
-    """The script's text. With a backend it asserts, to the oracle's ULPs, that both runs agree."""
+def render(case: Case, backend: str | None = None, verdict: Verdict | None = None) -> str:
+    """The script's text. With a backend it asserts, to the oracle's ULPs, that both runs agree.
+
+    ``verdict`` is what the case came to there: it is told, and a script for a compiler that dies survives it.
+    """
     built = _inputs(case)
     packed = any("b64decode" in line for line in built)
-    lines = [f'"""{case.id}' + (f" on {backend}" if backend else "") + '"""', "", *_imports(packed, backend), "", ""]
+    known = backend in (*BUILT_IN, "eager", "inductor")
+    path = None if known or backend is None else standalone.path_of(backend, verdict)
+    lines = [*_title(case, backend, verdict), "", *_imports(packed, backend, verdict, path), "", ""]
     lines += [f"def program({', '.join(case.program.inputs)}):", *(f"    {line}" for line in _body(case)), "", ""]
     lines += ["def inputs():", *(f"    {line}" for line in [*built, f"return {_tuple(case.program.inputs)}"]), "", ""]
-    return "\n".join([*lines, *_main(case, backend)]) + "\n"
+    if path is not None:
+        lines += standalone.definitions(path, case)
+    lines += standalone.guard() if standalone.fatal(verdict) else []
+    lines.append("torch.manual_seed(20)")
+    lines += _main(case, backend) if path is None else standalone.main(path, str(backend), case, _closeness(case))
+    return "\n".join(lines) + "\n"
 
 
-def _imports(packed: bool, backend: str | None) -> list[str]:
-    lines = ["import base64", "import zlib", ""] if packed else []
-    lines.append("import torch")
-    if backend in BUILT_IN:
+def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]:
+    head = case.id + (f" on {backend}" if backend else "")
+    if verdict is None or verdict.outcome is Outcome.PASS:
+        return [f'"""{head}"""']
+    told = (f"{verdict.outcome} at {verdict.stage}: {verdict.message}").replace("\\", "\\\\").replace('"""', "'''")
+    lines = [line.rstrip() for part in told.splitlines() for line in textwrap.wrap(part, 118) or [""]]
+    return [f'"""{head}', "", *lines[:MESSAGE_LINES], '"""']
+
+
+def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: Any) -> list[str]:
+    lines = ["import base64"] if packed else []
+    lines += ["import subprocess", "import sys"] if standalone.fatal(verdict) else []
+    lines += ["import zlib"] if packed else []
+    lines += ["", "import torch"] if lines else ["import torch"]
+    if path is not None:
+        lines.append("from torch.utils._pytree import tree_leaves")
+    elif backend in BUILT_IN:
         lines += ["", "import torchstone"]
     elif backend not in (None, "eager", "inductor"):
         lines += ["", "from torchstone.conformance.backends.base import load"]
@@ -46,7 +73,7 @@ def _imports(packed: bool, backend: str | None) -> list[str]:
 
 
 def _main(case: Case, backend: str | None) -> list[str]:
-    lines = ["torch.manual_seed(20)", "expected_inputs = inputs()", "expected = program(*expected_inputs)"]
+    lines = ["expected_inputs = inputs()", "expected = program(*expected_inputs)"]
     lines.append('print("eager:", expected)')
     if backend is None:
         return lines

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchstone.conformance.literals import ProgramError, dtype_name, parse_dtype
 
+MOST_DIMS = 1024  # of a tensor in a file: eager makes tensors of any rank, though most of its ops stop at 64
 KEEP_WHOLE = 1 << 20  # bytes: storages up to here are kept entire, so that as_strided may read outside its input's view
 
 
@@ -128,7 +129,9 @@ def _unpack_one(name: str, storages: dict[str, Tensor], view: Any) -> Tensor:
         raise LayoutError(f"input {name!r}: {error}") from error
     shape, stride, offset = view["shape"], view["stride"], view["offset"]
     sizes = (*_natural(shape, name), *_natural(stride, name), *_natural([offset], name))
-    if len(shape) != len(stride) or len(shape) > 64 or any(size >= 1 << 62 for size in sizes):
+    if len(shape) > MOST_DIMS:
+        raise LayoutError(f"input {name!r} has {len(shape)} dims; a case has {MOST_DIMS} at most")
+    if len(shape) != len(stride) or any(size >= 1 << 62 for size in sizes):
         raise LayoutError(f"input {name!r}: shape {shape} and stride {stride} do not agree")
     itemsize = dtype.itemsize
     if extent(shape, stride, offset) * itemsize > data.numel():

@@ -55,6 +55,48 @@ MODEL = 4.0
 runs fall short of the worst case, which a correct backend with another order of operations may meet."""
 
 
+EXPLAINED = 64.0
+"""How many times that spread eager's own error may be and still be rounding: one beyond it is of another nature, such
+as a limit taken from the dtype."""
+
+AMPLIFIED = 2.0
+"""How far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where rounding is
+amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice as far."""
+
+TINY_STEP = 2.0**-12
+"""In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity, and how steep a function is."""
+
+LINEAR = 4.0
+"""How many times further, or less far, than its slope says a number may go when inputs move by one ULP, and be no jump."""
+
+STRAYING = 8.0
+"""How many times further than the first few runs of the rounding model the later ones may let an element stray: a jump
+that only they meet strays further by far."""
+
+NEAREST = 0.51
+"""Units in the last place: half of one, and what computing in float32 first may add to it.
+
+A sum, product, quotient or root of 16-bit numbers, computed in 16 bits by IEEE 754 or in float32 to within 40 of its
+units and then rounded to nearest, is nearer than this. One that is cut off, or rounded twice, mostly is not.
+"""
+
+SAME_FORMULA = (1e-9, 1e-12)
+"""Relative and absolute, in float64: a decomposition closer than this to its op computes the same; the wrong ones among
+them (complex numbers, odd layouts) are off in their first digits."""
+
+SAME_FUNCTION = 1e-3
+"""Further than this from the float64 run, of 1 or of the value, SciPy means another function there: a pole, an edge."""
+
+SAME_SUM = 1e-12
+"""Relative, in float64: sums over one result that another order of their terms sets apart."""
+
+SAME_EDGE = 1e-6
+"""In powers of two: how near to the end of the range a sum of logarithms does not tell on which side it is."""
+
+FALSE_ALARM = 1e-6
+"""How often, at most, a backend that draws random numbers from eager's distribution fails a case."""
+
+
 @dataclass(frozen=True)
 class Departure:
     """Other ULPs for programs that call a target matching ``pattern``, in one dtype. Without a reason there is none."""

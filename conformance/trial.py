@@ -16,16 +16,22 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
+from torchstone.conformance import randomness
+from torchstone.conformance.again import call_again, observe, wavers
 from torchstone.conformance.backends.base import Backend, BackendError, BackendUnsupported
 from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.constants import CONSTANTS, sibling
 from torchstone.conformance.dynamic import BATCH, DYNAMIC, Plan, plan
+from torchstone.conformance.garbage import HUGE
+from torchstone.conformance.leak import leaking
 from torchstone.conformance.oracle.judge import Finding, Observed, judge
-from torchstone.conformance.oracle.tree import dense, flatten
-from torchstone.conformance.program import UNINITIALIZED, Program
+from torchstone.conformance.outside import OUTSIDE, outside
+from torchstone.conformance.program import Program
+from torchstone.conformance.proof import prove
 from torchstone.conformance.unsafe import SEED, Unsafe, unsafe
-from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
+from torchstone.conformance.verdict import FAILURES, REFUSED, RIGHT, Kind, Outcome, Stage, Verdict
+from torchstone.conformance.witness import witnessed
 
-RESEEDS = 16
 MESSAGE_LIMIT = 2000
 
 _STAGES = {
@@ -110,6 +116,10 @@ def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds
 
 
 def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    if case.variant == CONSTANTS and (other := sibling(case)) is not None:
+        stage, finding = _try_at(other, backend, None)
+        if finding.outcome in FAILURES:
+            return stage, replace(finding, message=f"the program with another number: {finding.message}")
     varying = plan(case) if case.variant in (DYNAMIC, BATCH) and not unsafe(case) else None
     if varying is None:
         return _try_at(case, backend, compiled)
@@ -119,10 +129,10 @@ def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage
         compiled = error
     stage, finding = _try_at(case, backend, compiled)
     for other in varying.others:
-        if finding.outcome is not Outcome.PASS:
+        if finding.outcome not in RIGHT:
             break
         stage, finding = _try_at(other, backend, compiled)
-        if finding.outcome is not Outcome.PASS:
+        if finding.outcome not in RIGHT:
             sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
             finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
     return stage, finding
@@ -139,16 +149,18 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
     program = case.program
     if refused := unsafe(case):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=refused)
+    if REFUSED in case.tags:
+        return _try_refused(case, case, backend, compiled)
+    if case.variant == OUTSIDE and (beyond := outside(case)) is not None:
+        return _try_refused(case, beyond, backend, compiled)
     try:
-        torch.default_generator.manual_seed(SEED)
-        before = torch.get_rng_state()
         expected = observe(program, case.fresh_args())
-        drew = not torch.equal(before, torch.get_rng_state())
+        drawn = randomness.drew()
     except MemoryError:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager runs out of memory")
     except Exception as error:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {_text(error)}")
-    free = _undetermined(program, case, drew)
+    free = randomness.undetermined(case, drawn)
 
     stage = Stage.COMPILE
     try:
@@ -157,31 +169,103 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
             raise compiled
         executable = compiled or backend.compile(program, case.fresh_args())
         stage = Stage.RUN
-        torch.default_generator.manual_seed(SEED)
-        actual = observe(executable, case.fresh_args())
+        actual = observe(executable, case.fresh_args(), HUGE)
     except Exception as error:
         return _failure(error, stage)
 
-    finding = _compare(program, case, executable, expected, actual, free)
-    return Stage.COMPARE, replace(finding, evidence=finding.evidence | getattr(executable, "evidence", {}))
+    if free:
+        finding = randomness.compare(free, case, backend, executable, expected, actual)
+    else:
+        finding = _compare(program, case, executable, expected, actual)
+    if finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED):
+        try:
+            finding = _worse(finding, call_again(case, executable, expected, actual, repeats=not free))
+        except Exception as error:
+            stage, finding = _failure(error, Stage.RUN)
+            return stage, replace(finding, message=f"called again: {finding.message}")
+    finding = prove(finding, backend, executable)
+    try:
+        return Stage.COMPARE, leaking(witnessed(finding, case, backend, executable), case, executable)
+    except Exception as error:
+        stage, finding = _failure(error, Stage.RUN)
+        return stage, replace(finding, message=f"called again: {finding.message}")
+
+
+def _try_refused(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    """Compile a case and call it with inputs that eager refuses: right is who refuses them too, wrong who answers.
+
+    Where the case itself is refused, it may be at whatever stage.
+    """
+    if reason := unsafe(refused):
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=reason)
+    try:
+        torch.default_generator.manual_seed(SEED)
+        refused.program(*refused.fresh_args())
+    except Exception as error:
+        told = _text(error)
+    else:
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes it")
+    stage = Stage.COMPILE
+    try:
+        if isinstance(compiled, Exception):
+            raise compiled
+        executable = compiled or backend.compile(case.program, case.fresh_args())
+        stage = Stage.RUN
+        executable(*refused.fresh_args())
+    except Exception as error:
+        failed, finding = _failure(error, stage)
+        if finding.outcome is Outcome.ERROR and (case is refused or stage is Stage.RUN):
+            return failed, Finding(Outcome.PASS, evidence={"eager": told, "backend": finding.message[:MESSAGE_LIMIT]})
+        return failed, finding
+    return Stage.COMPARE, Finding(Outcome.MISMATCH, Kind.ACCEPTED, f"gives a result, where eager raises {told}")
 
 
 def _compare(
-    program: Program, case: Case, executable: Callable[..., Any], expected: Observed, actual: Observed, free: str
+    program: Program, case: Case, executable: Callable[..., Any], expected: Observed, actual: Observed
 ) -> Finding:
-    """What the oracle says; of values that eager is ``free`` to choose, shapes and dtypes are compared only."""
-    if free:
-        return _outline(expected, actual) or Finding(Outcome.UNTESTED, message=free)
+    """What the oracle says, and whether eager or the backend contradicts itself."""
     finding = judge(program, case.args, expected, actual)
-    if finding.outcome is Outcome.MISMATCH and _wavers(program, case, executable):
-        message = f"two runs on the same inputs differ, and one from eager: {finding.message}"
+    if finding.outcome is Outcome.MISMATCH and finding.kind is Kind.VALUE and _goes_by_layout(program, case, expected):
+        in_rows, args = _in_rows(program, case)
+        finding = judge(program, args, in_rows, Observed(actual.outputs, in_rows.inputs))
+        if finding.outcome is not Outcome.MISMATCH:
+            return Finding(Outcome.UNTESTED, message=f"{_LAYOUT}; the backend gives those of row-major inputs")
+    if finding.kind in (Kind.VALUE, Kind.MUTATION) and wavers(case, program, expected):
+        return Finding(Outcome.UNTESTED, message="eager's values depend on memory that nobody wrote to")
+    if finding.outcome is Outcome.MISMATCH and wavers(case, executable, actual):
+        message = f"calls on the same inputs differ, and one from eager: {finding.message}"
         return Finding(finding.outcome, Kind.NONDETERMINISTIC, message, finding.evidence)
     return finding
 
 
-def observe(function: Callable[..., Any], args: tuple[Tensor, ...]) -> Observed:
-    """Run a callable and keep what it returned and what it left in its arguments."""
-    return Observed(function(*args), args)
+def _worse(finding: Finding, later: Finding | None) -> Finding:
+    """The finding of all calls, given that of the first, which was right, and what came to light after it."""
+    if later is None or later.outcome is not Outcome.PASS:
+        return later or finding
+    return replace(finding, evidence=finding.evidence | later.evidence)
+
+
+_LAYOUT = "eager gives other values for these inputs than for the same ones in row-major memory"
+
+
+def _in_rows(program: Program, case: Case) -> tuple[Observed, tuple[Tensor, ...]]:
+    """What eager gives for row-major copies of the inputs, and these."""
+    args = tuple(tensor.clone(memory_format=torch.contiguous_format) for tensor in case.fresh_args())
+    return observe(program, tuple(tensor.clone() for tensor in args)), args
+
+
+def _goes_by_layout(program: Program, case: Case, expected: Observed) -> bool:
+    """Whether eager contradicts itself: a value is no matter of where its inputs lie in memory.
+
+    (The median of rows that are one in memory is of what lies behind it.)
+    """
+    if all(tensor.is_contiguous() for tensor in case.args):
+        return False
+    try:
+        in_rows, args = _in_rows(program, case)
+    except Exception:
+        return False
+    return judge(program, args, in_rows, Observed(expected.outputs, in_rows.inputs)).outcome is Outcome.MISMATCH
 
 
 def _failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
@@ -201,63 +285,3 @@ def _failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip().removesuffix(":")
-
-
-def _undetermined(program: Program, case: Case, drew: bool) -> str:
-    """Why eager's own values are not determined by the inputs, or an empty string."""
-    for call in program.calls:
-        if call.operator in UNINITIALIZED:
-            return f"random: {call.target} gives memory nobody wrote to; shapes and dtypes agree"
-    if not drew:
-        return ""
-    # A seed in the program is part of what eager does, but compilers may have generators of their own.
-    unseeded = Program(
-        program.inputs, tuple(call for call in program.calls if call.target != "torch.manual_seed"), program.outputs
-    )
-    first: list[Any] | None = None
-    for seed in range(SEED, SEED + RESEEDS):
-        torch.default_generator.manual_seed(seed)
-        observed = observe(unseeded, case.fresh_args())
-        leaves = flatten((observed.outputs, observed.inputs))
-        if first is None:
-            first = leaves
-        elif not all(map(_equal, first, leaves)):
-            return "random: the values depend on the seed; shapes and dtypes agree"
-    return ""
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        if left.shape != right.shape or left.dtype != right.dtype:
-            return False
-        left, right = dense(left), dense(right)
-        return bool(((left == right) | ((left != left) & (right != right))).all())
-    return type(left) is type(right) and bool(left == right or left != left)
-
-
-def _outline(expected: Observed, actual: Observed) -> Finding | None:
-    """A mismatch of structure, shape or dtype, for results whose values cannot be judged."""
-    left, right = flatten((expected.outputs, expected.inputs)), flatten((actual.outputs, actual.inputs))
-    if len(left) != len(right):
-        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"expected {len(left)} values, got {len(right)}")
-    for index, (wanted, given) in enumerate(zip(left, right, strict=True)):
-        if isinstance(wanted, Tensor) != isinstance(given, Tensor):
-            return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"value {index}: one is a tensor, the other is not")
-        if isinstance(wanted, Tensor) and isinstance(given, Tensor):
-            if wanted.dtype != given.dtype:
-                message = f"value {index}: expected {wanted.dtype}, got {given.dtype}"
-                return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
-            if wanted.shape != given.shape:
-                message = f"value {index}: expected shape {list(wanted.shape)}, got {list(given.shape)}"
-                return Finding(Outcome.MISMATCH, Kind.SHAPE, message)
-    return None
-
-
-def _wavers(program: Program, case: Case, executable: Callable[..., Any]) -> bool:
-    """Whether the backend gives something else when it runs again on the same inputs."""
-    try:
-        runs = [observe(executable, case.fresh_args()) for _ in range(2)]
-    except Exception:
-        return True
-    left, right = (flatten((run.outputs, run.inputs)) for run in runs)
-    return len(left) != len(right) or not all(map(_equal, left, right))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.conformance.case import Case
@@ -63,6 +64,28 @@ def _channels(given: Mapping[str, Any]) -> str | None:
     names = ("weight", "bias", "running_mean", "running_var")
     if x.dim() > 1 and any(t is not None and t.numel() != x.shape[1] for t in map(given.get, names)):
         return "batch_norm: a parameter has not as many elements as there are channels"
+    written = [given.get(name) for name in names[2:]] if given.get("training", True) else []
+    if any(t is not None and t.numel() > 1 and t.stride(-1) == 0 for t in written):
+        return "batch_norm: the running statistics it updates, one after the other, are one in memory"
+    return None
+
+
+def _places(given: Mapping[str, Any]) -> str | None:
+    x, bins = given["self"], given["bins"]
+    counts = bins if isinstance(bins, list | tuple) else [bins]
+    if not x.numel() or not x.is_floating_point() or not all(isinstance(count, int) for count in counts):
+        return None
+    ranges = given.get("range") or [given.get("min", 0), given.get("max", 0)] * len(counts)
+    margin = 1.0 if "min" in given else 0.5  # of histc, and of the others
+    columns = x.reshape(-1, x.shape[-1]).unbind(1) if bins is counts else [x.reshape(-1)]
+    for column, count, low, high in zip(columns, counts, ranges[::2], ranges[1::2], strict=False):
+        if low == high:
+            low, high = column.min().item(), column.max().item()
+        low, high = (low - margin, high + margin) if low == high else (low, high)
+        first, last = (torch.tensor(edge, dtype=torch.float64).to(x.dtype) for edge in (low, high))
+        inside = column[(column >= first) & (column <= last)]
+        if bool(((inside - first) * count / (last - first)).isnan().any()):
+            return "histogram: the width of the range is no number of the dtype, or nothing: eager has NaN be a place"
     return None
 
 
@@ -81,14 +104,22 @@ RULES: Mapping[str, Rule] = {
     "_embedding_bag": _bags,
     "_embedding_bag_forward_only": _bags,
     "lu_unpack": _pivots,
+    "histc": _places,
+    "histogram": _places,
+    "_histogramdd_from_bin_cts": _places,
     "multi_margin_loss": _rows,
     "multilabel_margin_loss_forward": _rows,
     "native_batch_norm": _channels,
     "_native_batch_norm_legit": _channels,
+    "_native_batch_norm_legit_functional": _channels,
+    "_native_batch_norm_legit_no_training": _channels,
+    "_batch_norm_with_update": _channels,
+    "_batch_norm_with_update_functional": _channels,
+    "_batch_norm_no_update": _channels,
 }
 # What calls of those are named in programs, if not as in ATen; other programs are not run to see.
 OPERATORS = frozenset(RULES) | {
-    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss"
+    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss", "lstm", "histogramdd"
 }  # fmt: skip
 
 
@@ -110,11 +141,24 @@ class _Watched(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
+class _States(TorchFunctionMode):
+    """Raises ``Unsafe`` before ``torch.lstm`` counts cell states by hidden ones. No dispatch mode sees it called."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") == "lstm":
+            hidden, cell = next(argument for argument in args[1:] if isinstance(argument, tuple | list))
+            if hidden.shape[:1] != cell.shape[:1]:
+                raise Unsafe("lstm: there are not as many cell states as hidden ones")
+        return func(*args, **(kwargs or {}))
+
+
 def unsafe(case: Case) -> str:
     """Why eager has no answer to the case, or an empty string."""
     if not any(call.operator in OPERATORS for call in case.program.calls):
         return ""
     try:
+        if any(call.operator == "lstm" for call in case.program.calls) and (refused := _without_onednn(case)):
+            return f"oneDNN's LSTM does not look at sizes that PyTorch's own refuses: {refused}"
         torch.default_generator.manual_seed(SEED)
         with _Watched():
             case.program(*case.fresh_args())
@@ -122,4 +166,21 @@ def unsafe(case: Case) -> str:
         return str(error)
     except Exception:  # for whoever runs it next
         pass
+    return ""
+
+
+def _without_onednn(case: Case) -> str:
+    """What eager raises without oneDNN, or an empty string. Raises ``Unsafe`` where it reads past an end even so."""
+    was = torch._C._get_mkldnn_enabled()  # torch.backends.mkldnn.flags sets more, with a warning
+    try:
+        torch._C._set_mkldnn_enabled(False)
+        torch.default_generator.manual_seed(SEED)
+        with _States():
+            case.program(*case.fresh_args())
+    except Unsafe:
+        raise
+    except Exception as error:
+        return str(error).split("\n", 1)[0]
+    finally:
+        torch._C._set_mkldnn_enabled(was)
     return ""

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchstone.conformance.asked import NotApplicable, agreeing, taken
 from torchstone.conformance.case import Case, Untested
-from torchstone.conformance.dynamic import BATCH, DYNAMIC, plan
+from torchstone.conformance.constants import CONSTANTS, sibling
+from torchstone.conformance.dynamic import BATCH, DYNAMIC, plan, resized
 from torchstone.conformance.errors import UnknownName
-from torchstone.conformance.literals import Ref, map_leaves
-from torchstone.conformance.program import Call, Program
+from torchstone.conformance.gradients import backward
+from torchstone.conformance.long import long
+from torchstone.conformance.mixed import mixed
+from torchstone.conformance.optional import optional
+from torchstone.conformance.oracle.tree import flatten
+from torchstone.conformance.outside import OUTSIDE, outside
 from torchstone.conformance.sources.sampling import first_line, seeded
 from torchstone.conformance.unsafe import unsafe
 
 DEFAULT = "default"
-
-
-class NotApplicable(Exception):
-    """A case has nothing that the variant is about; the message is the reason."""
+SIDE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +87,83 @@ def _channels_last(tensor: Tensor) -> Tensor:
 
 def _special(tensor: Tensor) -> Tensor:
     """Every third element replaced by NaN, an infinity, a zero of either sign, a subnormal or an extreme, in turn."""
-    if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
+    if not _floats(tensor):
         return tensor
+    info = torch.finfo(tensor.dtype)
+    return _sprinkled(tensor, [math.nan, math.inf, -math.inf, -0.0, info.tiny / 2, info.max, info.min, 0.0])
+
+
+def _extremes(tensor: Tensor) -> Tensor:
+    """Every third element replaced by a number at an end of what the dtype holds, in turn."""
+    if not tensor.numel() or tensor.dtype == torch.bool:
+        return tensor
+    if _floats(tensor):
+        info = torch.finfo(tensor.dtype)
+        ends = [info.max, info.min, info.tiny, -info.tiny, info.eps, 1 / info.eps, math.sqrt(info.max), -1.0]
+        return _sprinkled(tensor, ends)
+    limits = torch.iinfo(tensor.dtype)
+    return _sprinkled(tensor, [limits.max, limits.min, limits.max - 1, 0, 1, limits.max // 2 + 1])
+
+
+def _small(tensor: Tensor) -> Tensor:
+    """Every third element replaced by a number so near 0 that one plus it is one, or next to one, in turn."""
+    if not _floats(tensor):
+        return tensor
+    info = torch.finfo(tensor.dtype)
+    near, least = info.eps / 8, math.sqrt(info.tiny)
+    return _sprinkled(tensor, [near, -near, least, -least, math.sqrt(info.eps), 1 + info.eps, 1 - info.eps, -2 * near])
+
+
+def _shifted(tensor: Tensor) -> Tensor:
+    """The same numbers beside one that is larger by half the digits of the dtype."""
+    if not _floats(tensor):
+        return tensor
+    info = torch.finfo(tensor.dtype)
+    sizes = torch.view_as_real(tensor.resolve_conj()).abs() if tensor.is_complex() else tensor.abs()
+    largest = float(sizes.to(torch.float64).nan_to_num(0, 0, 0).max()) or 1.0
+    far = 2.0 ** (math.ceil(math.log2(largest)) - math.floor(math.log2(info.eps) / 2))
+    return tensor if far > info.max / 4 else tensor + far
+
+
+def _lazy(case: Case) -> Case:
+    """The same numbers, as the conjugates or the negatives of what lies in memory.
+
+    Some of eager's kernels read memory as it is, and some write to it so: such cases are left out.
+    """
+
+    def lazily(tensor: Tensor) -> Tensor:
+        if tensor.is_complex():
+            return tensor.conj_physical().conj()
+        return torch._neg_view(tensor.neg()) if tensor.dtype.is_floating_point else tensor
+
+    changed = _inputs(case, lazily, "no input of floats")
+    left = [(given.fresh_args(), given) for given in (case, changed)]
+    with torch.no_grad():
+        plain, other = ([*flatten(given.program(*args)), *args] for args, given in left)
+    if not agreeing(plain, other):
+        raise NotApplicable("eager gives other results, for it reads what lies in memory as it is")
+    return changed
+
+
+def _floats(tensor: Tensor) -> bool:
+    return bool(tensor.numel()) and (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _sprinkled(tensor: Tensor, values: Sequence[float]) -> Tensor:
+    """A copy with every third element replaced, by the values in turn; of complex numbers every third part."""
     real = torch.view_as_real(tensor.resolve_conj()).clone() if tensor.is_complex() else tensor.clone()
-    info = torch.finfo(real.dtype)
-    values = [math.nan, math.inf, -math.inf, -0.0, info.tiny / 2, info.max, info.min, 0.0]
+    wide = torch.float64 if real.is_floating_point() else real.dtype
     flat = real.reshape(-1)
     places = torch.arange(0, flat.numel(), 3)
-    chosen = torch.tensor(values, dtype=torch.float64).to(real.dtype)
+    chosen = torch.tensor(values, dtype=wide).to(real.dtype)
     flat[places] = chosen[torch.arange(len(places)) % len(values)]
     out = flat.view(real.shape)
     return torch.view_as_complex(out) if tensor.is_complex() else out
+
+
+def _expanded(tensor: Tensor) -> Tensor:
+    """The first row in every row's place, one in memory."""
+    return tensor[:1].expand(tensor.shape) if tensor.dim() and tensor.shape[0] > 1 else tensor
 
 
 def _scalar(tensor: Tensor) -> Tensor:
@@ -119,108 +187,51 @@ def _leading(size: int) -> Callable[[Case], Case]:
             return tensor[:size].clone() if tensor.dim() >= least and tensor.shape[0] == rows else tensor
 
         changed = _inputs(case, lambda tensor: cut(tensor, dims), "nothing to cut")
-        return changed if _taken(changed) else _inputs(case, lambda tensor: cut(tensor, 1), "nothing to cut")
+        return changed if taken(changed) else _inputs(case, lambda tensor: cut(tensor, 1), "nothing to cut")
 
     return apply
 
 
-def _taken(case: Case) -> bool:
-    try:
-        with torch.no_grad():
-            if unsafe(case):
-                return False
-            case.program(*case.fresh_args())
-    except Exception:
-        return False
-    return True
+def _beyond(case: Case) -> Case:
+    if outside(case) is None:
+        raise NotApplicable("no input of whole numbers that may be an index into another one")
+    return case
+
+
+def _beside(case: Case) -> Case:
+    if sibling(case) is None:
+        raise NotApplicable("no number among the arguments that might be another")
+    return case
+
+
+def _odd(case: Case) -> Case:
+    """Make every size from 2 on odd and larger; sizes that are equal stay equal."""
+
+    def grown(tensor: Tensor) -> Tensor:
+        for axis, size in enumerate(tensor.shape):
+            if size > 1:
+                tensor = resized(tensor, axis, size + 1 + size % 2)
+        return tensor
+
+    return _inputs(case, grown, "no input has a size above 1")
+
+
+def _square(case: Case) -> Case:
+    """Make every size from 2 on the same, and turn the order of the dims in memory round."""
+
+    def squared(tensor: Tensor) -> Tensor:
+        for axis, size in enumerate(tensor.shape):
+            if size > 1:
+                tensor = resized(tensor, axis, SIDE)
+        return _transposed(tensor)
+
+    return _inputs(case, squared, "no input has a size above 1")
 
 
 def _varying(case: Case) -> Case:
     if len({t.untyped_storage().data_ptr() for t in case.args if t.numel()}) < sum(bool(t.numel()) for t in case.args):
         raise NotApplicable("inputs share memory, and the variant would part them")
     return case
-
-
-def _backward(case: Case) -> Case:
-    """The program, and the gradients of its differentiable results for given gradients of them."""
-    program = case.program
-    if any(call.target == "torch.autograd.grad" for call in program.calls):
-        raise NotApplicable("the program takes gradients already")
-    floats = [name for name, t in case.inputs.items() if t.is_floating_point() or t.is_complex()]
-    if not floats:
-        raise NotApplicable("no input is differentiable")
-    try:
-        forward, results = _forward(case, floats)
-    except RuntimeError:  # an input that is no parameter, a running mean: leave those out that cannot be alone
-        floats = [name for name in floats if _runs(case, name)]
-        forward, results = _forward(case, floats)
-    paths = [path for path, value in _results(results) if value.requires_grad]
-    if not paths:
-        raise NotApplicable("no result is differentiable")
-    given = {f"cotangent{i}": torch.randn_like(_at(results, path)) for i, path in enumerate(paths)}
-    refs = [_ref(forward.outputs, path) for path in paths]
-    gradients = Call(
-        "torch.autograd.grad",
-        (refs, [Ref(f"{name}_leaf") for name in floats], [Ref(name) for name in given]),
-        {"allow_unused": True},
-        "gradients",
-    )
-    detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
-    outputs = (*(Ref(call.result) for call in detached), Ref("gradients"))
-    whole = Program((*program.inputs, *given), (*forward.calls, gradients, *detached), outputs)
-    return case.replace(program=whole, inputs={**case.inputs, **given})
-
-
-def _forward(case: Case, wanted: Sequence[str]) -> tuple[Program, Any]:
-    """The program on leaves that ask for gradients in place of the inputs ``wanted``, and what it gives."""
-    program = case.program
-
-    def leaf(value: Any) -> Any:
-        return Ref(f"{value.name}_leaf", value.path) if isinstance(value, Ref) and value.name in wanted else value
-
-    leaves = [Call("torch.Tensor.detach", (Ref(name),), {}, f"{name}_data") for name in wanted]
-    leaves += [Call("torch.Tensor.requires_grad_", (Ref(f"{name}_data"),), {}, f"{name}_leaf") for name in wanted]
-    calls = [
-        Call(c.target, map_leaves(c.args, leaf), {k: map_leaves(v, leaf) for k, v in c.kwargs.items()}, c.result)
-        for c in program.calls
-    ]
-    forward = Program(program.inputs, (*leaves, *calls), map_leaves(program.outputs, leaf))
-    with torch.enable_grad():
-        return forward, forward(*case.fresh_args())
-
-
-def _runs(case: Case, name: str) -> bool:
-    try:
-        _forward(case, [name])
-    except RuntimeError:
-        return False
-    return True
-
-
-def _results(results: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
-    """The tensors among the results, by where they are."""
-    if isinstance(results, Tensor):
-        yield path, results
-    elif isinstance(results, tuple | list):
-        for index, item in enumerate(results):
-            yield from _results(item, (*path, index))
-    elif isinstance(results, Mapping):
-        for key, item in results.items():
-            yield from _results(item, (*path, key))
-
-
-def _at(results: Any, path: Sequence[Any]) -> Tensor:
-    for step in path:
-        results = results[step]
-    return results
-
-
-def _ref(outputs: Any, path: Sequence[Any]) -> Ref:
-    """The reference to a result: into the tree of outputs as far as it goes, then into what the call gave."""
-    steps = list(path)
-    while not isinstance(outputs, Ref):
-        outputs = outputs[steps.pop(0)]
-    return Ref(outputs.name, (*outputs.path, *steps))
 
 
 def _row(name: str, doc: str, change: Callable[[Tensor], Tensor], reason: str, tried: bool = True) -> Variant:
@@ -232,15 +243,45 @@ _ROWS = (
     _row("transposed", "Inputs with their dims in the opposite order in memory.", _transposed, "no input has two dims"),
     _row("offset", "Inputs that begin inside their storage.", _offset, "no input has an element"),
     _row("channels_last", "Inputs of four and five dims in channels-last order.", _channels_last, "no such input"),
+    _row("expanded", "Inputs whose rows are one in memory: a stride of 0.", _expanded, "no input has two rows"),
     _row(
         "special", "NaN, infinities, zeros of both signs, subnormals, extremes.", _special, "no input of floats", False
+    ),
+    _row(
+        "extremes",
+        "The largest and smallest finite numbers of the dtype, integers too.",
+        _extremes,
+        "no input of numbers",
+        False,
+    ),
+    _row(
+        "small",
+        "Numbers next to 0 and 1, where differences cancel and one plus a number is one.",
+        _small,
+        "no input of floats",
+        False,
     ),
     _row("scalar", "Every input 0-d.", _scalar, "every input is 0-d already", tried=False),
     Variant("empty", "No rows: leading dims of size 0.", _leading(0)),
     Variant("single", "One row: leading dims of size 1.", _leading(1)),
+    Variant("odd", "Every size odd: what no vector or tile divides.", _odd),
+    Variant("square", "Every size the same, and the dims turned round in memory.", _square),
     Variant(DYNAMIC, "Compiled once with every size free, run at several.", _varying),
     Variant(BATCH, "Compiled once with the leading size free, run at several.", _varying),
-    Variant("backward", "The results and the gradients of the inputs.", _backward),
+    Variant("backward", "The results and the gradients of the inputs.", backward),
+    Variant("long", "One dim of two thousand elements: the one that is summed or scanned, if any is.", long),
+    _row(
+        "shifted",
+        "Numbers far from 0 and near each other, whose squares cancel.",
+        _shifted,
+        "no input of floats",
+        False,
+    ),
+    Variant("mixed", "Operands of two dtypes, or a tensor and a Python number of another kind.", mixed),
+    Variant("optional", "Arguments given that a sample leaves out.", lambda case: optional(case, _special)),
+    Variant("lazy", "Inputs that are lazily conjugated or negated: views that say so.", _lazy),
+    Variant(CONSTANTS, "Compiled beside the same program with another number.", _beside),
+    Variant(OUTSIDE, "Called with an index out of range: what eager refuses has to be refused.", _beyond),
 )
 VARIANTS: dict[str, Variant] = {row.name: row for row in _ROWS}
 
@@ -269,13 +310,19 @@ def apply(case: Case, name: str) -> Case | Untested:
     return Untested(case.source, case.op, case.dtype, reason, case.index, name)
 
 
-def expand(entries: Iterable[Case | Untested], names: Sequence[str]) -> Iterator[Case | Untested]:
-    """Each entry in each of the variants; what is no case is passed on once."""
+def expand(
+    entries: Iterable[Case | Untested],
+    names: Sequence[str],
+    keep: Callable[[Case | Untested, str], bool] | None = None,
+) -> Iterator[Case | Untested]:
+    """Each entry in each of the variants that ``keep`` wants it in; what is no case is passed on once."""
     for entry in entries:
         if isinstance(entry, Untested):
-            yield entry
+            if keep is None or keep(entry, entry.variant):
+                yield entry
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for name in names:
-                yield apply(entry, name)
+                if keep is None or keep(entry, name):
+                    yield apply(entry, name)

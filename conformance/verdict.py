@@ -37,20 +37,41 @@ class Outcome(StrEnum):
 
 
 class Kind(StrEnum):
-    """What differs when the outcome is ``mismatch``."""
+    """What differs when the outcome is ``mismatch``.
+
+    ``aliasing``: memory is shared that eager gives fresh. ``distribution``: random numbers of another distribution.
+    ``accepted``: a result, where eager refuses the inputs. ``leak``: each call keeps memory that it does not give back.
+    """
 
     STRUCTURE = "structure"
     SHAPE = "shape"
     DTYPE = "dtype"
+    DEVICE = "device"
     VALUE = "value"
+    DISTRIBUTION = "distribution"
     MUTATION = "mutation"
+    ALIASING = "aliasing"
     NONDETERMINISTIC = "nondeterministic"
+    ACCEPTED = "accepted"
+    LEAK = "leak"
 
 
 FAILURES = frozenset(
     {Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.ERROR, Outcome.FLAKY, Outcome.HARNESS_ERROR}
 )
 """Outcomes that make a run fail when nothing declared them expected."""
+
+RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
+"""Outcomes of a program that gave eager's results, by the backend's own code or not."""
+
+EAGER_FURTHER = "eager_further"
+"""The key in the evidence of a case in which eager is further from the float64 result than the backend."""
+
+REFUSED = "refused"
+"""The tag of a case that eager refuses."""
+
+UNPROVEN = "unproven"
+"""The key in the evidence of a pass of which nothing tells what ran: its value says what is missing."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ DTYPES = (
 )
 """The dtypes a program starts from, simplest first, with their weights."""
 
-LAYOUTS = (("contiguous", 60), ("transposed", 14), ("strided", 12), ("offset", 8), ("expanded", 6))
+LAYOUTS = (("contiguous", 58), ("transposed", 14), ("strided", 12), ("offset", 8), ("lazy", 2), ("expanded", 6))
 SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0)
 SIZES = ((2, 30), (3, 25), (1, 15), (4, 12), (5, 8), (8, 4), (7, 3), (0, 3))
 RANKS = ((2, 35), (1, 25), (3, 20), (0, 10), (4, 10))
@@ -34,7 +34,8 @@ def shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[int, ..
     """Draw a shape, of one of the given ranks if any are given; 0 and 1 are among the sizes."""
     allowed = [(rank, weight) for rank, weight in RANKS if ranks is None or rank in ranks]
     allowed += [(rank, 10) for rank in ranks or () if rank not in dict(RANKS)]
-    return tuple(choices.weighted(SIZES) for _ in range(choices.weighted(allowed)))
+    drawn = tuple(choices.weighted(SIZES) for _ in range(choices.weighted(allowed)))
+    return drawn[:1] * len(drawn) if len(drawn) > 1 and choices.chance(20) else drawn  # dims that may be mistaken
 
 
 def contents(
@@ -81,7 +82,7 @@ def sprinkle(choices: Choices, tensor: Tensor) -> Tensor:
 
 
 def lay_out(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:
-    """Return a tensor of the same shape in a drawn memory layout; ``expand`` allows a dim of stride 0."""
+    """Return the same tensor in a drawn memory layout, or lazily negated; ``expand`` allows a dim of stride 0."""
     layout = choices.weighted(LAYOUTS if expand else LAYOUTS[:-1])
     if layout == "transposed" and tensor.dim() >= 2:
         order = choices.shuffled(list(reversed(range(tensor.dim()))))
@@ -91,6 +92,8 @@ def lay_out(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:
         return torch.stack([tensor, torch.zeros_like(tensor)], dim=-1)[..., 0]
     if layout == "offset" and tensor.dim() >= 1:
         return torch.cat([torch.zeros_like(tensor[:1]), tensor])[tensor[:1].shape[0] :]
+    if layout == "lazy" and (tensor.is_complex() or tensor.dtype.is_floating_point):
+        return tensor.conj_physical().conj() if tensor.is_complex() else torch._neg_view(tensor.neg())
     if layout == "expanded" and tensor.dim() >= 1 and tensor.shape[0] > 0:
         return tensor[:1].clone().expand(tensor.shape)
     return tensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from torchstone.conformance.case import Case
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.conformance.verdict import RIGHT, Outcome, Verdict
 from torchstone.reducers import engine, order
 from torchstone.reducers.edit import special, tidy
 from torchstone.reducers.engine import Budget, Step
@@ -41,7 +42,7 @@ class Reduction:
     @property
     def script(self) -> str:
         """A standalone script that shows the failure."""
-        return self.case.script(self.backend)
+        return self.case.script(self.backend, self.verdict)
 
 
 def reduce(
@@ -50,28 +51,34 @@ def reduce(
     *,
     budget: Budget | None = None,
     timeout: float = 60.0,
+    python: str | None = None,
     judge: Judge | None = None,
+    confirm: Judge | None = None,
     verdict: Verdict | None = None,
     verdicts: MutableMapping[str, bool] | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> Reduction:
     """Shrink a case that fails on a backend to the simplest one that fails in the same way.
 
-    Cases are tried in an isolated worker, unless ``judge`` tries them. ``verdict`` is the case's own, if known.
+    Cases are tried in an isolated worker, and the result in a fresh one, unless ``judge`` and ``confirm`` try
+    them. ``verdict`` is the case's own, if known.
+    ``python`` is the interpreter that the backend runs in, this one if None.
     Raises InputError when the case does not fail, or not twice in the same way.
     """
     started = time.monotonic()
-    with Pool(backend, jobs=1, timeout=timeout, retry=False) as pool:
-        judge = judge or pool.verdict
+    with contextlib.ExitStack() as stack:
+        if judge is None:
+            judge = stack.enter_context(Pool(backend, python=python, jobs=1, timeout=timeout, retry=False)).verdict
         first = judge(tidy(case))
         target = signature(verdict or first)
-        if first.outcome is Outcome.PASS:
+        if first.outcome in RIGHT:
             raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
         found = engine.reduce(problem(case, target, judge), PASSES, budget, verdicts, progress)
-    with Pool(backend, jobs=1, timeout=timeout) as fresh:
-        last = fresh.verdict(found.value)
+        if confirm is None:
+            confirm = stack.enter_context(Pool(backend, python=python, jobs=1, timeout=timeout)).verdict
+        last = confirm(found.value)
     return Reduction(
         case=found.value,
         original=case,

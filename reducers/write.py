@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,16 @@ def write(reduction: Reduction, folder: Path) -> None:
     (folder / SUMMARY).write_text(json.dumps(summary(reduction), indent=2) + "\n")
 
 
+def keep(reduction: Reduction, folder: Path) -> Path:
+    """Add the reduced case to a corpus, called after what fails; return its file. One that is there stays as it is."""
+    ops = "-".join(call.target.rpartition(".")[2] for call in reduction.case.program.calls[:3])
+    name = re.sub(r"[^\w.-]", "_", f"{reduction.signature.outcome}-{ops}-{reduction.signature.digest}")
+    path = prepare(folder) / f"{name}.safetensors"
+    if not path.exists():
+        reduction.case.save(path)
+    return path
+
+
 def summary(reduction: Reduction) -> dict[str, Any]:
     """Return a reduction as JSON values."""
     return {
@@ -60,5 +71,6 @@ def measure(case: Case) -> dict[str, Any]:
         "ops": [call.target for call in case.program.calls],
         "elements": sum(tensor.numel() for tensor in case.args),
         "largest_input": max((tensor.numel() for tensor in case.args), default=0),
+        "dtypes": [str(tensor.dtype)[6:] for tensor in case.args],
         "program": str(case.program).splitlines(),
     }

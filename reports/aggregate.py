@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
+from torchstone.conformance.verdict import EAGER_FURTHER, UNPROVEN
 from torchstone.reports.outcomes import FAILING, PASS, STAGES, in_order
 from torchstone.reports.results import Frame
 
@@ -28,6 +30,8 @@ def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
         "cases": len(group),
         "outcomes": outcomes,
         "failing": sum(outcomes.get(outcome, 0) for outcome in FAILING),
+        "unproven": int(((group["outcome"] == PASS) & group["evidence"].map(_is_unproven)).sum()),
+        "eager_further": int(group["evidence"].map(_eager_is_further).sum()),
         "ops": {
             "total": len(ops),
             "complete": int(ops["all"].sum()),
@@ -38,6 +42,14 @@ def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
         "stages": _stages(group),
         "seconds": round(float(group["seconds"].sum()), 3),
     }
+
+
+def _is_unproven(evidence: str | None) -> bool:
+    return bool(evidence) and UNPROVEN in json.loads(evidence)
+
+
+def _eager_is_further(evidence: str | None) -> bool:
+    return bool(evidence) and EAGER_FURTHER in evidence and EAGER_FURTHER in json.loads(evidence)
 
 
 def _stages(group: Frame) -> list[dict[str, Any]]:

@@ -6,18 +6,17 @@ from typing import Any
 
 import pandas as pd
 
+from torchstone.conformance.transitions import ABSENT, Direction, direction
 from torchstone.reports.aggregate import first_line
-from torchstone.reports.outcomes import FAILING, PASS, RANK
+from torchstone.reports.outcomes import PASS
 from torchstone.reports.results import Frame, Results
-
-ABSENT = "absent"
 
 
 def compare(old: Results, new: Results) -> dict[str, Any]:
     """Return the transitions from ``old`` to ``new``.
 
-    A regression is a case that passed and does not, or that fails and did not (new cases included); a fix is a case
-    that passes and did not. Backends that one side lacks are named and not compared.
+    What is a regression, a fix or neither is ``conformance.transitions``'s to say. Backends that one side lacks are
+    named and not compared.
     """
     backends = [set(results.verdicts["backend"]) for results in (old, new)]
     both = sorted(backends[0] & backends[1])
@@ -37,20 +36,14 @@ def compare(old: Results, new: Results) -> dict[str, Any]:
         "only_after": sorted(backends[1] - backends[0]),
         "unchanged": int((table["before"] == table["after"]).sum()),
         "transitions": sorted(transitions, key=lambda row: (-row["cases"], row["before"], row["after"])),
-        "regressions": [change for change in changes if _regressed(change)],
-        "fixes": [change for change in changes if change["after"] == PASS and change["before"] != ABSENT],
+        "regressions": [change for change in changes if _goes(change) is Direction.REGRESSION],
+        "fixes": [change for change in changes if _goes(change) is Direction.IMPROVEMENT],
+        "others": [change for change in changes if _goes(change) is Direction.CHANGE],
     }
 
 
-def _regressed(change: dict[str, Any]) -> bool:
-    before, after = change["before"], change["after"]
-    if after == ABSENT:
-        return False
-    return before == PASS or (after in FAILING and before not in FAILING) or _worse(before, after)
-
-
-def _worse(before: str, after: str) -> bool:
-    return before in FAILING and after == "crash" and RANK[before] > RANK[after]
+def _goes(change: dict[str, Any]) -> Direction | None:
+    return direction(change["before"], change["after"])
 
 
 def _change(key: Any, before: Any, after: Any, sides: list[Frame]) -> dict[str, Any]:

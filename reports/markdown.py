@@ -85,6 +85,8 @@ def _summary(backends: list[dict[str, Any]]) -> str:
             (
                 text(row["backend"]),
                 f"{passed:,} ({percent(passed, asked)})",
+                f"{row['unproven']:,}",
+                f"{row['outcomes'].get('fallback', 0):,}",
                 f"{row['failing']:,}",
                 f"{row['outcomes'].get('unsupported', 0):,}",
                 f"{row['outcomes'].get('untested', 0):,}",
@@ -93,8 +95,16 @@ def _summary(backends: list[dict[str, Any]]) -> str:
                 _counts(row["outcomes"]),
             )
         )
-    head = ("backend", "pass", "failing", "unsupported", "untested", "ops passing every sample", "time", "all outcomes")
-    return _table(head, rows, right=(1, 2, 3, 4, 5, 6))
+    head = (
+        "backend", "pass", "of these unproven", "fallback", "failing", "unsupported", "untested",
+        "ops passing every sample", "time", "all outcomes",
+    )  # fmt: skip
+    notes = [
+        f"In {row['eager_further']:,} cases eager is further from the float64 result than {text(row['backend'])}."
+        for row in backends
+        if row["eager_further"]
+    ]
+    return "\n\n".join([_table(head, rows, right=(1, 2, 3, 4, 5, 6, 7, 8)), *notes])
 
 
 def _stages(backends: list[dict[str, Any]]) -> str:

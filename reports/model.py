@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from importlib import metadata
 from typing import Any
 
 from torchstone.reports import aggregate
 from torchstone.reports.diff import compare
+from torchstone.reports.export import strict
 from torchstone.reports.outcomes import LISTED, LOOKS, RANK
 from torchstone.reports.results import Frame, Results
 
@@ -47,21 +47,12 @@ def listed_cases(verdicts: Frame) -> list[dict[str, Any]]:
     for row in chosen.to_dict("records"):
         fields = ("backend", "op", "dtype", "case_id", "variant", "source", "stage", "outcome", "kind", "message")
         case = {name: row[name] for name in fields}
-        case["evidence"] = _strict(json.loads(row["evidence"] or "{}"))
+        case["evidence"] = strict(json.loads(row["evidence"] or "{}"))
         case["seconds"] = round(float(row["seconds"]), 4)
         case["signature"] = aggregate.signature(row["message"])
         case["replay"] = replay_command(row["case_id"], row["backend"])
         rows.append(case)
     return sorted(rows, key=lambda r: (r["backend"], RANK[r["outcome"]], r["op"], r["dtype"], r["case_id"]))
-
-
-def _strict(value: Any) -> Any:
-    """Spell the floats that JSON has no number for, so that any JSON reader takes the report."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
-    return [_strict(item) for item in value] if isinstance(value, list) else value
 
 
 def replay_command(case_id: str, backend: str) -> str:

@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A job that a shell starts in the background ignores SIGINT, and so does every process it starts: the tests that
@@ -18,3 +19,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("torchstone")
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    """Keep the fork server up, for tests that run the command in this process time and again: each would start one."""
+    from torchstone.conformance.runner.interpreter import Interpreter
+    from torchstone.conformance.runner.process import ForkServer
+
+    server = ForkServer.of(Interpreter())
+    yield
+    server.close()

@@ -78,13 +78,17 @@ COMMAND_LINES = [
 @pytest.mark.parametrize(("page", "line"), COMMAND_LINES)
 def test_command_lines_parse(page: str, line: str) -> None:
     app: Any = typer.main.get_command(build())
-    words = shlex.split(line)[1:]
-    app.commands[words[0]].make_context(words[0], words[1:])
+    command, (name, *words) = app, shlex.split(line)
+    while words and words[0] in getattr(command, "commands", {}):
+        command, (name, *words) = command.commands[words[0]], words
+    command.make_context(name, words)
 
 
 def test_a_wrong_command_line_is_found() -> None:
     with pytest.raises(Exception, match="--no-such-option"):
         test_command_lines_parse("", "torchstone run --backend linalg --no-such-option")
+    with pytest.raises(Exception, match="--no-such-option"):
+        test_command_lines_parse("", "torchstone runs diff r1 r2 --no-such-option")
 
 
 def test_every_command_is_in_the_guides() -> None:
@@ -95,6 +99,14 @@ def test_every_command_is_in_the_guides() -> None:
 @pytest.mark.parametrize("target", re.findall(r"make ([a-z]+)", "\n".join(page.read_text() for page in PAGES[:3])))
 def test_make_targets_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+
+
+def test_the_expectations_of_the_guide_are_read() -> None:
+    from torchstone.conformance.expectations.parse import parse
+
+    page = ROOT / "docs/expectations.md"
+    (text,) = fences(page, "toml")
+    assert [row.issue != "" for row in parse(text, page).expectations.rows] == [False, True, False]
 
 
 @pytest.mark.parametrize("text", [block for page in PAGES for block in fences(page, "ir")])

@@ -2,7 +2,12 @@
 
     exe = torchstone.compile(fn, args, target="linalg", dynamic_shapes=None)
 
-Importing this package imports neither torch nor MLIR; ``compile`` does when it is first asked for.
+    @torchstone.case(inputs=lambda dtype: torch.randn(4, dtype=dtype))   # in a test module: a case for pytest
+    def scaled(x): ...
+
+Importing this package imports neither torch nor MLIR; what is in it does when it is first asked for.
+
+PYTEST_DONT_REWRITE: pytest would warn where this is imported before its plugin is.
 """
 
 from __future__ import annotations
@@ -11,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchstone.compiler.driver import compile
+    from torchstone.conformance.pytest_plugin.own import case
 
     __version__: str
 
-__all__ = ["__version__", "compile"]
+__all__ = ["__version__", "case", "compile"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +29,11 @@ def __getattr__(name: str) -> Any:
 
         globals()["compile"] = compile
         return compile
+    if name == "case":
+        from torchstone.conformance.pytest_plugin.own import case
+
+        globals()["case"] = case
+        return case
     if name == "__version__":
         from importlib.metadata import version
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
@@ -205,6 +205,14 @@ class Captured:
         tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
 
+    def check_examples(self) -> None:
+        """Unsupported when the example's own arguments share memory in a way that ``bind`` does not take."""
+        tensors = [torch.empty(()) if isinstance(x, Scalar) else x for x in self.leaves]
+        try:
+            check_separate([x for x in tensors if isinstance(x, torch.Tensor)] + self.captures, self.mutated)
+        except GuardError as error:
+            raise Unsupported(error.message, stage="capture") from None
+
     def _plainly(self) -> list[tuple[torch.dtype, torch.Size]]:
         """Return what the arguments are when that is all there is to ask of them, as it mostly is; else nothing.
 
@@ -325,12 +333,15 @@ def check_layouts(tensors: Sequence[torch.Tensor], examples: Sequence[torch.Tens
 
 
 def check_separate(tensors: Sequence[torch.Tensor], mutated: Sequence[int]) -> None:
-    """Raise GuardError when a tensor that is written to shares memory with another one.
+    """Raise GuardError when a tensor that is written to shares memory with another one, or its elements do.
 
     A graph has values, no memory: it cannot know that the other one changes too.
     """
     spans = [_span(t) for t in tensors]
     for index in mutated:
+        written = tensors[index]
+        if written.numel() and any(s > 1 and not t for s, t in zip(written.shape, written.stride(), strict=True)):
+            raise GuardError(f"the graph writes to argument {index}, whose elements are one in memory (a stride of 0)")
         low, high = spans[index]
         for other, (start, end) in enumerate(spans):
             if tensors[other] is not tensors[index] and max(low, start) < min(high, end):

@@ -107,10 +107,26 @@ def _capture(
 ) -> Captured:
     with contextlib.suppress(Mutation):
         return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=False)
+    if policy is Policy.NUMBERS:  # the first of the attempts
+        _rehearse(fn, leaves, in_spec)
     try:
         return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=True)
     except Mutation as error:
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
+
+
+def _rehearse(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec) -> None:
+    """Run a program that writes as eager does, on clones, so that what eager refuses is raised.
+
+    Functionalization writes to nothing, and so has no objection to an ``out=`` of another dtype or one that overlaps an
+    operand.
+    """
+    modules = modules_held(fn, leaves)
+    state = _state(modules)
+    args, kwargs = pytree.tree_unflatten(_clone(leaves, tracked=True), in_spec)
+    attributes = _attributes_kept(modules, Recorder("rehearsal"))
+    with quiet(), NoEscape(), no_swaps(), _replaced(modules, state, _clone(state, tracked=True)), attributes:
+        fn(*args, **kwargs)
 
 
 def _record(

@@ -38,7 +38,8 @@ def by_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Te
         return chosen.reshape(place.shape)
     if _overlap(size, stride):
         raise _refused(func, "places in memory that are one, or cannot be told apart")
-    return torch.index_put(x.reshape(-1), (place,), given["src"].expand(tuple(size))).reshape(x.shape)
+    src = given["src"].to(x.dtype)  # eager copies it there, which converts; index_put does not
+    return torch.index_put(x.reshape(-1), (place,), src.expand(tuple(size))).reshape(x.shape)
 
 
 def _overlap(size: Sequence[int], stride: Sequence[int]) -> bool:

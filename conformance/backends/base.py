@@ -12,7 +12,8 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -63,6 +64,10 @@ class Backend(Protocol):
     One that compiles for sizes it does not know has ``compile_dynamic(fn, args, dims)``: ``dims`` names the dims of
     each argument whose size may vary, and what it returns is called with tensors of several sizes.
     One with options has their names in ``options``, and ``configured(options)`` returns it with some of them on.
+    One whose callables tell what ran (see ``compile``) has in ``executors`` the names of those that are its own: what
+    any other ran is a ``fallback``. Without either its passes are marked as unproven.
+    One whose random numbers are the very ones that eager draws from the same seed has ``random_numbers = "eager"``, and
+    one that gives the same for the same seed ``"seeded"``: it is held to that. Any other's are judged by distribution.
     """
 
     name: str
@@ -79,11 +84,18 @@ class Backend(Protocol):
         """Compile ``fn`` (a Program) for tensors like ``args`` and return a callable with ``fn``'s results.
 
         Neither this nor the returned callable may run ``fn`` on the real tensors by way of eager. The callable may
-        have ``evidence``, a dict of JSON values that goes into the verdict's.
+        have ``evidence``, a dict of JSON values that goes into the verdict's, read after the call. Its key ``ran``
+        proves that the backend did the work: what was executed, ``{executor: [op, ...]}``, an op as its name, with
+        `` x3`` after it when it ran three times. PyTorch's own kernels go under ``eager``.
         Raises BackendUnsupported when the backend declines the program, BackendError when it fails; any other
         exception is taken as an ``error`` of the stage it was raised in.
         """
         ...
+
+
+def counted(ops: Iterable[str]) -> list[str]:
+    """The ops as ``evidence["ran"]`` has them: each once, in order, with how often it ran."""
+    return [f"{op} x{n}" if n > 1 else op for op, n in Counter(ops).items()]
 
 
 @functools.cache
@@ -101,6 +113,12 @@ def check(name: str) -> None:
     base = name.partition("+")[0]
     if ":" not in base and base not in _entry_points():
         raise UnknownName("backend", base, names(), more="; `torchstone backends` lists them")
+
+
+def is_shipped(name: str) -> bool:
+    """Whether the backend is one of torchstone's own adapters."""
+    base = name.partition("+")[0]
+    return _entry_points().get(base, base).startswith("torchstone.")
 
 
 def load(name: str) -> Backend:

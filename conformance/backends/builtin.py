@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +27,11 @@ class _Builtin:
     @property
     def target(self) -> str:
         return self.name.partition("+")[0]
+
+    @property
+    def executors(self) -> tuple[str, ...]:
+        """Who runs the target's compiled code; a library call is PyTorch's."""
+        return (self.target,)
 
     def configured(self, options: Sequence[str]) -> _Builtin:
         """Return this backend with options on."""
@@ -53,7 +58,7 @@ class _Builtin:
             executable = compile(fn, args, **self.settings())
         except TorchstoneError as error:
             raise _translate(error) from error
-        return _runner(executable)
+        return self._runner(executable)
 
     def compile_dynamic(
         self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
@@ -68,7 +73,25 @@ class _Builtin:
             executable = compile(fn, args, dynamic_shapes=(shapes,), **self.settings())
         except TorchstoneError as error:
             raise _translate(error) from error
-        return _runner(executable, refused="PyTorch's export took a size for fixed")
+        return self._runner(executable, refused="PyTorch's export took a size for fixed")
+
+    def _runner(self, executable: Any, refused: str = "") -> Callable[..., Any]:
+        """The executable as a backend's; with ``refused``, a guard that does not hold is a refusal for that reason."""
+        from torchstone.compiler.diagnostics import GuardError, TorchstoneError
+
+        def run(*tensors: Tensor) -> Any:
+            try:
+                return executable(*tensors)
+            except GuardError as error:
+                if refused:
+                    raise BackendUnsupported(f"{refused}: {error}", "capture") from error
+                raise _translate(error) from error
+            except TorchstoneError as error:
+                raise _translate(error) from error
+
+        ran = {self.executors[0]: counted(executable.compiled_ops), "eager": counted(executable.library_calls)}
+        run.__dict__["evidence"] = {"ran": {executor: ops for executor, ops in ran.items() if ops}}
+        return run
 
 
 class _Mlir(_Builtin):
@@ -82,7 +105,11 @@ class _Mlir(_Builtin):
         from torchstone.compiler.driver import compile_many
 
         return [
-            _translate(one) if isinstance(one, TorchstoneError) else one if isinstance(one, Exception) else _runner(one)
+            _translate(one)
+            if isinstance(one, TorchstoneError)
+            else one
+            if isinstance(one, Exception)
+            else self._runner(one)
             for one in compile_many(programs, **self.settings())
         ]
 
@@ -97,6 +124,7 @@ class Linalg(_Mlir):
     """ATen -> FlatIR -> linalg -> LLVM, in process."""
 
     name = "linalg"
+    random_numbers = "eager"
     options = ("no-library-calls",)
 
 
@@ -116,24 +144,9 @@ class TensorRT(_Builtin):
         found = _versions(self.packages)
         return found if "tensorrt" in found else found | {"tensorrt": "simulator"}
 
-
-def _runner(executable: Any, refused: str = "") -> Callable[..., Any]:
-    """The executable as a backend's; with ``refused``, a guard that does not hold is a refusal for that reason."""
-    from torchstone.compiler.diagnostics import GuardError, TorchstoneError
-
-    def run(*tensors: Tensor) -> Any:
-        try:
-            return executable(*tensors)
-        except GuardError as error:
-            if refused:
-                raise BackendUnsupported(f"{refused}: {error}", "capture") from error
-            raise _translate(error) from error
-        except TorchstoneError as error:
-            raise _translate(error) from error
-
-    if executable.library_calls:
-        run.__dict__["evidence"] = {"library_calls": list(executable.library_calls)}
-    return run
+    @property
+    def executors(self) -> tuple[str, ...]:
+        return ("tensorrt simulator",) if self.versions()["tensorrt"] == "simulator" else ("tensorrt",)
 
 
 def _translate(error: Any) -> BackendError | BackendUnsupported:

@@ -1,14 +1,20 @@
-"""PyTorch's own compiler: ``torch.compile`` with the inductor backend, the whole program in one graph."""
+"""PyTorch's own compiler: ``torch.compile`` with the inductor backend, the whole program in one graph.
+
+Every verdict carries the kernels that inductor generated, and the ATen ops that ran during the call all the same.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.watch import eager_ops
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,11 +23,12 @@ if TYPE_CHECKING:
 class Inductor:
     """Each program is compiled from scratch: dynamo is reset, inductor's caches of finished graphs are off.
 
-    What dynamo cannot put into one graph is ``unsupported`` at capture; an op that inductor hands back to ATen as an
-    external call is inductor's own way of supporting it and counts as support.
+    What dynamo cannot put into one graph is ``unsupported`` at capture. An op that inductor leaves to ATen, for want of
+    a lowering or by choice, is eager's own: a ``fallback``. So would be a program that dynamo runs in eager unasked.
     """
 
     name = "inductor"
+    executors = ("inductor",)
 
     def available(self) -> Availability:
         compiler = os.environ.get("CXX", "g++")
@@ -42,13 +49,19 @@ class Inductor:
         import torch
         import torch._inductor.config
         from torch._dynamo import exc
+        from torch._inductor.graph import GraphLowering
 
         from torchstone.conformance.program_fx import as_module
         from torchstone.conformance.storages import fresh
 
         torch._dynamo.reset()
         module = as_module(fn)
-        with torch._inductor.config.patch(_OPTIONS):
+        sources: list[str] = []
+        with (
+            torch._inductor.config.patch(_OPTIONS),
+            torch._dynamo.config.patch(suppress_errors=False),
+            mock.patch.object(GraphLowering, "save_output_code", sources.append),
+        ):
             compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="inductor")
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
                 compiled(*fresh(args))
@@ -60,8 +73,29 @@ class Inductor:
                 raise BackendError(_first_lines(error), "capture") from error
             except Exception as error:
                 raise BackendError(_first_lines(error), "run") from error
-        return compiled
+        return _Executable(compiled, [kernel for source in sources for kernel in _KERNEL.findall(source)])
 
+
+class _Executable:
+    """What torch.compile returned, with the evidence of its first call."""
+
+    def __init__(self, compiled: Callable[..., Any], kernels: list[str]) -> None:
+        self.compiled = compiled
+        self.kernels = kernels
+        self.evidence: dict[str, Any] = {}
+
+    def __call__(self, *args: Tensor) -> Any:
+        if self.evidence:
+            return self.compiled(*args)
+        with eager_ops() as ops:
+            results = self.compiled(*args)
+        ran = {"inductor": counted(self.kernels), "eager": counted(ops.elements())}
+        self.evidence = {"ran": {executor: told for executor, told in ran.items() if told}}
+        return results
+
+
+# In the code that inductor writes for a graph, a kernel of its own is compiled into a name.
+_KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
 
 # A cache of finished graphs would let one case answer for another; the C++ cache below it is keyed by the code.
 _OPTIONS = {"fx_graph_cache": False, "compile_threads": 1}

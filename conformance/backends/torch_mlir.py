@@ -13,10 +13,11 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.exported import Exported, capture
+from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,43 +38,30 @@ DECLINED = re.compile(
 )
 
 
-class _TorchMlir:
+class _TorchMlir(Packaged):
     """One of torch-mlir's output types."""
 
-    name = ""
     output_type = ""
-
-    def available(self) -> Availability:
-        if importlib.util.find_spec("torch_mlir") is None or importlib.util.find_spec("torch_mlir.fx") is None:
-            return Availability(False, "torch-mlir is not installed", "pip install torch-mlir")
-        return Availability(True)
-
-    def versions(self) -> dict[str, str]:
-        return {"torch-mlir": version("torch-mlir"), "torch": version("torch")}
-
-    def warm_up(self) -> None:
-        """Pay for the imports of torch.export and torch-mlir, 2 s of them, before the first case."""
-        import torch
-
-        self.compile(lambda x: x + 1, (torch.ones(2),))
+    executors = ("torch-mlir",)
+    packages = (("torch-mlir", "torch_mlir.fx"),)
+    install = "pip install torch-mlir"
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch.export copies deprecated tree specs
-            program = _capture(fn, args)
-            module = self._lower(program)
-            return _Executable(program, module)
+        exported, module = self.imported(fn, args)
+        return _Executable(exported, self._lower(module))
 
-    def _lower(self, program: Any) -> Any:
-        """Return the module in linalg on tensors."""
+    def imported(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> tuple[Exported, Any]:
+        """Return the program and its module in torch-mlir's output type."""
+        exported = capture(fn, args, _module("extras.fx_decomp_util").get_decomposition_table())
         fx, compiler_utils = _module("fx"), _module("compiler_utils")
         context = _module("ir").Context()
         _module("dialects.torch").register_dialect(context)
         importer = _module("extras.fx_importer").FxImporter(context=context)
-        with _diagnostics(context) as said:
+        with _diagnostics(context) as said, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             try:
                 module = fx.export_and_import(
-                    program, output_type=self.output_type, fx_importer=importer, decomposition_table={}
+                    exported.program, output_type=self.output_type, fx_importer=importer, decomposition_table={}
                 )
             except compiler_utils.TorchMlirCompilerError as error:
                 raise _declined(said, str(error)) from error
@@ -83,7 +71,12 @@ class _TorchMlir:
                 raise BackendUnsupported(f"importer: it has no {error}", "lower") from error
             except Exception as error:
                 raise BackendError(f"importer: {type(error).__name__}: {error}", "lower") from error
-            if TO_LINALG[self.output_type]:
+        return exported, module
+
+    def _lower(self, module: Any) -> Any:
+        """Return the module in linalg on tensors."""
+        if TO_LINALG[self.output_type]:
+            with _diagnostics(module.context) as said:
                 _run(TO_LINALG[self.output_type], module, said)
         return module
 
@@ -102,73 +95,52 @@ class TorchMlirStablehlo(_TorchMlir):
     name = "torch-mlir-stablehlo"
     output_type = "stablehlo"
 
-    def _lower(self, program: Any) -> Any:
+    def _lower(self, module: Any) -> Any:
         _register_stablehlo()
-        module = super()._lower(program)
+        module = super()._lower(module)
         if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", str(module)):
             raise BackendUnsupported(f"{left.group()} has no conversion to linalg", "compile", op=left.group())
         return module
 
 
 class _Executable:
-    """The lowered module as a callable with the program's results; mutated inputs are written back."""
+    """The lowered module as a callable with the program's results."""
 
-    def __init__(self, program: Any, module: Any) -> None:
+    def __init__(self, exported: Exported, module: Any) -> None:
         from torchstone.compiler.diagnostics import TorchstoneError
         from torchstone.compiler.runtime.mlir import bindings
         from torchstone.compiler.runtime.returning import load_returning
 
-        signature = program.graph_signature
-        self.inputs = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
-        self.outputs = signature.output_specs
-        self.tree = program.call_spec.out_spec
+        self.exported = exported
         # MLIR's integers are signless: the exported program knows which of them were unsigned.
-        values = [node.meta["val"] if hasattr(node, "meta") else None for node in program.graph.output_node().args[0]]
-        dtypes = [getattr(value, "dtype", None) for value in values]
+        dtypes = [getattr(value, "dtype", None) for value in exported.outputs]
+        ops = counted(_COMPUTES.findall(str(module)))
+        self.evidence = {"ran": {"torch-mlir": ops} if ops else {}}
         try:
             self.kernel = load_returning(module, result_dtypes=dtypes, provider=bindings("torch_mlir"))
         except TorchstoneError as error:
             raise BackendError(f"on torchstone's runtime: {error}", "compile") from error
 
     def __call__(self, *args: Tensor) -> Any:
-        from torch.utils._pytree import tree_unflatten
-
         from torchstone.compiler.diagnostics import TorchstoneError
 
         try:
             results: list[Any] = list(self.kernel(args))
         except TorchstoneError as error:
             raise BackendError(f"on torchstone's runtime: {error}", "run") from error
-        by_name = dict(zip(self.inputs, args, strict=True))
-        flat: list[Any] = []
-        for spec, value in zip(self.outputs, results, strict=True):
-            if spec.kind.name == "USER_INPUT_MUTATION":
-                by_name[spec.target].copy_(value)
-            elif spec.kind.name == "USER_OUTPUT":
-                # An output that is an input comes back as a fresh tensor; the program's result is the input itself.
-                flat.append(by_name.get(getattr(spec.arg, "name", ""), value))
-            else:
-                raise BackendError(f"torch.export gave an output of kind {spec.kind.name}", "run")
-        return tree_unflatten(flat, self.tree)
+        return self.exported.finish(args, results)
+
+
+# The ops of a lowered module that compute tensors; nothing but what is lowered from it runs.
+_COMPUTES = re.compile(
+    r"(?<=[= ])(?:linalg|tm_tensor)\.(?!yield|index)\w+(?= )|\b(?:tensor\.(?:generate|concat|pad|"
+    r"insert_slice|collapse_shape|expand_shape|from_elements)|scf\.(?:for|while))(?= )"
+)
 
 
 def _module(name: str) -> Any:
     """Import a module of torch-mlir; its native parts have no types."""
     return importlib.import_module(f"torch_mlir.{name}")
-
-
-def _capture(fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Any:
-    """Return the exported program in the ops that torch-mlir takes; what torch.export declines is unsupported."""
-    import torch
-
-    from torchstone.conformance.program_fx import as_module
-
-    try:
-        program = torch.export.export(as_module(fn), args, strict=False)
-        return program.run_decompositions(_module("extras.fx_decomp_util").get_decomposition_table())
-    except Exception as error:
-        first = str(error).strip().splitlines()[:2]
-        raise BackendUnsupported(f"torch.export: {type(error).__name__}: {' '.join(first)}", "capture") from error
 
 
 @contextmanager

@@ -12,8 +12,9 @@ where the narrower dtype may:
   is not finite reaches any result of its transform, or misses it, as an infinity or NaN.
 - A mean and a variance, in one pass or in two, and what is normalized by them, may be NaN where they are infinite:
   there PyTorch's own decompositions stand beside eager, whatever they make of infinities.
-- A product of several factors may overflow before a small one comes in: the sum of its terms bounds nothing. Where
-  sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
+- A product of several factors may overflow before a small one comes in, and underflow before a large one does; where
+  both may, it may be NaN. Its sign is in every order the same (products.py).
+- Where sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
 - Any other step gives infinity where its exact result exceeds the range, or stays finite where it is fused into the
   next. Of float64, which has no wider twin, that is a product and the addition after it.
 - An accumulation in float64 is computed on operands scaled by a power of two (scaled.py).
@@ -33,7 +34,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torchstone.conformance.oracle.noise import RoundingNoise, agree, decompositions, movable
-from torchstone.conformance.oracle.scaled import SHIFT, Products, degrees, restored, shifted
+from torchstone.conformance.oracle.products import FACTORS, orders_of_factors
+from torchstone.conformance.oracle.scaled import SHIFT, Products, degrees, plain, restored, shifted
 from torchstone.conformance.tolerances import real_dtype
 
 TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r", "_fft_r2c", "fft_c2c", "fft_c2r", "fft_r2c"))
@@ -42,7 +44,7 @@ _MOMENTS = """
     _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm std std_mean var var_mean
 """
 MOMENTS = frozenset(_MOMENTS.split())
-PRODUCTS = frozenset(("_trilinear", "cumprod", "prod"))
+PRODUCTS = frozenset(("_trilinear", "cumprod", "prod"))  # of complex factors; real ones: products.py
 REGROUPED = TRANSFORMS | {"_trilinear"}
 """What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""
 
@@ -52,7 +54,7 @@ Sums = str
 
 class Overflow(RoundingNoise):
     """Runs what is inside it in the range of ``dtype``, without rounding. ``steps``: whether steps that are no
-    accumulations overflow too: ``never``, ``always``, or at random (``some``)."""
+    accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone."""
 
     def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str) -> None:
         super().__init__(dtype, seed)
@@ -63,6 +65,8 @@ class Overflow(RoundingNoise):
         self.room = max(self.range, _past(torch.float32))
         self.widest = real_dtype(dtype) is torch.float64
         self.products = Products()
+        self.within = 0
+        """How many moments deep in their decompositions."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -74,7 +78,7 @@ class Overflow(RoundingNoise):
         return self.products.add(func, args, kwargs, out) if _name(func) in ("add", "sub") else out
 
     def _round(self, value: Any) -> Any:
-        if not movable(value) or self.steps == "never":
+        if not movable(value) or self.steps == "never" or (self.steps == "moments" and not self.within):
             return value
         return _by_part(value, self._overflowed)
 
@@ -92,23 +96,42 @@ class Overflow(RoundingNoise):
         rule = decompositions().get(func) if _name(func) in MOMENTS else None
         if rule is None or not self._stands_for(func, rule, args, kwargs):
             return super()._written_to(func, args, kwargs)
-        with self:
-            return rule(*args, **kwargs)
+        self.within += 1
+        try:
+            with self:
+                return rule(*args, **kwargs)
+        finally:
+            self.within -= 1
+
+    def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        self.within += _name(func) in MOMENTS
+        try:
+            return super()._decomposed(func, args, kwargs)
+        finally:
+            self.within -= _name(func) in MOMENTS
 
     def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
-        """A decomposition of moments stands for the op though infinities and NaN set them apart; in float64 any does
-        that is the op where nothing overflows."""
+        """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
+        what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
+        if _name(func) in MOMENTS:
+            self.sums += 1  # a norm by statistics that are given adds nothing up, and has its formula all the same
+            ordinary = [
+                each(*tree_map(plain, _copied(args)), **tree_map(plain, _copied(kwargs))) for each in (rule, func)
+            ]
+            return agree(*ordinary)
         steps, whole = (each(*_copied(args), **_copied(kwargs)) for each in (rule, func))
         loose = self.widest and self.steps != "never"
         if loose:
             small = [each(*tree_map(shifted, _copied(args)), **_copied(kwargs)) for each in (rule, func)]
             loose = agree(*map(_rescaled, small))
-        return agree(steps, _where_finite(steps, whole) if loose or _name(func) in MOMENTS else whole)
+        return agree(steps, _where_finite(steps, whole) if loose else whole)
 
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
         name = _name(func)
+        if name in FACTORS and movable(out) and not out.is_complex():
+            return orders_of_factors(func, args, out, self.room, functools.partial(self._kinds, out.shape))
         least = 1.0 if name in PRODUCTS else 0.0
         beyond = math.inf if name in REGROUPED else least
         factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
@@ -151,11 +174,7 @@ class Overflow(RoundingNoise):
 
     def _chosen(self, out: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:
         """``out``, and where it may go ``up`` or ``down`` what the run chooses. ``mixed``: infinities may be NaN."""
-        kinds = {"up": 0, "down": 1, "both": 2, "none": 3}
-        if self.choice == "any":
-            chosen = torch.randint(0, 4, out.shape, generator=self.generator)
-        else:
-            chosen = torch.full(out.shape, kinds[self.choice])
+        chosen = self._kinds(out.shape)
         finite = torch.isfinite(out)
         result = torch.where(finite & up & (chosen == 0), math.inf, out)
         result = torch.where(finite & down & (chosen == 1), -math.inf, result)
@@ -163,6 +182,12 @@ class Overflow(RoundingNoise):
         if mixed:
             lost |= torch.isinf(out)
         return torch.where(lost & (chosen == 2), math.nan, result)
+
+    def _kinds(self, shape: torch.Size) -> Tensor:
+        """What the run chooses for each result: 0 to go up, 1 down, 2 both, 3 none."""
+        if self.choice == "any":
+            return torch.randint(0, 4, shape, generator=self.generator)
+        return torch.full(shape, ("up", "down", "both", "none").index(self.choice))
 
 
 def _past(dtype: torch.dtype) -> float:

@@ -15,16 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.draws import Given, Noted
 from torchstone.conformance.oracle.formulas import Formulas
 from torchstone.conformance.oracle.gauge import Aligned, Factors
 from torchstone.conformance.oracle.noise import CallLog, RoundingNoise, is_exact
 from torchstone.conformance.oracle.overflow import Overflow
+from torchstone.conformance.oracle.steps import Steps
 from torchstone.conformance.oracle.tree import flatten
 from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.oracle.widen import NoTwin, float64_by_default, widen_inputs, widen_program
 from torchstone.conformance.oracle.zeros import keeps_zeros
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
+from torchstone.conformance.tolerances import TINY_STEP
 
 NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_NOISE = ((1.0, 0),) * 12
@@ -32,14 +35,13 @@ CALM = 1 / 16
 WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
 """Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
 
-ORDERS = (("up", "never"), ("down", "never"), ("both", "never"), *[("any", "never")] * 3)
-OVERFLOWS = (*[(side, "always") for side in ("up", "down", "both", "none")], *[("any", "some")] * 9)
-"""Runs of the overflow model: which way accumulations overflow, and whether other steps do."""
+SIDES = ("up", "down", "both", "none")
+ORDERS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
+CANCELLED = (("lost", "never"),) * 12
+OVERFLOWS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
+"""Runs of the overflow model: which way accumulations overflow, and which other steps do."""
 
 MOVES = ("up", "down", "random", "random", "random", "random", "random", "random")
-TINY_STEP = 2.0**-12
-"""In ULPs: how far the inputs are moved to see whether they lie exactly on a discontinuity."""
-
 SEED = 0x5EED
 
 Derive = Callable[[tuple[Tensor, ...], Any], Any]
@@ -60,27 +62,49 @@ class Referee:
     def __init__(
         self,
         program: Program,
-        args: Callable[[], tuple[Tensor, ...]],
+        pristine: tuple[Tensor, ...],
         derive: Derive | None = None,
         around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+        seed: int | None = None,
     ) -> None:
         self.program = program
-        self.args = args
+        self.pristine = pristine
         self.derive = derive or (lambda inputs, outputs: outputs)
         self.around = around
-        floating = [tensor.dtype for tensor in args() if tensor.dtype.is_floating_point or tensor.dtype.is_complex]
-        self.dtype = min(floating, key=precision, default=torch.float32)
+        self.seed = seed
+        """Of a program that draws at random: eager draws from this seed, and every other run is given its numbers."""
+
+    def args(self) -> tuple[Tensor, ...]:
+        """Copies of the inputs to run on."""
+        return fresh(self.pristine)
+
+    @functools.cached_property
+    def dtype(self) -> torch.dtype:
+        """The narrowest of the inputs' floating dtypes."""
+        dtypes = [tensor.dtype for tensor in self.pristine if tensor.is_floating_point() or tensor.is_complex()]
+        return min(dtypes, key=precision, default=torch.float32)
 
     def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None) -> Run:
+        drawn = contextlib.nullcontext() if self.seed is None else Given(self._draws)
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             try:
                 before = fresh(args)
-                with self.around(), mode or contextlib.nullcontext():
+                with self.around(), drawn, mode or contextlib.nullcontext():
                     outputs = program(*args)
                 return Run(flatten((self.derive(before, outputs), args)))
             except Exception as error:
                 return Run([], f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
+
+    @functools.cached_property
+    def _draws(self) -> list[Any]:
+        """The numbers that eager draws."""
+        assert self.seed is not None
+        with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]), Noted() as noted:
+            warnings.simplefilter("ignore")
+            torch.default_generator.manual_seed(self.seed)
+            self.program(*self.args())
+        return noted.found
 
     @functools.cached_property
     def twin(self) -> tuple[Program, tuple[Tensor, ...]]:
@@ -149,6 +173,11 @@ class Referee:
         """Runs of the overflow model in which every other step overflows too, unless it is fused into the next."""
         return self._overflow_runs(OVERFLOWS)
 
+    @functools.cached_property
+    def cancelled(self) -> list[Run]:
+        """Runs of the overflow model in which nothing overflows: of float64, sums that cancel, in many an order."""
+        return self._overflow_runs(CANCELLED)
+
     def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[Run]:
         runs = [self._twin_run(Overflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
         return [run for run in runs if not run.problem]
@@ -187,6 +216,13 @@ class Referee:
     def keeps_zeros(self) -> bool:
         """Whether the signs of the zeros it gives are part of the program's result."""
         return self._always(keeps_zeros)
+
+    @functools.cached_property
+    def rounds_once(self) -> torch.dtype | None:
+        """The dtype that a program rounds to if all of it is one operation of IEEE 754, and moving numbers about."""
+        log = Steps()
+        run = self._run(self.program, self.args(), log)
+        return None if run.problem else log.once
 
     def _always(self, holds: Callable[[Any], bool]) -> bool:
         log = CallLog(holds)

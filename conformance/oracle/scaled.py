@@ -43,14 +43,14 @@ def degrees(func: Any, args: Any, kwargs: dict[str, Any]) -> list[int] | None:
     """Of each result the degree in which ``func`` is homogeneous, 1 or 2, as two runs on plain numbers show it; None
     where a result is of no such degree. The runs differ by powers of two, so the comparison is exact."""
     runs = [
-        tree_flatten(func(*tree_map(plain, args), **tree_map(plain, kwargs)))[0]
-        for plain in (_plain, lambda leaf: shifted(_plain(leaf), -1))
+        tree_flatten(func(*tree_map(each, args), **tree_map(each, kwargs)))[0]
+        for each in (plain, lambda leaf: shifted(plain(leaf), -1))
     ]
     found = [_degree(*pair) for pair in zip(*runs, strict=True)]
     return None if None in found else [degree for degree in found if degree is not None]
 
 
-def _plain(leaf: Any) -> Any:
+def plain(leaf: Any) -> Any:
     """Positive numbers, no two the same, in place of a tensor's."""
     if not movable(leaf):
         return leaf

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torchstone.conformance.literals import Ref
 from torchstone.conformance.program import Program
+from torchstone.conformance.tolerances import SAME_FUNCTION
 
 _ALIKE = """
     digamma polygamma erf erfc erfcx erfinv ndtr ndtri log_ndtr zeta gammainc gammaincc i0 i0e i1 i1e gammaln
@@ -36,8 +37,6 @@ _UNLIKE = {
 }
 # PyTorch's name, less "torch." or "torch.special.", and SciPy's.
 _NAMES = {name: name for name in _ALIKE.split()} | _UNLIKE
-NEAR = 1e-3
-"""Further than this from the float64 run, of 1 or of the value, SciPy means another function there: a pole, an edge."""
 
 
 def second_opinion(program: Program, args: tuple[Tensor, ...], values: Tensor) -> Tensor | None:
@@ -55,7 +54,7 @@ def second_opinion(program: Program, args: tuple[Tensor, ...], values: Tensor) -
     exact = torch.from_numpy(np.array(out, dtype=np.float64))
     if exact.shape != values.shape:
         return None
-    close = torch.abs(exact - values) <= NEAR * exact.abs().clamp(min=1.0)
+    close = torch.abs(exact - values) <= SAME_FUNCTION * exact.abs().clamp(min=1.0)
     return torch.where(close, exact, values)
 
 

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
-from torchstone.conformance.tolerances import MODEL, Tolerance
-
-EXPLAINED = 64.0  # times the rounding model: an eager error beyond it is of another nature
+from torchstone.conformance.tolerances import EXPLAINED, LINEAR, MODEL, TINY_STEP, Tolerance
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,34 @@ def same(left: Tensor, right: Tensor) -> Tensor:
 
 
 def near(actual: Tensor, expected: Tensor, dtype: torch.dtype, ulps: float, tiny: float) -> Tensor:
-    """The same-dtype comparison, on float64 or complex128 copies: same, or finite and within ``ulps`` of expected."""
+    """The same-dtype comparison, on float64 or complex128 copies: same, or finite and within ``ulps`` of expected.
+
+    Of complex numbers that are both not finite the parts are compared, each by its own ULPs; see ``same`` for NaN.
+    """
     finite = torch.isfinite(actual) & torch.isfinite(expected)
     distance = torch.abs(actual - expected)
-    return same(actual, expected) | (finite & (distance <= ulps * ulp(expected.abs(), dtype) + tiny))
+    found = same(actual, expected) | (finite & (distance <= ulps * ulp(expected.abs(), dtype) + tiny))
+    if actual.is_complex():
+        a, b = torch.view_as_real(actual), torch.view_as_real(expected)
+        parts = near(a, b, dtype, ulps, tiny) | torch.isnan(a) | torch.isnan(b)
+        found |= ~torch.isfinite(actual) & ~torch.isfinite(expected) & parts.all(-1)
+    return found
+
+
+def allowed(expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:
+    """How far from float64 the backend's numbers may be where eager's are finite: see ``refereed``."""
+    truth, spread = reference.values, reference.spread
+    bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
+    eager_error = torch.where(torch.isfinite(expected), torch.abs(expected - truth), 0.0)
+    explained = eager_error <= EXPLAINED * (spread + bound)
+    finite = torch.isfinite(truth)
+    largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
+    cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
+    slack = torch.where(explained, MODEL * spread + row.factor * eager_error, eager_error)
+    capped = torch.minimum(slack, cap)
+    if reference.smooth is not None:
+        capped = torch.where(reference.smooth & explained, slack, capped)
+    return bound + capped
 
 
 def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:
@@ -60,18 +82,10 @@ def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torc
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype, or have overflowed where those ULPs do.
     """
-    truth, spread = reference.values, reference.spread
+    truth = reference.values
     bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
-    eager_error = torch.where(torch.isfinite(expected), torch.abs(expected - truth), 0.0)
-    explained = eager_error <= EXPLAINED * (spread + bound)
     finite = torch.isfinite(truth)
-    largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
-    cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
-    slack = torch.where(explained, MODEL * spread + row.factor * eager_error, eager_error)
-    capped = torch.minimum(slack, cap)
-    if reference.smooth is not None:
-        capped = torch.where(reference.smooth & explained, slack, capped)
-    within = torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= bound + capped)
+    within = torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= allowed(expected, reference, dtype, row))
     rounded = same(wide(truth.to(dtype)), actual)
     over = finite & same(wide((truth + torch.sgn(truth) * bound).to(dtype)), actual) & ~torch.isfinite(actual)
     lost = (within & representable_range(truth, dtype)) | rounded | over
@@ -81,6 +95,52 @@ def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torc
 def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Where a float64 value does not overflow ``dtype``."""
     return torch.isfinite(wide(values.to(dtype)))
+
+
+def strewn(runs: list[Tensor]) -> Tensor:
+    """Where runs of the rounding model are strewn over their range.
+
+    A jump leaves a gap between its two sides, wider than half the range; where rounding is amplified by steps that are
+    continuous there is none, however far the runs stray. Of complex numbers both parts are. Few runs tell nothing.
+    """
+    stacked = torch.stack(runs)
+    if len(runs) < 8:
+        return torch.zeros(stacked.shape[1:], dtype=torch.bool)
+    if stacked.is_complex():
+        return strewn(list(stacked.real)) & strewn(list(stacked.imag))
+    ordered = stacked.sort(0).values
+    gaps, extent = ordered.diff(dim=0).amax(0), ordered[-1] - ordered[0]
+    return (gaps <= extent / 2) & (extent > 0) & torch.isfinite(extent)
+
+
+def between(actual: Tensor, runs: list[Tensor]) -> Tensor:
+    """Where the number lies between the runs', of complex numbers both parts."""
+    if actual.is_complex():
+        parts = ([part(one) for one in (actual, *runs)] for part in (torch.real, torch.imag))
+        return torch.stack([between(one, others) for one, *others in parts]).all(0)
+    stacked = torch.stack(runs)
+    return (stacked.amin(0) <= actual) & (actual <= stacked.amax(0))
+
+
+def steep(moved: list[Tensor], barely: list[Tensor]) -> Tensor:
+    """Where inputs moved by one ULP move a number as far as its slope says, however far that is.
+
+    ``barely`` are runs whose inputs moved by ``TINY_STEP`` of that, which tell the slope. A jump moves a number as far
+    by the smallest step as by a large one, or not at all by the smallest. The first of each are those not moved.
+    """
+    far, slope = (torch.stack([(run - runs[0]).abs() for run in runs[1:]]).amax(0) for runs in (moved, barely))
+    slope = slope / TINY_STEP
+    return torch.isfinite(far) & (far <= LINEAR * slope) & (far >= slope / LINEAR)
+
+
+def within(values: Tensor, centre: Tensor, room: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Where numbers are no further than ``room`` from ``centre``. A real infinity is, where that reaches beyond the
+    range of ``dtype``."""
+    inside = torch.isfinite(values) & (torch.abs(values - centre) <= room)
+    if values.is_complex():
+        return inside
+    largest = torch.finfo(dtype).max
+    return inside | (torch.isinf(values) & (torch.sgn(values) * centre + room > largest))
 
 
 def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:

@@ -1,23 +1,19 @@
-"""Where a worker is within a case, readable after it died: one shared byte, written at a cost of nanoseconds."""
+"""Where a worker was when it died: one shared byte, written at a cost of nanoseconds. And how it died, in words."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import signal
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
 
 from torchstone.conformance.verdict import Stage
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from torchstone.conformance.backends.base import Availability, Backend
-
 OUTSIDE = 0  # the backend has not been called for this case: eager, the oracle or the harness is at work
+COMPILE, RUN, COMPARE = 1, 2, 3
 STAGES = (None, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
 BATCH = 4  # many cases are being compiled together: whose fault it is cannot be told
+LOADING = 5  # the worker is as it should be, and the backend is being imported, asked whether it can run, warmed up
 
 
 def create() -> int:
@@ -39,51 +35,27 @@ def in_batch(descriptor: int) -> bool:
     return os.pread(descriptor, 1, 0) == bytes([BATCH])
 
 
-class Marked:
-    """A backend that leaves a mark at each step; everything else is the backend's own."""
+def loading(descriptor: int) -> bool:
+    """Say whether the worker was loading its backend."""
+    return os.pread(descriptor, 1, 0) == bytes([LOADING])
 
-    def __init__(self, backend: Backend, descriptor: int) -> None:
-        self._backend = backend
+
+class Mark:
+    """The byte as the worker holds it. Its descriptor may be closed, or worse: the memory stays."""
+
+    def __init__(self, descriptor: int) -> None:
         self._byte = mmap.mmap(descriptor, mmap.PAGESIZE)
-        self.name = backend.name
-        self.batch: int = getattr(backend, "batch", 1)
-        if hasattr(backend, "compile_dynamic"):
-            self.compile_dynamic = self._compile_dynamic
 
-    def available(self) -> Availability:
-        return self._backend.available()
+    def set(self, value: int) -> None:
+        """Say where the worker is."""
+        self._byte[0] = value
 
-    def versions(self) -> Mapping[str, str]:
-        return self._backend.versions()
 
-    def begin(self) -> None:
-        """Say that a new case begins."""
-        self._byte[0] = OUTSIDE
-
-    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        self._byte[0] = 1
-        return self._marked(self._backend.compile(fn, args))
-
-    def _compile_dynamic(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
-        self._byte[0] = 1
-        return self._marked(cast("Any", self._backend).compile_dynamic(fn, args, dims))
-
-    def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
-        self._byte[0] = BATCH
-        found = cast("Any", self._backend).compile_many(programs)
-        return [one if isinstance(one, Exception) else self._marked(one) for one in found]
-
-    def _marked(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        byte = self._byte
-
-        def run(*tensors: Tensor) -> Any:
-            byte[0] = 2
-            result = compiled(*tensors)
-            byte[0] = 3
-            return result
-
-        run.__dict__["evidence"] = getattr(compiled, "evidence", {})
-        return run
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
+def describe_exit(code: int) -> str:
+    """Say how a process ended: ``killed by SIGSEGV`` or ``exited with code 3``."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -11,58 +11,37 @@ from __future__ import annotations
 import contextlib
 import itertools
 import selectors
-import shutil
 import signal
-import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.runner.process import WorkerProcess, describe_exit
+from torchstone.conformance.runner.folders import usage
+from torchstone.conformance.runner.interpreter import Interpreter
+from torchstone.conformance.runner.interrupts import no_interrupt
+from torchstone.conformance.runner.marks import describe_exit
+from torchstone.conformance.runner.process import ForkServer, Gone, WorkerProcess
+from torchstone.conformance.runner.retry import Batch, Result, Task, weigh
+from torchstone.conformance.runner.retry import about as _about
+from torchstone.conformance.text import over
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
 
 if TYPE_CHECKING:
     from torchstone.conformance.case import Case
 
 QUEUE_DEPTH = 2
-STARTUP_SECONDS = 180.0
+STARTUP_SECONDS = 300.0
 STARTUP_DEATHS = 3
 TICK_SECONDS = 0.2
+DISK_SECONDS = 1.0  # between two looks at what a worker has written
+DYING_SECONDS = 30.0  # for news of a worker whose channel has closed: the fork server may be busy importing
 GROWTH_BYTES = 1 << 30
-DEAD = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
-
-
-@dataclass(frozen=True)
-class Result:
-    """A case, its verdict, and its serialized form."""
-
-    case: Case
-    verdict: Verdict
-    data: bytes
-
-
-@dataclass(eq=False)
-class _Batch:
-    """What one caller of ``results`` waits for; batches of nested callers share the workers."""
-
-    done: deque[Result] = field(default_factory=deque)
-    open: int = 0
-    closed: bool = False
-
-
-@dataclass(eq=False)
-class _Task:
-    case: Case
-    data: bytes
-    batch: _Batch
-    first: Verdict | None = None  # set when this is the retry of a case that killed its worker
-    second: Verdict | None = None  # set when the retry did too: now eager is tried alone
-    alone: bool = False  # not to be compiled together with others
+LOST = 3  # a case under which the fork server died so often is its murderer
+GIB = 1 << 30
+_NUMBERS = itertools.count()  # of pools: their cache folders may lie in one fork server's
 
 
 @dataclass(eq=False)
@@ -70,56 +49,69 @@ class _Slot:
     number: int
     worker: WorkerProcess | None = None
     ready: bool = False
-    queue: deque[_Task] = field(default_factory=deque)  # the first is being worked on, once the worker is ready
+    queue: deque[Task] = field(default_factory=deque)  # the first is being worked on, once the worker is ready
     sent: int = 0
     depth: int = QUEUE_DEPTH
     deadline: float = 0.0
     began: float = 0.0
+    looked: float = 0.0
     served: int = 0
     baseline: int = 0
     retire: bool = False
     alone: bool = False
     cold: int = 0  # counts cache folders: a new one after every violent death
+    before: deque[str] = field(default_factory=lambda: deque(maxlen=3))  # the cases that its worker did last
 
 
 class Pool:
     """Workers of one backend; a context manager that leaves no process and no file behind.
 
-    ``backend`` is a registered name or ``module:attribute``; ``jobs`` workers at most, spawned as they are needed;
-    ``timeout`` seconds a case; ``memory`` resident bytes a worker; ``recycle`` cases until a worker is renewed;
+    ``backend`` is a registered name or ``module:attribute``; ``python`` the interpreter it runs in, this one if None;
+    ``jobs`` workers at most, started as they are needed; ``timeout`` seconds a case; ``memory`` resident bytes a
+    worker; ``disk`` bytes in its temporary folder, and in any one file; ``recycle`` cases until a worker is renewed;
     ``tick`` is called at least every 0.2 s while the pool waits.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
-    the same trouble again stands, anything else makes it ``flaky``. When it comes both times before the backend was
-    even called, or kills a third worker that runs eager alone, it is eager's own, and the case is ``untested``. Raises
-    HarnessError when workers cannot start.
+    the same trouble again stands, anything else makes it ``flaky``. One that is over its memory or disk in a worker
+    that others had before is judged by what it does in a fresh one. When trouble comes both times before the backend
+    was even called, or kills a third worker that runs eager alone, it is eager's own, and the case is ``untested``.
+    Where three workers die one after the other as they load the backend, every case from then on has that for its
+    verdict. Raises HarnessError when workers cannot start for another reason.
     """
 
     def __init__(
         self,
         backend: str,
         *,
+        python: str | None = None,
         jobs: int = 1,
         timeout: float = 60.0,
-        memory: int = 8 << 30,
+        memory: int = 8 * GIB,
+        disk: int = 8 * GIB,
         recycle: int = 2000,
         retry: bool = True,
         tick: Callable[[], None] | None = None,
     ) -> None:
         self.backend = backend
+        self.interpreter = Interpreter(python) if python else Interpreter()
         self.jobs = max(1, jobs)
         self.timeout = timeout
         self.memory = memory
+        self.disk = disk
         self.recycle = recycle
         self.retry = retry
         self.tick = tick
         self.spawned = 0
         self._slots: list[_Slot] = []
-        self._backlog: deque[_Task] = deque()  # tasks that lost their place when a worker died before them
+        self._backlog: deque[Task] = deque()  # tasks that lost their place when a worker died before them
+        self._suspects: deque[Task] = deque()  # tasks under which the fork server died: one at a time, from then on
         self._deaths = 0
+        self._started = False  # a worker has been ready
+        self._unloadable: dict[str, Any] = {}  # where loading the backend is the end of a worker: what cases get for it
         self._selector = selectors.DefaultSelector()
-        self._root: Path | None = None
-        self._serial = itertools.count()
+        self._server: ForkServer | None = None
+        self._number = next(_NUMBERS)
+        self._gone = False  # the fork server has died
         self._left = time.monotonic()
 
     # -- asking -------------------------------------------------------------------------------------------------
@@ -136,7 +128,7 @@ class Pool:
     def results(self, cases: Iterable[Case]) -> Iterator[Result]:
         """Like ``verdicts``, with the case and its bytes. Leaving the iterator early drops what is in flight."""
         source: Iterator[Case] | None = iter(cases)
-        batch = _Batch()
+        batch = Batch()
         try:
             while source is not None or batch.open or batch.done:
                 while batch.done:
@@ -148,7 +140,7 @@ class Pool:
                         source = None
                     else:
                         batch.open += 1
-                        self._place(_Task(case, case.to_bytes(), batch))
+                        self._place(Task(case, case.to_bytes(), batch))
                         busy = True
                 if busy or batch.open or source is not None:
                     self._step(0.0 if busy and self._room() else TICK_SECONDS)
@@ -158,16 +150,20 @@ class Pool:
     # -- scheduling ---------------------------------------------------------------------------------------------
 
     def _room(self) -> bool:
-        if self._backlog:
-            return False
-        return len(self._slots) < self.jobs or any(self._takes(slot) for slot in self._slots)
+        return not self._backlog and self._place_left()
+
+    def _place_left(self) -> bool:
+        return bool(self._unloadable) or len(self._slots) < self.jobs or any(self._takes(slot) for slot in self._slots)
 
     @staticmethod
     def _takes(slot: _Slot) -> bool:
         return len(slot.queue) < slot.depth and not slot.retire and not slot.alone
 
-    def _place(self, task: _Task) -> None:
+    def _place(self, task: Task) -> None:
         """Queue a task: at an idle worker, else at a new one, else behind another case."""
+        if self._unloadable:
+            task.settle(Verdict(**_about(task.case), backend=self.backend, **self._unloadable))
+            return
         open_slots = [slot for slot in self._slots if self._takes(slot)]
         slot = min(open_slots, key=lambda s: (len(s.queue), not s.ready), default=None)
         if (slot is None or slot.queue) and len(self._slots) < self.jobs:
@@ -201,18 +197,22 @@ class Pool:
         slot.deadline = slot.began + self.timeout
 
     def _spawn(self, slot: _Slot) -> None:
-        if self._root is None:
-            self._root = Path(tempfile.mkdtemp(prefix="torchstone-"))
-        scratch = self._root / f"worker-{next(self._serial)}"
-        cache = self._root / f"cache-{slot.number}-{slot.cold}"
-        worker = WorkerProcess(self.backend, scratch, cache)
-        slot.worker, slot.ready, slot.sent, slot.served, slot.retire = worker, False, 0, 0, False
-        slot.deadline = time.monotonic() + STARTUP_SECONDS
+        if self._server is None:
+            self._server = ForkServer.of(self.interpreter)
+            self._selector.register(self._server.control, selectors.EVENT_READ, (None, "server"))
+        slot.ready, slot.sent, slot.served, slot.retire = False, 0, 0, False
+        slot.before.clear()
+        slot.deadline = slot.looked = time.monotonic() + STARTUP_SECONDS
+        try:
+            slot.worker = worker = self._server.start(
+                self.backend, f"cache-{self._number}-{slot.number}-{slot.cold}", self.disk
+            )
+        except Gone:
+            self._gone = True
+            return
         self.spawned += 1
         self._selector.register(worker.channel, selectors.EVENT_READ, (slot, "channel"))
         self._selector.register(worker.output, selectors.EVENT_READ, (slot, "output"))
-        if worker.death is not None:
-            self._selector.register(worker.death, selectors.EVENT_READ, (slot, "death"))
 
     def _watch_channel(self, slot: _Slot) -> None:
         worker = slot.worker
@@ -229,69 +229,105 @@ class Pool:
         if now - self._left > TICK_SECONDS:  # the caller was away: its time is not the workers'
             for slot in self._slots:
                 slot.deadline += now - self._left
-        dead: list[_Slot] = []
-        for key, _ in self._selector.select(wait):
+        for key, _ in self._selector.select(0.0 if self._gone else wait):
             slot, what = key.data
-            if slot.worker is None or slot in dead:
+            if what == "server":
+                self._hear()
+            elif slot.worker is None or slot.worker.code is not None:
                 continue
-            if what == "channel":
+            elif what == "channel":
                 slot.worker.push()
                 self._read(slot)
-            elif what == "output" and not slot.worker.read_output():
+            elif not slot.worker.read_output():
                 self._selector.unregister(key.fileobj)
-            elif what == "death":
-                dead.append(slot)
         for slot in self._slots:
-            if slot.worker is not None and slot not in dead and slot.worker.death is None and slot.worker.exited():
-                dead.append(slot)
-        for slot in dead:
-            self._buried(slot)
+            worker = slot.worker
+            if worker is not None and worker.code is not None:
+                self._read(slot)  # what it had still to say
+                if slot.worker is worker:
+                    self._died(slot, "", Outcome.CRASH)
         self._watch()
-        while self._backlog and (len(self._slots) < self.jobs or any(self._takes(slot) for slot in self._slots)):
+        if self._gone:
+            self._begin_again()
+        if self._suspects and self._place_left() and not any(task.lost for slot in self._slots for task in slot.queue):
+            self._place(self._suspects.popleft())
+        while self._backlog and self._place_left():
             self._place(self._backlog.popleft())
         if self.tick is not None:
             self.tick()
         self._left = time.monotonic()
+
+    def _hear(self) -> None:
+        try:
+            self._server.hear()  # type: ignore[union-attr]
+        except Gone:
+            self._gone = True
 
     def _read(self, slot: _Slot) -> None:
         worker = slot.worker
         assert worker is not None
         for header, _ in worker.frames():
             if "ready" in header:
-                slot.ready, slot.baseline = True, header["rss"]
+                slot.ready, slot.baseline, self._started = True, header["rss"], True
                 slot.depth = max(QUEUE_DEPTH, header["batch"])
+                slot.looked = time.monotonic()
                 self._deaths = 0
                 self._feed(slot)
             elif "failed" in header:
                 raise HarnessError(f"no worker of backend {self.backend} can start: {header['failed']}")
-            elif "verdict" in header and slot.queue:
-                self._answered(slot, self._verdict(header["verdict"]), header["rss"])
+            elif slot.sent and header.get("case") == slot.queue[0].case.id and (verdict := self._verdict(header)):
+                self._answered(slot, verdict, header["rss"], header.get("spent", ""))
+                if slot.worker is not worker:
+                    return
+            else:
+                worker.channel_open = False  # no answer to what was asked: whoever wrote this was not the worker's loop
+                break
         if not worker.channel_open:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(worker.channel)
-            slot.deadline = min(slot.deadline, time.monotonic() + 2)  # it should be dying: its exit says of what
+            slot.deadline = min(slot.deadline, time.monotonic() + DYING_SECONDS)  # its exit says of what
         else:
             self._watch_channel(slot)
 
-    def _answered(self, slot: _Slot, verdict: Verdict, resident: int) -> None:
+    def _verdict(self, header: dict[str, Any]) -> Verdict | None:
+        """The worker's verdict, under the name that the backend was asked for by; None if it is none."""
+        try:
+            fields = header["verdict"]
+            known = {"stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"]), "backend": self.backend}
+            text = {"message": str(fields["message"]).encode("utf-8", "replace").decode()}  # what a store can hold
+            return Verdict(**{**fields, **known, **text})
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _answered(self, slot: _Slot, verdict: Verdict, resident: int, spent: str) -> None:
         task = slot.queue.popleft()
         slot.sent -= 1
         slot.served += 1
         slot.alone = False
+        slot.before.append(task.case.id)
         if slot.sent:
             self._start_clock(slot)
-        self._settle(slot, task, task.second or verdict)
-        slot.retire = slot.served >= self.recycle or resident > min(slot.baseline + GROWTH_BYTES, self.memory)
-        if slot.retire and not slot.queue:
+        task.settle(task.second or verdict)
+        slot.retire = (  # long before a case could be ended for what those before it have leaked or written
+            slot.served >= self.recycle
+            or resident - slot.baseline > min(GROWTH_BYTES, (self.memory - slot.baseline) // 2)
+            or self._written(slot) > self.disk // 4
+        )
+        if spent or (slot.retire and not slot.queue):
             self._remove(slot)
+            if slot.queue:  # what the spent worker has been sent, and should not work on
+                self._spawn(slot)
 
-    def _verdict(self, fields: dict[str, Any]) -> Verdict:
-        """The worker's verdict, under the name that the backend was asked for by."""
-        known = {"stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"]), "backend": self.backend}
-        return Verdict(**{**fields, **known})
+    def _written(self, slot: _Slot) -> int:
+        """The bytes in the worker's folder, if it is time to look."""
+        now = time.monotonic()
+        if slot.worker is None or now - slot.looked < DISK_SECONDS:
+            return 0
+        slot.looked = now
+        return usage(slot.worker.scratch, self.disk)
 
     def _watch(self) -> None:
-        """Kill what is over its time or its memory."""
+        """Kill what is over its time, its memory or its disk."""
         now = time.monotonic()
         for slot in self._slots:
             worker = slot.worker
@@ -299,42 +335,45 @@ class Pool:
                 continue
             if not slot.ready:
                 if now > slot.deadline:
-                    self._died(slot, "did not start in time", Outcome.CRASH)
+                    self._deaths = STARTUP_DEATHS  # once is long enough
+                    self._died(slot, f"not ready after {STARTUP_SECONDS:g} s", Outcome.TIMEOUT)
+                elif (used := worker.resident()) > self.memory:
+                    self._died(slot, f"resident memory {over(used, self.memory)}", Outcome.OOM)
             elif slot.sent:
                 if now > slot.deadline:
                     if not worker.channel_open:
-                        self._died(slot, "closed the harness's channel", Outcome.CRASH)
+                        self._died(slot, "closed the harness's channel, or wrote to it", Outcome.CRASH)
                         continue
                     worker.probe()
                     self._died(slot, f"no result after {self.timeout:g} s", Outcome.TIMEOUT)
-                elif now - slot.began > TICK_SECONDS and (used := worker.resident()) > self.memory:
-                    limit = f"resident memory {used / 2**30:.1f} GiB is over the limit of {self.memory / 2**30:.1f} GiB"
-                    self._died(slot, limit, Outcome.OOM)
+                elif now - slot.began > TICK_SECONDS and (why := self._too_much(slot, worker)):
+                    if slot.before:  # whose memory or files these are cannot be told
+                        self._renew(slot)
+                    else:
+                        self._died(slot, why, Outcome.OOM)
+
+    def _too_much(self, slot: _Slot, worker: WorkerProcess) -> str:
+        if (used := worker.resident()) > self.memory:
+            return f"resident memory {over(used, self.memory)}"
+        if (used := self._written(slot)) > self.disk:
+            return f"what its temporary folder holds, {over(used, self.disk)}"
+        return ""
 
     # -- death --------------------------------------------------------------------------------------------------
-
-    def _buried(self, slot: _Slot) -> None:
-        """A worker has exited by itself: read its last words, then say how it ended."""
-        assert slot.worker is not None
-        self._read(slot)
-        if slot.worker is not None:  # else it was retired by what it had still to say
-            self._died(slot, "", Outcome.CRASH)
 
     def _died(self, slot: _Slot, why: str, outcome: Outcome) -> None:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
-        stage, in_batch = worker.stage(), worker.in_batch()
+        stage, in_batch, loading = worker.stage(), worker.in_batch(), worker.loading()
         code = self._remove(slot)
         why = why or describe_exit(code)
         slot.cold += 1
         if not was_ready:
             self._deaths += 1
             if self._deaths >= STARTUP_DEATHS:
-                raise HarnessError(
-                    f"no worker of backend {self.backend} can start: the last {self._deaths} died at once "
-                    f"({why}){': ' + worker.tail.splitlines()[-1] if worker.tail else ''}"
-                )
+                by_hand = outcome is Outcome.CRASH and code == -signal.SIGKILL
+                self._cannot_start(why, outcome, worker.tail, loading and not by_hand and not self._started)
         elif working and in_batch:
             for task in slot.queue:
                 task.alone = True
@@ -343,97 +382,119 @@ class Pool:
             by_hand = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
             if by_hand:
                 why += " (by hand, or by the system when memory ran out)"
+            evidence = {"stderr": worker.tail, "after": list(slot.before)}
             verdict = Verdict(
                 **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
-                evidence={"stderr": worker.tail} if worker.tail else {}, seconds=seconds,
+                evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
             )  # fmt: skip
-            again = self.retry and not by_hand and outcome is not Outcome.OOM
-            if again and task.first is None:
-                self._alone(slot, replace(task, first=verdict))
-            elif again and task.second is None and stage is not None and outcome is Outcome.CRASH:
-                self._alone(slot, replace(task, second=verdict))
-            elif task.second is not None and outcome is not Outcome.CRASH:
-                slot.alone = False
-                self._settle(slot, task, task.second)
-            else:
-                if stage is None and task.first is not None:  # twice, the second time in a fresh worker
-                    why = f"eager itself: {why} before the backend was called"
-                    verdict = replace(verdict, outcome=Outcome.UNTESTED, message=why)
-                slot.alone = False
-                self._settle(slot, task, verdict)
+            self._judge(slot, task, verdict, called=stage is not None, retry=self.retry and not by_hand)
         if slot.queue:
             self._spawn(slot)
 
-    def _alone(self, slot: _Slot, task: _Task) -> None:
-        """Give the slot's next worker this task and no other."""
+    def _cannot_start(self, why: str, outcome: Outcome, words: str, by_backend: bool) -> None:
+        """Give up: with a verdict for every case where the backend is the reason, else by HarnessError."""
+        if not by_backend:
+            raise HarnessError(
+                f"no worker of backend {self.backend} can start: the last of {self._deaths} died at once "
+                f"({why}){': ' + words.splitlines()[-1] if words else ''}"
+            )
+        self._unloadable = {
+            "stage": Stage.CAPTURE, "outcome": outcome, "message": f"{why}, as the backend was loaded",
+            "evidence": {"stderr": words} if words else {},
+        }  # fmt: skip
+        for slot in self._slots:
+            self._backlog.extend(slot.queue)
+            slot.queue.clear()
+            if slot.worker is not None:
+                self._remove(slot)
+        self._backlog.extend(self._suspects)
+        self._suspects.clear()
+
+    def _judge(self, slot: _Slot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
+        """Settle the case of a dead worker, or give the slot's next worker this case and no other."""
+        weighed = weigh(task, verdict, called=called, retry=retry)
+        slot.alone = False
+        if isinstance(weighed, Task):
+            self._leave_alone(slot, weighed)
+        else:
+            task.settle(weighed)
+
+    def _leave_alone(self, slot: _Slot, task: Task) -> None:
+        slot.alone = True
         self._backlog.extend(slot.queue)
         slot.queue.clear()
         slot.queue.append(task)
-        slot.alone = True
 
-    def _settle(self, slot: _Slot, task: _Task, verdict: Verdict) -> None:
-        """Hand a verdict to who asked, after weighing a retry against the first try."""
-        first = task.first
-        if first is not None and verdict.outcome in DEAD:
-            verdict = replace(verdict, evidence={**verdict.evidence, "first": first.message})
-        elif first is not None:
-            verdict = replace(
-                verdict, outcome=Outcome.FLAKY, stage=first.stage,
-                message=f"{first.outcome} ({first.message}), then {verdict.outcome} alone in a fresh worker",
-                evidence={**first.evidence, "retry": {"outcome": str(verdict.outcome), "message": verdict.message}},
-            )  # fmt: skip
-        task.batch.open -= 1
-        if not task.batch.closed:
-            task.batch.done.append(Result(task.case, verdict, task.data))
+    def _renew(self, slot: _Slot) -> None:
+        """Try the case at hand again, alone in a fresh worker."""
+        self._remove(slot)
+        self._leave_alone(slot, slot.queue.popleft())
+        self._spawn(slot)
 
     def _remove(self, slot: _Slot) -> int:
-        """Stop the slot's worker; the slot keeps its queue."""
+        """Stop the slot's worker and return its exit code; the slot keeps its queue."""
         worker = slot.worker
         assert worker is not None
-        for fileobj in (worker.channel, worker.output, worker.death):
-            if fileobj is not None:
-                with contextlib.suppress(KeyError):
-                    self._selector.unregister(fileobj)
+        for fileobj in (worker.channel, worker.output):
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(fileobj)
         slot.worker, slot.ready, slot.sent, slot.retire = None, False, 0, False
-        return worker.stop()
+        try:
+            worker.stop()
+        except Gone:
+            self._gone = True
+        return -signal.SIGKILL if worker.code is None else worker.code
+
+    def _begin_again(self) -> None:
+        """Go on after the fork server has died, and every worker with it; whose doing it was, if a case's, is open."""
+        assert self._server is not None
+        self._gone = False
+        self._selector.unregister(self._server.control)
+        words, up = self._server.last_words(), self._server.up
+        working = [slot for slot in self._slots if slot.sent]
+        for slot in self._slots:
+            if slot.worker is not None:
+                for fileobj in (slot.worker.channel, slot.worker.output):
+                    with contextlib.suppress(KeyError):
+                        self._selector.unregister(fileobj)
+            slot.worker, slot.ready, slot.sent, slot.retire = None, False, 0, False
+        self._server.close(gone=True)
+        self._server = None
+        if not up:
+            raise HarnessError(f"no worker of backend {self.backend} can start in {self.interpreter.path}: {words}")
+        for slot in working:
+            task = slot.queue.popleft()
+            task.lost += 1
+            if task.lost < LOST:
+                self._suspects.append(task)
+                continue
+            message = f"the process that forks the workers died each of the {task.lost} times that this case was tried"
+            verdict = Verdict(
+                **_about(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.CRASH, message=message
+            )
+            task.settle(verdict)
+        for slot in self._slots:
+            slot.alone = False
+            self._backlog.extend(slot.queue)
+            slot.queue.clear()
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Kill the workers and remove their files. The pool cannot be used afterwards."""
-        with _no_interrupt():
-            for slot in self._slots:
-                slot.queue.clear()
-                if slot.worker is not None:
-                    self._remove(slot)
-            self._slots.clear()
+        with no_interrupt():
             self._backlog.clear()
+            if self._server is not None:
+                for slot in self._slots:
+                    if slot.worker is not None and self._server.up:
+                        self._remove(slot)
+                self._server.close()
+                self._server = None
+            self._slots.clear()
             self._selector.close()
-            if self._root is not None:
-                shutil.rmtree(self._root, ignore_errors=True)
-                self._root = None
 
     def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _about(case: Case) -> dict[str, str]:
-    return {
-        "case_id": case.id, "source": case.source, "op": case.op, "dtype": case.dtype, "variant": case.variant,
-    }  # fmt: skip
-
-
-@contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Let an impatient second Ctrl-C not leave half the workers alive."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,71 +1,196 @@
-"""One worker process as the runner sees it: spawn, channel, output tail, memory, death."""
+"""The processes as the runner sees them: the fork server, and one worker with its channel, output, memory and death."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
-from torchstone.conformance.runner import marks
+from torchstone.conformance.runner import forkserver, marks
+from torchstone.conformance.runner.folders import Folder, remove
+from torchstone.conformance.runner.interpreter import Interpreter
+from torchstone.conformance.runner.marks import describe_exit
 from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
 from torchstone.conformance.runner.worker import CASE_ENDS, resident
 from torchstone.conformance.verdict import Stage
 
 TAIL_BYTES = 8192
 CHUNK = 1 << 18
+LOG = "forkserver.log"
+FAREWELL_SECONDS = 20.0
+_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | {
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
+
+
+class Gone(Exception):
+    """The fork server has died, and every worker with it."""
+
+
+class ForkServer:
+    """The process that forks the workers, with a temporary folder for them. Pools that are open together share it."""
+
+    _running: ClassVar[dict[Interpreter, ForkServer]] = {}
+
+    @classmethod
+    def of(cls, interpreter: Interpreter) -> ForkServer:
+        """Return the fork server of an interpreter; ``close`` must be called as often."""
+        server = cls._running.get(interpreter)
+        if server is None:
+            server = cls._running[interpreter] = ForkServer(interpreter)
+        server.users += 1
+        return server
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self.interpreter = interpreter
+        self.folder = Folder()
+        self.users = 0
+        self.up = False
+        self.workers: dict[int, WorkerProcess] = {}
+        self._numbers = itertools.count()
+        self._lock = threading.RLock()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = ["-P", "-m", forkserver.__name__, str(theirs.fileno()), str(os.getpid()), str(self.folder.path)]
+        with theirs, open(self.folder.path / LOG, "wb") as log:
+            try:
+                self.process = subprocess.Popen(
+                    [interpreter.path, *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                    env=os.environ | _ENVIRONMENT | interpreter.environment(self.folder.path),
+                )
+            except BaseException:
+                self.control.close()
+                self.folder.close()
+                raise
+        self.control.setblocking(False)
+
+    def start(self, backend: str, cache: str, disk: int, look: bool = False) -> WorkerProcess:
+        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises Gone."""
+        number = next(self._numbers)
+        scratch = self.folder.path / f"worker-{number}"
+        worker = WorkerProcess(self, number, scratch, self.folder.path / cache, disk)
+        self.workers[number] = worker
+        environment = dict(os.environ) | _ENVIRONMENT | self.interpreter.environment(self.folder.path)
+        hello = {"hello": VERSION, "backend": backend, "folder": os.getcwd(), "environment": environment, "look": look}
+        worker.send(hello)
+        return worker
+
+    def ask(self, request: Header, descriptors: tuple[int, ...] = ()) -> None:
+        """Send a request. Raises Gone."""
+        with self._lock:
+            try:
+                self.control.setblocking(True)
+                socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
+            except OSError as error:
+                raise Gone from error
+            finally:
+                self.control.setblocking(False)
+
+    def hear(self, wait: bool = False) -> None:
+        """Read what the fork server has to say of its workers. Raises Gone."""
+        with self._lock:
+            self.control.setblocking(wait)
+            try:
+                while data := self.control.recv(forkserver.MESSAGE):
+                    self.control.setblocking(False)
+                    message: dict[str, Any] = json.loads(data)
+                    if "up" in message:
+                        self.up = True
+                    elif "pid" in message:
+                        self.workers[message["worker"]].pid = message["pid"]
+                    elif "died" in message:
+                        self.workers.pop(message["worker"]).code = message["died"]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise Gone from error
+            raise Gone
+
+    def bury(self, worker: WorkerProcess) -> None:
+        """Kill a worker and wait until it is dead. Raises Gone."""
+        if worker.code is None:
+            self.ask({"kill": worker.number})
+        while worker.code is None:
+            self.hear(wait=True)
+
+    def last_words(self) -> str:
+        """The last line that the fork server printed, or how it ended."""
+        with contextlib.suppress(OSError):
+            lines = (self.folder.path / LOG).read_text(errors="replace").strip().splitlines()
+            if lines:
+                return lines[-1]
+        code = self.process.poll()
+        return "" if code is None else describe_exit(code)
+
+    def close(self, gone: bool = False) -> None:
+        """Let go of it; the last one, or who has found it ``gone``, ends it and everything below it."""
+        self.users -= 1
+        if gone or self.users == 0:
+            for interpreter in [one for one, server in self._running.items() if server is self]:
+                del self._running[interpreter]
+        if self.users:
+            return
+        if not self.up:
+            self.process.kill()
+        self.control.close()
+        try:
+            self.process.wait(FAREWELL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for worker in list(self.workers.values()):
+            worker.close()
+        self.folder.close()
 
 
 class WorkerProcess:
-    """A spawned worker in a session of its own, with a temporary folder of its own.
+    """A worker in a session of its own, with a temporary folder of its own.
 
     Nothing here blocks on the worker: sends are buffered, reads take what is there. ``cache`` outlives the process
-    so that its successor starts warm; ``scratch`` goes with it.
+    so that its successor starts warm; ``scratch`` goes with it. ``code`` is its exit code, once it has died.
     """
 
-    def __init__(self, backend: str, scratch: Path, cache: Path) -> None:
+    def __init__(self, server: ForkServer, number: int, scratch: Path, cache: Path, disk: int) -> None:
         scratch.mkdir(parents=True)
         cache.mkdir(parents=True, exist_ok=True)
+        self.number = number
         self.scratch = scratch
+        self.pid = 0
+        self.code: int | None = None
         self.mark = marks.create()
         self.channel, theirs = socket.socketpair()
         self.output, write_end = os.pipe()
-        shared = (theirs.fileno(), self.mark)
-        descriptors = [str(fd) for fd in shared]
+        self._server = server
         try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "torchstone.conformance.runner.worker", *descriptors, _me()],
-                stdin=subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=write_end,
-                pass_fds=shared,
-                start_new_session=True,
-                env=_environment(scratch, cache),
-            )
+            fork = os.environ.get("TORCHSTONE_FORK") != "0"
+            request = {"worker": number, "scratch": str(scratch), "cache": str(cache), "disk": disk, "fork": fork}
+            server.ask(request, (theirs.fileno(), self.mark, write_end))
         except BaseException:
-            self.channel.close()
-            os.close(self.output)
-            os.close(self.mark)
+            self.close()
             raise
         finally:
             theirs.close()
             os.close(write_end)
         self.channel.setblocking(False)
         os.set_blocking(self.output, False)
-        self.pid = self.process.pid
-        self.death = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
-        self.started = time.monotonic()
         self.channel_open = True
         self._decoder = Decoder()
         self._unsent = bytearray()
         self._tail = bytearray()
         self._probed: tuple[Stage | None, str] | None = None
-        self.send({"hello": VERSION, "backend": backend})
 
     # -- the channel --------------------------------------------------------------------------------------------
 
@@ -142,7 +267,7 @@ class WorkerProcess:
     # -- life and death -----------------------------------------------------------------------------------------
 
     def resident(self) -> int:
-        return resident(self.pid)
+        return resident(self.pid) if self.pid and self.code is None else 0
 
     def stage(self) -> Stage | None:
         """Say where in its case the worker is, or was when it died; None before the backend was called."""
@@ -154,11 +279,9 @@ class WorkerProcess:
         """Say whether the worker is, or was when it died, compiling many cases together."""
         return marks.in_batch(self.mark)
 
-    def exited(self) -> bool:
-        """Say whether the process is gone, without reaping it: its group must still be there to be killed."""
-        with contextlib.suppress(ChildProcessError):
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        return True
+    def loading(self) -> bool:
+        """Say whether the worker is, or was when it died, loading its backend."""
+        return marks.loading(self.mark)
 
     def probe(self, wait: float = 0.2) -> None:
         """Ask a hanging worker for its Python stack, and let that be its last words.
@@ -170,7 +293,8 @@ class WorkerProcess:
         stage, before = self.stage(), self.tail
         stack = bytearray()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGUSR1)
+            if self.pid and self.code is None:
+                os.kill(self.pid, signal.SIGUSR1)
             deadline = time.monotonic() + wait
             while time.monotonic() < deadline and len(stack) < TAIL_BYTES and CASE_ENDS not in stack:
                 try:
@@ -181,42 +305,26 @@ class WorkerProcess:
                     break
         self._probed = (stage, f"{before}\n{_clean(stack.partition(CASE_ENDS)[0])}".strip())
 
-    def stop(self) -> int:
-        """Kill the process and whatever it started, reap it, remove its folder. Returns its exit code."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        code = self.process.wait()
-        self.read_output()
+    def stop(self) -> None:
+        """Kill the process and whatever it started, and remove its folder. Raises Gone, all the same."""
+        try:
+            self._server.bury(self)
+        finally:
+            self.read_output()
+            self.close()
+
+    def close(self) -> None:
+        """Let go of what this process holds of the worker, and remove its folder. Again is no harm."""
+        if self.mark < 0:
+            return
         self.channel.close()
         os.close(self.output)
         os.close(self.mark)
-        if self.death is not None:
-            os.close(self.death)
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        return code
+        self.mark = -1
+        remove(self.scratch)
 
 
 def _clean(output: bytes | bytearray) -> str:
     """Return output as text, without faulthandler's list of every native module in the process."""
     lines = output.decode(errors="replace").splitlines()
     return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
-
-
-def describe_exit(code: int) -> str:
-    """Say how a process ended: ``killed by SIGSEGV`` or ``exited with code 3``."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
-def _me() -> str:
-    return str(os.getpid())
-
-
-def _environment(scratch: Path, cache: Path) -> dict[str, str]:
-    one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    folders = {"TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
-    return os.environ | one | folders | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTHONHASHSEED": "0"}

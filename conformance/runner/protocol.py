@@ -2,10 +2,11 @@
 
 A frame is ``<header length: u32><body length: u64><header: UTF-8 JSON object><body>``, little-endian.
 
-    runner -> worker   {"hello": 1, "backend": NAME}        once
-    worker -> runner   {"ready": true, "batch": N, …}       once, or {"failed": MESSAGE} and exit
-    runner -> worker   {"case": ID, …} + the case's bytes   any number, answered in order; N at a time are welcome
-    worker -> runner   {"verdict": {...}, "rss": BYTES}
+    runner -> worker   {"hello": 2, "backend": NAME, "folder": the user's, "environment": {...}}    once
+                       "look": true in it asks for no more than what the backend says of itself
+    worker -> runner   {"ready": true, "batch": N, "rss": BYTES}    once, or {"failed": MESSAGE} and exit
+    runner -> worker   {"case": ID, …} + the case's bytes           any number, answered in order; N at a time welcome
+    worker -> runner   {"case": ID, "verdict": {...}, "rss": BYTES}   with "spent": WHY if it should get no other case
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import socket
 import struct
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 PREFIX = struct.Struct("<IQ")
 MAX_HEADER = 64 << 20
 MAX_BODY = 16 << 30

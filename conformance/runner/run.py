@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.runner.pool import Pool, Result
 from torchstone.conformance.trial import untested
-from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.conformance.verdict import RIGHT, Outcome, Verdict
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
 
-KEEP_NO_BYTES = frozenset({Outcome.PASS, Outcome.UNSUPPORTED, Outcome.UNTESTED})
+KEEP_NO_BYTES = RIGHT | {Outcome.UNSUPPORTED, Outcome.UNTESTED}
 
 
 @dataclass
@@ -32,21 +32,33 @@ class Summary:
         return not self.failed and not self.errors
 
 
+class Workers(Protocol):
+    """Workers of one backend, here or elsewhere; a context manager."""
+
+    def results(self, cases: Iterable[Case]) -> Iterator[Result]: ...
+    def __enter__(self) -> Workers: ...
+    def __exit__(self, *exc: object) -> None: ...
+
+
 def run(
     entries: Callable[[], Iterable[Case | Untested]],
     backends: Sequence[str],
     store: Store,
     run_id: str,
     *,
-    jobs: int = 1,
+    jobs: int | None = 1,
     timeout: float = 60.0,
     memory: int = 8 << 30,
     on_verdict: Callable[[Verdict], None] | None = None,
     on_tick: Callable[[], None] | None = None,
     on_backend: Callable[[str], None] | None = None,
+    wanted: Mapping[str, Collection[str]] | None = None,
+    pool: Callable[..., Workers] = Pool,
 ) -> Summary:
     """Try what ``entries()`` yields (Case or Untested) on one backend after the other and journal every verdict.
 
+    ``wanted`` says which ids each backend is asked, if not all of them. ``pool`` makes the workers of a backend, as
+    ``Pool`` does.
     A (case, backend) that has a verdict in this run already is skipped, so a run is resumed by calling this again.
     The caller closes the run with ``store.finish``. A backend whose workers cannot start ends up in
     ``Summary.errors``; KeyboardInterrupt passes through, with every verdict so far in the journal.
@@ -72,6 +84,8 @@ def run(
 
         def cases(backend: str = backend, done: set[str] = done) -> Iterator[Case]:
             for entry in entries():
+                if wanted is not None and entry.id not in wanted.get(backend, ()):
+                    continue
                 if entry.id in done:
                     summary.skipped += 1
                 elif isinstance(entry, Case):
@@ -80,8 +94,8 @@ def run(
                     keep(untested(entry, backend), None)
 
         try:
-            with Pool(backend, jobs=jobs, timeout=timeout, memory=memory, tick=tick) as pool:
-                for result in pool.results(cases()):
+            with pool(backend, jobs=jobs, timeout=timeout, memory=memory, tick=tick) as workers:
+                for result in workers.results(cases()):
                     keep(result.verdict, result.data)
         except HarnessError as error:
             summary.errors[backend] = str(error)

@@ -2,10 +2,10 @@
 
 Where a backend compiles many programs at once, the cases that have arrived are compiled together first.
 
-Started as ``python -m torchstone.conformance.runner.worker FD MARK PARENT``. Frames travel over the socket ``FD`` and
-nowhere else: stdout and stderr both end in the runner's tail buffer, so a backend may print what it likes. ``MARK`` is
-the byte that says where in a case the worker is. The worker does nothing to survive a bad case; dying is how a case is
-reported as a crash.
+Frames travel over the socket ``channel`` and nowhere else: stdout and stderr both end in the runner's tail buffer, so a
+backend may print what it likes. ``mark`` is the byte that says where in a case the worker is. The worker does nothing
+to survive a bad case; dying is how a case is reported as a crash. What a case leaves changed is put right after each
+call into the backend, and what cannot be put right ends the worker: its last verdict is sent with the reason.
 """
 
 from __future__ import annotations
@@ -21,39 +21,83 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.runner.marks import Marked
+from torchstone.conformance.runner import shared
+from torchstone.conformance.runner.probe import ask
 from torchstone.conformance.runner.protocol import VERSION, encode, receive
 
 if TYPE_CHECKING:
     from torchstone.conformance.backends.base import Backend
+    from torchstone.conformance.runner.boundary import Boundary
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 CASE_ENDS = b"\0\x1e\0\n"  # printed after each case, so that a dead worker's last words are those of its last case
 PAGE = os.sysconf("SC_PAGE_SIZE")
+FOLDER = "cwd"  # the current folder of a worker, in its scratch folder
 
 
 def main() -> None:
-    """Serve the runner until its end of the socket closes."""
-    descriptor, mark, parent = map(int, sys.argv[1:])
-    _settle(parent)
-    os.set_inheritable(descriptor, False)
-    os.set_inheritable(mark, False)
-    channel = socket.socket(fileno=descriptor)
+    """Be a worker in a fresh process."""
+    channel, mark, parent, scratch, cache, disk = sys.argv[1:]
+    run(int(channel), int(mark), int(parent), scratch, cache, int(disk))
+
+
+def preload() -> None:
+    """Import what every worker needs, and no case should pay for. Touches no device and starts no thread."""
+    import torch  # noqa: F401
+
+    from torchstone.conformance import trial  # noqa: F401
+    from torchstone.conformance.runner import boundary  # noqa: F401
+
+
+def preload_more() -> None:
+    """Import what the oracle needs once a result is wrong: PyTorch's decompositions bring in all of Dynamo."""
+    import torch._dynamo  # noqa: F401
+
+
+def run(channel: int, mark: int, parent: int, scratch: str, cache: str, disk: int) -> None:
+    """Be a worker until the runner's end of the socket closes; never returns."""
+    code = 1
+    try:
+        _settle(parent, Path(scratch), disk)
+        for descriptor in (channel, mark):
+            os.set_inheritable(descriptor, False)
+        folders = {"TMPDIR": scratch, "TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
+        serve(socket.socket(fileno=channel), mark, folders)
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stderr.flush()
+            sys.stdout.flush()
+        os._exit(code & 0xFF)  # without the exit handlers: they are the backend's too
+
+
+def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
+    """Answer the runner's frames."""
     hello = receive(channel)
     if hello is None:
         return
-    from torchstone.conformance.backends.eager import Eager  # no torch in it
-
     try:
-        backend = Marked(_start(hello[0]), mark)
+        loaded = _load(hello[0], mark, folders)
+        if hello[0].get("look"):
+            channel.sendall(encode(ask(loaded)))
+            return
+        backend = _start(loaded, mark)
     except BaseException as error:
         channel.sendall(encode({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}))
         return
+    from torchstone.conformance.backends.eager import Eager
+
     _end_of_output()
     channel.sendall(encode({"ready": True, "batch": backend.batch, "rss": resident()}))
     while frames := _arrived(channel, backend.batch):
@@ -63,7 +107,10 @@ def main() -> None:
             verdict = _try(Eager() if frame[0].get("eager") else backend, *frame, compiled.pop(index, None))
             verdict["seconds"] += seconds
             _end_of_output()
-            channel.sendall(encode({"verdict": verdict, "rss": resident()}))
+            answer = {"case": frame[0]["case"], "verdict": verdict, "rss": resident()}
+            if spent := backend.spent():
+                answer["spent"] = spent
+            channel.sendall(encode(answer))
 
 
 def _arrived(channel: socket.socket, most: int) -> list[tuple[dict[str, Any], bytes]]:
@@ -77,7 +124,7 @@ def _arrived(channel: socket.socket, most: int) -> list[tuple[dict[str, Any], by
     return frames
 
 
-def _compile(backend: Marked, frames: list[tuple[dict[str, Any], bytes]]) -> tuple[dict[int, Any], float]:
+def _compile(backend: Boundary, frames: list[tuple[dict[str, Any], bytes]]) -> tuple[dict[int, Any], float]:
     """Compile together what may be: return what came of it, by frame, and the seconds it took for each frame."""
     together = [index for index, (header, _) in enumerate(frames) if not header.get("alone")]
     if backend.batch == 1 or len(together) < 2:
@@ -98,6 +145,8 @@ def _compile(backend: Marked, frames: list[tuple[dict[str, Any], bytes]]) -> tup
 
 
 def _end_of_output() -> None:
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
     with contextlib.suppress(OSError):
         os.write(2, CASE_ENDS)
 
@@ -111,30 +160,54 @@ def resident(pid: int | str = "self") -> int:
         return 0
 
 
-def _settle(parent: int) -> None:
-    """Die with the parent, leave no core files, say where a signal struck, and be the kernel's first choice to kill."""
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process, where the system has it."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _settle(parent: int, scratch: Path, disk: int) -> None:
+    """Die with the parent and keep what is started below, leave no core files and no file where the user is, say where
+    a signal struck, and be the kernel's first choice to kill."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     if os.getppid() != parent:  # it died before prctl could take effect
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    for limit, soft in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, disk)):
+        hard = resource.getrlimit(limit)[1]
+        resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("800")
+    shared.name_after(os.getpid())
+    tempfile.tempdir = str(scratch)
+    (scratch / FOLDER).mkdir(exist_ok=True)
+    os.chdir(scratch / FOLDER)
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=False)
 
 
-def _start(hello: dict[str, Any]) -> Backend:
+def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     if hello["hello"] != VERSION:
         raise RuntimeError(f"runner speaks protocol {hello['hello']}, worker {VERSION}")
+    os.environ.clear()
+    os.environ |= hello["environment"] | folders
+    preload()
     import torch
 
-    from torchstone.conformance import trial  # noqa: F401  (its imports are paid for now, not by the first case)
     from torchstone.conformance.backends.base import load
+    from torchstone.conformance.runner import marks
 
     torch.set_num_threads(1)
-    backend = load(hello["backend"])
+    if ":" in hello["backend"] and hello["folder"] not in sys.path:  # one under development, beside the user
+        sys.path.insert(0, hello["folder"])
+    marks.Mark(mark).set(marks.LOADING)
+    return load(hello["backend"])
+
+
+def _start(backend: Backend, mark: int) -> Boundary:
+    from torchstone.conformance.runner.boundary import Boundary
+
     availability = backend.available()
     if not availability.ok:
         raise RuntimeError(f"backend {backend.name} is not available: {availability.reason}")
@@ -143,7 +216,7 @@ def _start(hello: dict[str, Any]) -> Backend:
         warm_up()
     gc.collect()
     gc.freeze()
-    return backend
+    return Boundary(backend, mark)
 
 
 def _try(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:

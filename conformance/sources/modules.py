@@ -53,6 +53,11 @@ def select(ops: Iterable[str] | None = None) -> list[str]:
     return match(ops, _database(), "module")
 
 
+def tags_of(op: str) -> frozenset[str]:
+    """The tags of a module: the file of torch.nn.modules that has it is one. Raises ``UnknownName``."""
+    return frozenset({"module", _info(op).module_cls.__module__.rpartition(".")[2]})
+
+
 def iterate(
     ops: Iterable[str] | None = None, dtypes: Iterable[str] | None = None, limit_per_op: int | None = None
 ) -> Iterator[Case | Untested]:

@@ -16,6 +16,7 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.literals import DTYPES, ProgramError
 from torchstone.conformance.sources.record import NotExpressible, record, single_call
 from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
+from torchstone.conformance.sources.tags import tags_of_info
 from torchstone.conformance.targets import lookup, name_of
 
 SOURCE = "opinfo"
@@ -42,7 +43,7 @@ def op_names() -> list[str]:
 
 def dtypes_of(op: str) -> list[str]:
     """The dtypes the op supports on CPU. Raises ``UnknownName`` for an op that is not in the database."""
-    return [name for name in _dtype_order() if DTYPES[name] in _info(op).supported_dtypes("cpu")]
+    return [name for name in _dtype_order() if DTYPES[name] in info_of(op).supported_dtypes("cpu")]
 
 
 def _dtype_order() -> list[str]:
@@ -51,7 +52,8 @@ def _dtype_order() -> list[str]:
     return [*first, *sorted(set(DTYPES) - set(first))]
 
 
-def _info(op: str) -> Any:
+def info_of(op: str) -> Any:
+    """The database's own record of an op. Raises ``UnknownName``."""
     database = _database()
     if op not in database:
         raise UnknownName("op", op, database)
@@ -61,6 +63,12 @@ def _info(op: str) -> Any:
 def select(ops: Iterable[str] | None = None) -> list[str]:
     """The ops meant by names or shell patterns, sorted. Raises ``UnknownName``, ``InputError`` for a vain pattern."""
     return match(ops, _database())
+
+
+@functools.cache
+def tags_of(op: str) -> frozenset[str]:
+    """The tags of an op, see ``sources.tags``. Raises ``UnknownName``."""
+    return tags_of_info(info_of(op))
 
 
 def iterate(
@@ -97,7 +105,7 @@ def _of_op(op: str, dtypes: list[str] | None, limit: int | None) -> Iterator[Cas
 
 
 def _of_dtype(op: str, dtype: str, limit: int | None) -> Iterator[Case | Untested]:
-    info = _info(op)
+    info = info_of(op)
     samples: list[Any] = []
     problem = ""
     with seeded(f"{op}:{dtype}"):
@@ -110,16 +118,17 @@ def _of_dtype(op: str, dtype: str, limit: int | None) -> Iterator[Case | Unteste
         for index, sample in enumerate(samples):
             sample.kwargs["indexing"] = ("ij", "xy")[index % 2]
     for index, sample in enumerate(samples):
-        yield _entry(info, op, dtype, index, sample)
+        yield entry_of(info, op, dtype, index, sample)
     if problem:
         yield Untested(SOURCE, op, dtype, problem)
     elif not samples and limit != 0:
         yield Untested(SOURCE, op, dtype, "the database has no sample")
 
 
-def _entry(info: Any, op: str, dtype: str, index: int, sample: Any) -> Case | Untested:
+def entry_of(info: Any, op: str, dtype: str, index: int, sample: Any) -> Case | Untested:
+    """A sample as a case, or why it is no program."""
     try:
-        target = _target(op)
+        target = target_of(op)
         args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
         if target is not None:
             program, inputs = single_call(target, args, kwargs)
@@ -134,9 +143,9 @@ def _entry(info: Any, op: str, dtype: str, index: int, sample: Any) -> Case | Un
 
 
 @functools.cache
-def _target(op: str) -> str | None:
+def target_of(op: str) -> str | None:
     """The public name of what the database calls, or ``None`` when that is some function of its own."""
-    info = _info(op)
+    info = info_of(op)
     plain = info.name.removeprefix("torch.")
     for candidate in (f"torch.{plain}", f"torch.Tensor.{plain}"):
         if lookup(candidate) is info.op:

@@ -181,6 +181,8 @@ def _outputs(out: Any, recorder: _Recorder) -> Any:
         return tuple([_outputs(item, recorder) for item in out])
     if isinstance(out, list):
         return [_outputs(item, recorder) for item in out]
+    if isinstance(out, dict) and all(isinstance(key, str) for key in out):
+        return {key: _outputs(item, recorder) for key, item in out.items()}
     raise NotExpressible(f"returns a {type(out).__name__} that no recorded call gave")
 
 
@@ -212,6 +214,8 @@ def _alike(left: Any, right: Any) -> bool:
         return bool(torch.allclose(left.to_dense().to(wide), right.to_dense().to(wide), 1e-2, 1e-6, equal_nan=True))
     if isinstance(left, tuple | list) and isinstance(right, tuple | list):
         return len(left) == len(right) and all(map(_alike, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
     if type(left) is not type(right):
         return False
     return bool(left == right or left != left)

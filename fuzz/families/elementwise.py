@@ -55,7 +55,8 @@ def _binary(info: Any) -> Callable[[Draft], Arguments] | None:
         left = draft.tensor(bounds=_bounds(info.lhs_make_tensor_kwargs))
         kwargs: dict[str, Any] = {} if rounding is None else {"rounding_mode": rounding}
         if info.supports_rhs_python_scalar and draft.choices.chance(25):
-            right: Any = draft.scalar(left.dtype)
+            mixed = not left.dtype.is_floating_point and not left.dtype.is_complex and draft.choices.chance(20)
+            right: Any = draft.scalar(torch.float32 if mixed else left.dtype)
         else:
             nonzero = bool(info.rhs_make_tensor_kwargs.get("exclude_zero"))
             bounds = (0.0, 4.0) if nonzero else _bounds(info.rhs_make_tensor_kwargs)

@@ -10,9 +10,11 @@ from torch.utils._pytree import tree_leaves, tree_structure
 
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendUnsupported
+from torchstone.conformance.case import Case
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.program_fx import to_module
+from torchstone.conformance.trial import try_case
 
 SHIPPED = {
     "eager", "linalg", "tosa", "tensorrt", "inductor", "torch-mlir-linalg", "torch-mlir-tosa", "torch-mlir-stablehlo",
@@ -50,8 +52,9 @@ def test_library_calls_are_told_and_can_be_turned_off():
 
     calls = ["aten.linalg_inv_ex.default", "aten._linalg_check_errors.default"]
     compiled = backends.load("linalg").compile(inverse, (torch.eye(2),))
-    assert vars(compiled)["evidence"] == {"library_calls": calls}
-    assert not vars(backends.load("linalg").compile(torch.exp, (torch.eye(2),)))
+    assert vars(compiled)["evidence"]["ran"]["eager"] == calls
+    ran = vars(backends.load("linalg").compile(torch.exp, (torch.eye(2),)))["evidence"]["ran"]
+    assert list(ran) == ["linalg"] and ran["linalg"]
     strict = backends.load("linalg+no-library-calls")
     assert strict.name == "linalg+no-library-calls"
     torch.testing.assert_close(strict.compile(torch.exp, (torch.eye(2),))(torch.eye(2)), torch.eye(2).exp())
@@ -143,3 +146,41 @@ def test_inductor_declines_at_capture():
     with pytest.raises(BackendUnsupported, match="resize_") as caught:
         backend.compile(resize, (torch.rand(4),))
     assert caught.value.stage == "capture"
+
+
+def inductor() -> Backend:
+    backend = backends.load("inductor")
+    if not backend.available().ok:
+        pytest.skip(backend.available().reason)
+    return backend
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_inductor_tells_its_kernels_from_those_of_eager():
+    compiled = inductor().compile(lambda x: (x @ x).relu(), (torch.eye(3),))
+    torch.testing.assert_close(compiled(torch.eye(3)), torch.eye(3))
+    ran = compiled.evidence["ran"]
+    assert ran["eager"] == ["aten::mm"] and len(ran["inductor"]) == 1 and "relu" in ran["inductor"][0]
+
+
+def test_a_program_that_dynamo_runs_in_eager_is_no_pass_of_inductor(monkeypatch):
+    backend = inductor()
+    monkeypatch.setattr(torch, "compile", lambda module, **_: module)  # what TORCH_COMPILE_DISABLE=1 makes of it
+    case = Case(
+        program(Call("torch.relu", (Ref("x"),), {}, "y"), outputs=Ref("y")),
+        {"x": torch.eye(3)},
+        "test",
+        "relu",
+        "float32",
+    )
+    verdict = try_case(case, backend)
+    assert (verdict.outcome, verdict.message) == ("fallback", "eager ran aten::relu")
+
+
+@pytest.mark.parametrize("name", ["torch-mlir-linalg", "torch-mlir-tosa", "torch-mlir-stablehlo"])
+def test_torch_mlir_tells_what_it_computes_with(name):
+    compiled = torch_mlir(name).compile(lambda x: (x.exp(), x.t()), (torch.rand(2, 2),))
+    assert list(compiled.evidence["ran"]) == list(torch_mlir(name).executors) and "linalg.generic" in str(
+        compiled.evidence
+    )
+    assert torch_mlir(name).compile(lambda x: x.view(4), (torch.rand(4),)).evidence["ran"] == {}

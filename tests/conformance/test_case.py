@@ -30,6 +30,7 @@ COMPLEX = torch.tensor([1 + 2j, 3 - 4j])
 TENSORS = {
     "0-d": torch.tensor(1.5),
     "empty": torch.empty(3, 0, 2),
+    "more dims than most ops take": torch.randn([1] * 70),
     "negative zero and subnormal": torch.tensor([-0.0, 1e-45, float("nan"), float("-inf")]),
     "nan payload": torch.tensor([0x7FC12345, -1], dtype=torch.int32).view(torch.float32),
     "transposed": torch.randn(3, 4).t(),
@@ -151,6 +152,7 @@ def edit(*path: Any, to: Any) -> Any:
         (edit("inputs", "x0", "shape", to=[2**40, 2**40]), "leave a storage"),
         (edit("inputs", "x0", "shape", to=[2.0, 3.0]), "whole numbers"),
         (edit("inputs", "x0", "shape", to=[2]), "do not agree"),
+        (edit("inputs", "x0", "shape", to=[1] * 2000), "has 2000 dims; a case has 1024 at most"),
         (edit("inputs", "x0", to=None), "'x0' must be an object"),
         (lambda header: [1], "not the JSON of a case"),
         (lambda header: {"schema": 1}, "field 'source' is missing"),

@@ -204,6 +204,63 @@ def test_wrong_results_at_the_edge_of_the_range_are_caught(name: str, dtype: tor
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+NORM = Program(
+    ("x0", "x1", "x2"),
+    (Call("torch.nn.functional.batch_norm", (X, None, None, Y, Ref("x2"), True), {}, "r0"),),
+    Ref("r0"),
+)
+
+
+@pytest.mark.parametrize("size", [1.0, 0.25])
+def test_a_norm_may_overflow_where_its_documented_steps_do(size: float) -> None:
+    weight, bias = torch.tensor([size * MAX]), torch.tensor([size * -2e38])  # 4.8e38 - 2e38 is in range
+    x = rows([-2.0], [-2.0], [1.0])
+    finding = compare(NORM, lambda x, w, b: (x + 1) * 2.00001**-0.5 * w + b, x, weight, bias)
+    assert finding.outcome is (Outcome.ILL_CONDITIONED if size == 1.0 else Outcome.PASS), finding
+    wrong = compare(NORM, lambda x, w, b: torch.where(x > 0, INF, (x + 1) * 2.00001**-0.5 * w + b), x, weight, bias)
+    assert (wrong.outcome is Outcome.MISMATCH) == (size != 1.0), wrong
+
+
+PROD = one("prod", X, 1)
+MIXED = [2.0, -2.0, 0.5, 0.5]
+"""Factors, as powers of these: their product is -1, and each pair of them is out of range."""
+POWERS = {torch.float32: 100, torch.float64: 600}
+FACTORS: dict[str, tuple[list[float], float, bool]] = {
+    "large ones first": (MIXED, -INF, True),
+    "small ones first": (MIXED, 0.0, True),
+    "the small apart from the large": (MIXED, NAN, True),
+    "all in turn": (MIXED, -1.0, True),
+    "the wrong infinity": (MIXED, INF, False),
+    "a number of no order": (MIXED, -1.01, False),
+    "one is 0": ([2.0, 0.0, 2.0], NAN, True),
+    "one is 0, and lost": ([2.0, 0.0, 2.0], INF, False),
+    "NaN, and none is small": ([2.0, -2.0, 0.9], NAN, False),
+    "0, and none is small": ([2.0, -2.0, 0.9], 0.0, False),
+    "infinite, and none is large": ([0.5, 0.5, 1.1], INF, False),
+    "NaN is lost": ([2.0, 2.0, NAN], INF, False),
+    "infinity is lost": ([INF, 2.0, 1.0], 0.0, False),
+}
+
+
+@DTYPES
+@pytest.mark.parametrize("name", FACTORS)
+def test_the_order_of_factors_decides_what_overflows_and_no_sign(name: str, dtype: torch.dtype) -> None:
+    bases, result, right = FACTORS[name]
+    base = torch.tensor([bases, [1.0] * len(bases)], dtype=torch.float64)
+    x = (base.abs() ** POWERS[dtype] * base.sign()).to(dtype)
+    x[0] = torch.where(base[0].isfinite(), x[0], base[0].to(dtype))
+    finding = compare(PROD, lambda x: torch.tensor([result, 1.0], dtype=dtype), x)
+    assert (finding.outcome is not Outcome.MISMATCH) == right, finding
+
+
+def test_beside_factors_that_overflow_all_is_judged_as_ever() -> None:
+    x = torch.tensor([[2.0**100, -(2.0**100), 2.0**-100, 2.0**-100], [1.0, 2.0, 3.0, 4.0]])
+    for wrong in (lambda x: torch.tensor([NAN, 25.0]), lambda x: torch.tensor([NAN, NAN])):
+        assert compare(PROD, wrong, x).outcome is Outcome.MISMATCH
+    scan = compare(one("cumprod", X, 1), lambda x: x.cumprod(1).index_fill(1, torch.tensor([0]), 7.0), x)
+    assert scan.outcome is Outcome.MISMATCH, scan
+
+
 def test_float64_that_overflows_only_when_rounded_is_right() -> None:
     x = torch.tensor([MAX, MAX, 1e20, -1e20], dtype=torch.float32)
     finding = compare(one("fft.fft"), lambda x: torch.fft.fft(x.double()).to(torch.complex64), x)

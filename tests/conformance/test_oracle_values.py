@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from torchstone.conformance import tolerances
 from torchstone.conformance.oracle.ulp import precision, representable, step, ulp, wide
-from torchstone.conformance.oracle.values import Reference, among, near, refereed, same
+from torchstone.conformance.oracle.values import Reference, among, near, refereed, same, strewn
 from torchstone.conformance.tolerances import COMPONENT, DEPARTURES, TABLE, tolerance
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -199,6 +202,25 @@ def test_departures_give_reasons() -> None:
     assert all(len(departure.reason) > 20 for departure in DEPARTURES)
 
 
+def held(source: str) -> list[str]:
+    """The small numbers, and the numbers given to comparisons, that a module holds itself."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and type(node.value) is float and 0 < abs(node.value) < 0.01:
+            found.append(repr(node.value))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "close" in node.func.attr:
+            found += [ast.unparse(a) for a in [*node.args[2:], *node.keywords] if "1e" in ast.unparse(a)]
+    return found
+
+
+def test_no_other_module_of_the_oracle_holds_a_tolerance() -> None:
+    room = Path(tolerances.__file__).parent
+    modules = [*(room / "oracle").glob("*.py"), *(room / name for name in ("trial.py", "again.py", "randomness.py"))]
+    assert len(modules) > 15
+    assert {module.name: held(module.read_text()) for module in modules if held(module.read_text())} == {}
+    assert held("x = torch.allclose(a, b, 1e-5)") == ["1e-05", "1e-05"]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(size=st.floats(min_value=2.0**-24, max_value=2.0**15, width=16), sign=st.sampled_from([1, -1]))
 def test_an_ulp_is_the_distance_to_the_next_number(dtype: torch.dtype, size: float, sign: int) -> None:
@@ -237,3 +259,31 @@ def test_only_a_smooth_spread_may_exceed_half_the_digits() -> None:
         assert bool(refereed(actual, expected, reference, torch.float32, row)) is passes
     beyond = torch.tensor([1e-5], dtype=torch.float64)
     assert not refereed(beyond, expected, Reference(truth, spread, torch.tensor([True])), torch.float32, row)
+
+
+def test_only_runs_that_leave_no_gap_are_strewn() -> None:
+    """Amplified rounding is strewn over its range; the two sides of a jump are not, however rough each of them is."""
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(17, 200, generator=generator, dtype=torch.float64)
+    assert strewn(list(noise)).double().mean() > 0.95
+    sides = torch.randint(0, 2, noise.shape, generator=generator)
+    sides[0], sides[1] = 0, 1
+    assert not strewn(list(sides + 0.05 * noise)).any()
+    assert not strewn(list(sides.double())).any()
+    assert not strewn(list(torch.zeros_like(noise))).any()
+    assert not strewn(list(noise[:4])).any()
+    assert not strewn(list(torch.complex(noise, sides.double()))).any()
+    one = noise.clone()
+    one[:, 7] = sides[:, 7].double()  # a jump among them is seen for itself
+    assert not strewn(list(one))[7] and strewn(list(one)).double().mean() > 0.95
+    assert not strewn([*noise, noise[0] * torch.inf]).any()
+
+
+def test_the_finite_part_of_a_complex_number_has_ulps_too() -> None:
+    """6.7 - inf j: a unit in the last place of 6.7 is no other number; a digit of it is, and the other infinity."""
+    inf = math.inf
+    expected = torch.tensor([complex(6.7, -inf)], dtype=torch.complex128)
+    given = {complex(6.7 + 2.0**-49, -inf): True, complex(6.8, -inf): False, complex(6.7, inf): False, 6.7 + 1j: False}
+    for value, right in given.items():
+        actual = torch.tensor([value], dtype=torch.complex128)
+        assert bool(near(actual, expected, torch.complex128, 8, 0.0)) is right, value

@@ -16,6 +16,8 @@ from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.campaign import Plan, Tally, campaign
 from torchstone.fuzz.rules import select
 
+pytestmark = pytest.mark.usefixtures("fork_server")
+
 
 def _campaign(name: str, op: str, out: Path, programs: int = 15, **options) -> Tally:
     plan = Plan(f"tests.planted:{name}", 300.0, 0, out, must=select((op,)), programs=programs, **options)

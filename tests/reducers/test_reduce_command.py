@@ -11,6 +11,7 @@ import pytest
 from torchstone.cli import invoke
 from torchstone.conformance.case import Case
 from torchstone.conformance.sources import opinfo
+from torchstone.conformance.sources.corpus import Corpus
 
 BACKEND = "tests.planted:swapped_sub"
 
@@ -33,9 +34,21 @@ def test_a_case_id_becomes_a_script_that_fails_by_itself(tmp_path, capsys):
 def test_a_saved_case_under_a_small_budget(tmp_path, capsys):
     start = opinfo.case("sub", "float32", 3)
     start.save(tmp_path / "start.safetensors")
-    arguments = ["--backend", BACKEND, "--trials", "2", "--out", str(tmp_path / "out")]
+    arguments = [
+        "--backend",
+        BACKEND,
+        "--trials",
+        "2",
+        "--out",
+        str(tmp_path / "out"),
+        "--keep",
+        str(tmp_path / "kept"),
+    ]
     assert invoke(["reduce", str(tmp_path / "start.safetensors"), *arguments]) == 0
-    assert "stopped by its budget" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    (kept,) = Corpus(tmp_path / "kept").iterate()
+    assert "stopped by its budget" in out and f"kept      {tmp_path / 'kept'}" in out
+    assert isinstance(kept, Case) and kept.program == Case.load(tmp_path / "out" / "case.safetensors").program
     assert Case.load(tmp_path / "out" / "original.safetensors").to_bytes() == start.to_bytes()
 
 

@@ -54,6 +54,10 @@ def test_summary_counts(filled: Path) -> None:
     assert linalg["seconds"] == 3.5
     assert rows["tosa"]["ops"] == {"total": 3, "complete": 0, "partial": 2, "none": 1, "untested": 1}
     assert rows["eager"]["failing"] == 0
+    assert [rows[name]["unproven"] for name in rows] == [0, 1, 0]
+    assert [rows[name]["eager_further"] for name in rows] == [0, 0, 1]
+    with Store(filled, create=False) as store:
+        assert store.noted("r1", "eager_further") == {"tosa": 1}
 
 
 def test_the_report_and_the_run_count_passing_ops_alike(filled: Path) -> None:

@@ -244,3 +244,19 @@ def test_one_passing_case_makes_a_report(make_store: Callable[..., Path]) -> Non
 def test_shares_never_round_to_all_or_nothing() -> None:
     assert html.percent(9999, 10000) == "99.9 %" and html.percent(1, 100000) == "0.1 %"
     assert html.percent(5, 5) == "100 %" and html.percent(0, 5) == "0 %" and html.percent(0, 0) == "0 %"
+
+
+def test_fallbacks_are_counted_and_told_apart_from_passes(make_store: Callable[..., Path]) -> None:
+    verdicts = [
+        verdict("linalg", "add:float32:0", "pass"),
+        verdict("linalg", "inv:float32:0", "fallback", message="eager ran aten.linalg_inv_ex.default"),
+    ]
+    with Store(make_store(verdicts), create=False) as store:
+        report = build(load(store))
+    (row,) = report["backends"]
+    assert (row["outcomes"], row["ops"]["complete"]) == ({"pass": 1, "fallback": 1}, 1)
+    page, text = Page(html.render(report, {})).text, markdown.render(report)
+    for written in (page, text):
+        assert "eager ran aten.linalg" in written.replace("\\", "") and "Fallbacks, by reason" in written
+    assert "Fallbacks1" in "".join(page.split())
+    assert "| linalg | 1 (50.0 %) | 0 | 1 | 0 | 0 |" in text

@@ -1,8 +1,8 @@
 """The command line: one file a command, each loaded only when it is the one that was asked for.
 
 Exit codes: 0 all is well; 1 the run found failures; 2 bad usage or bad input; 130 interrupted.
-A command is a typer function that returns None or an exit code. It raises InputError for what the user can put
-right, which is printed as one line.
+A command is a typer function that returns None or an exit code, or a group of such functions. It raises InputError for
+what the user can put right, which is printed as one line.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("replay", "torchstone.cli.replay:replay", "Try one case again, alone, and show the evidence."),
     ("fuzz", "torchstone.cli.fuzz:fuzz", "Try random programs on a backend until the time is up."),
     ("reduce", "torchstone.cli.reduce:reduce", "Shrink a failing case to a standalone script."),
+    ("selftrial", "torchstone.cli.selftrial:selftrial", "Plant bugs in the built-in compiler; say which are found."),
     ("compile", "torchstone.cli.compile:compile", "Compile a function and print the IR of any stage."),
-    ("runs", "torchstone.cli.runs:runs", "List the runs in a store."),
+    ("runs", "torchstone.cli.runs:runs", "List, show, compare, export and prune the runs in a store."),
+    ("expect", "torchstone.cli.expect:expect", "Hold a run against what its backends are known to fail."),
     ("ops", "torchstone.cli.ops:ops", "List the ops the suite knows, with their dtypes."),
     ("backends", "torchstone.cli.backends:backends", "List the backends and whether each can be used here."),
     ("doctor", "torchstone.cli.doctor:doctor", "Say what is installed, what is missing, and how to get it."),
@@ -39,12 +41,16 @@ def build(only: str | None = None) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # it takes "[default: all]" for markup and drops it
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
     for name, where, text in COMMANDS:
-        function = _load(where) if only in (None, name) else _stub
-        app.command(name, help=text)(function)
+        command = _load(where) if only in (None, name) else _stub
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, help=text)
+        else:
+            app.command(name, help=text)(command)
     return app
 
 
@@ -71,7 +77,7 @@ def invoke(args: list[str]) -> int:
         return report_error(error)
 
 
-def _load(where: str) -> Callable[..., Any]:
+def _load(where: str) -> Callable[..., Any] | typer.Typer:
     module, _, attribute = where.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

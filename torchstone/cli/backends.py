@@ -14,16 +14,17 @@ def backends(form: FormatOption = Format.table) -> None:
 
 def rows() -> list[dict[str, object]]:
     """One row a backend; one that cannot even be loaded is listed with the reason."""
-    from torchstone.conformance.backends import load, names
+    from torchstone.conformance.backends import names
     from torchstone.conformance.errors import InputError
+    from torchstone.conformance.runner.look import look
 
     found: list[dict[str, object]] = []
     for name in names():
         try:
-            backend = load(name)
-            state = backend.available()
-            versions = dict(backend.versions()) if state.ok else {}
-            found.append(_row(name, state.ok, versions, state.reason, state.install))
+            state = look(name)
+            if "died" in state:
+                state = {"ok": False, "versions": {}, "reason": f"{state['died']}, as it was loaded", "install": ""}
+            found.append(_row(name, state["ok"], state["versions"], state["reason"], state["install"]))
         except InputError as error:
             found.append(_row(name, False, {}, str(error), ""))
     return found

@@ -81,12 +81,13 @@ def _passing(run: str, backend: str, store: Path | None) -> tuple[Rule, ...]:
     """Return the rules of the ops of which the backend passed a sample in a run: what it is known to take."""
     from torchstone.conformance.errors import InputError
     from torchstone.conformance.store import VERDICT_COLUMNS, Store
+    from torchstone.conformance.verdict import RIGHT
     from torchstone.fuzz.rules import all_rules
 
-    with Store(store, create=False) as db:
+    with Store(store, readonly=True) as db:
         record = db.run(run)
         rows = [dict(zip(VERDICT_COLUMNS, row, strict=True)) for row in db.iter_verdicts(record.run)]
-    passed = {row["op"] for row in rows if row["backend"] == backend and row["outcome"] == "pass"}
+    passed = {row["op"] for row in rows if row["backend"] == backend and row["outcome"] in RIGHT}
     found = tuple(rule for op, rule in all_rules().items() if op in passed)
     if not found:
         raise InputError(f"run {record.run} has no op that {backend} passed and the fuzzer knows")

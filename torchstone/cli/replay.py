@@ -11,6 +11,8 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 
+WIDTH = 100
+
 if TYPE_CHECKING:
     from torchstone.conformance.case import Case
     from torchstone.conformance.verdict import Verdict
@@ -27,9 +29,10 @@ def replay(
         bool, typer.Option("--script", help="Print the case as a standalone script; run nothing.")
     ] = False,
 ) -> int:
-    """Try one case again, alone, and show the evidence. Exit code 0 if it passes, 1 otherwise."""
+    """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
     from torchstone.cli.run import _check
     from torchstone.conformance.runner import Pool
+    from torchstone.conformance.verdict import RIGHT
 
     _check({"sources": [], "backends": [backend]})
     found = find_case(case, store, run)
@@ -39,7 +42,7 @@ def replay(
     with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
         verdict = pool.verdict(found)
     show_verdict(found, verdict)
-    return OK if verdict.outcome == "pass" else FAILURES
+    return OK if verdict.outcome in RIGHT else FAILURES
 
 
 def find_case(name: str, store: Path | None = None, run: str | None = None) -> Case:
@@ -63,7 +66,7 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
         path = store or default_path()
         known: list[str] = []
         if store is not None or run is not None or path.exists():
-            with Store(path, create=False) as db:
+            with Store(path, readonly=True) as db:
                 data = db.case_bytes(name, run)
                 if data is not None:
                     return Case.from_bytes(data)
@@ -89,8 +92,19 @@ def show_verdict(case: Case, verdict: Verdict) -> None:
     for line in verdict.message.splitlines():
         print(f"message  {line}")
     for name, value in verdict.evidence.items():
-        text = value if isinstance(value, str) else json.dumps(value, indent=2)
-        lines = text.splitlines() or [""]
+        lines = _lines(value)
         print(f"evidence {name}: {lines[0] if len(lines) == 1 else ''}".rstrip())
         for line in lines if len(lines) > 1 else []:
             print(f"         {line}")
+
+
+def _lines(value: object) -> list[str]:
+    """A value of the evidence as lines: a list's items and a dict's entries one a line, but for short ones."""
+    if isinstance(value, str):
+        return value.splitlines() or [""]
+    whole = json.dumps(value)
+    if len(whole) <= WIDTH or not isinstance(value, dict | list):
+        return [whole]
+    if isinstance(value, dict):
+        return [f"{key}: {item if isinstance(item, str) else json.dumps(item)}" for key, item in value.items()]
+    return [json.dumps(item) for item in value]

@@ -44,7 +44,7 @@ def report(
     from torchstone.reports.results import load
     from torchstone.reports.site import write
 
-    with Store(store, create=False) as db:
+    with Store(store, readonly=True) as db:
         results = load(db, run or ())
         before = load(db, against) if against else None
     data = build(results, before)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
-from torchstone.cli.options import StoreOption, check_dtypes, check_names
+from torchstone.cli.executor import AddressOption, Executor, ExecutorOption, Where
+from torchstone.cli.judgement import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
+from torchstone.cli.options import StoreOption, check_names
+from torchstone.cli.pythons import PythonOption, check_backends, in_pythons, pythons_of
+from torchstone.cli.selecting import options_of
 
 if TYPE_CHECKING:
+    from torchstone.conformance.selection import Plan
     from torchstone.conformance.store import Run, Store
 
 
@@ -25,10 +30,24 @@ def run(
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", help="Where cases come from: opinfo, modules; repeatable [default: opinfo]."),
+        typer.Option(
+            "--source", help="Where cases come from: opinfo (default), modules, models, errors, corpus; repeatable."
+        ),
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None, typer.Option("--corpus", help="Folder of case files to ask too, or alone; repeatable.")
     ] = None,
     op: Annotated[
-        list[str] | None, typer.Option("--op", help="Op or shell pattern; repeatable [default: all].")
+        list[str] | None,
+        typer.Option("--op", help="Op or shell pattern, !PATTERN to leave out; repeatable [default: all]."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="Ops with this tag, !TAG without (`torchstone ops --tags`); repeatable."),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option("--case", help="Case id, its beginning, or a pattern of each field; repeatable."),
     ] = None,
     dtype: Annotated[
         list[str] | None, typer.Option("--dtype", help="Dtype, or all; repeatable [default: float32].")
@@ -37,12 +56,35 @@ def run(
         list[str] | None,
         typer.Option(
             "--variant",
-            help="How a case is asked: default, strided, transposed, offset, channels_last, special, scalar, empty, "
-            "single, dynamic, batch, backward, or all; repeatable [default: default].",
+            help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
+            "special, extremes, small, shifted, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
+            "constants, optional, outside, backward, or all; repeatable [default: default].",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,
-    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
+    shard: Annotated[
+        str | None, typer.Option("--shard", help="Part I of N of the cases, as I/N: the same parts everywhere.")
+    ] = None,
+    last_failed: Annotated[
+        str | None,
+        typer.Option("--last-failed", metavar="RUN", help="What did not pass in this run (or latest), per backend."),
+    ] = None,
+    changed_since: Annotated[
+        str | None,
+        typer.Option("--changed-since", metavar="RUN", help="What has another outcome since this run, or is new."),
+    ] = None,
+    python: PythonOption = None,
+    jobs: Annotated[
+        str,
+        typer.Option(
+            "--jobs",
+            "-j",
+            help="Worker processes: a number, or auto, as many as fit: one a core, by affinity and quota, and as many "
+            "times --memory as is available, by the system and the control group; one at least.",
+        ),
+    ] = "auto",
+    executor: ExecutorOption = Executor.local,
+    address: AddressOption = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
     memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory a worker may take.")] = 8.0,
     library_calls: Annotated[
@@ -53,67 +95,69 @@ def run(
         str | None,
         typer.Option("--resume", help="Go on with this run (or latest): same options, only what is missing."),
     ] = None,
+    expect: ExpectOption = None,
+    junit: JunitOption = None,
+    annotations: AnnotationsOption = Annotations.auto,
 ) -> int:
     """Run the conformance suite on one or more backends."""
     from torchstone.conformance.store import Store, default_path
 
-    workers = _jobs(jobs)
+    workers = Where(executor, address, jobs, memory)
     if resume is not None:
-        _refuse_with_resume(backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit)
+        _refuse_with_resume(
+            backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit, corpus=corpus, tag=tag,
+            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, python=python,
+        )  # fmt: skip
         with Store(store, create=False) as db:
             record = db.run(resume)
+            held = Held.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
             _check(record.options)
+            workers.join()
             db.reopen(record.run)
-            return _go(db, record, workers, timeout, memory)
-    if not backend:
+            return _go(db, record, workers, timeout, memory, held)
+    if not backend and last_failed is None and changed_since is None:
         from torchstone.conformance.backends import names
         from torchstone.conformance.errors import InputError
 
         raise InputError(f"give at least one --backend (known: {', '.join(names())})")
-    if not library_calls:
+    if not library_calls and backend:
         backend = [name if "+no-library-calls" in name else f"{name}+no-library-calls" for name in backend]
-    options: dict[str, Any] = {
-        "backends": list(dict.fromkeys(backend)),
-        "sources": list(dict.fromkeys(source or ["opinfo"])),
-        "ops": op,
-        "dtypes": check_dtypes(dtype or ["float32"]),
-        "variants": list(dict.fromkeys(variant or ["default"])),
-        "limit": limit,
-    }
+    options = options_of(
+        backend=backend, source=source, corpus=corpus, op=op, dtype=dtype, variant=variant, limit=limit, tag=tag,
+        case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, store=store,
+    )  # fmt: skip
+    if python:
+        options["pythons"] = pythons_of(python, options["backends"], executor)
+    held = Held.of(expect, junit, annotations, options["backends"], "this run")
     versions = _check(options)
     _variants(options)
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
-        Store(store).close()  # only once the database is loaded; neither leaves a trace
-    _ops(options)
+        Store(store, readonly=True).close()  # only once the database is loaded; neither leaves a trace
+    asked = _plan(options, store)
+    workers.join()
     with Store(store) as db:
         run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
-        return _go(db, db.run(run_id), workers, timeout, memory)
+        return _go(db, db.run(run_id), workers, timeout, memory, held, asked)
 
 
 def _check(options: dict[str, Any]) -> dict[str, str]:
     """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
-    from torchstone.conformance.backends import check, load
-    from torchstone.conformance.errors import InputError
-    from torchstone.conformance.sources import SOURCES
+    from torchstone.conformance.sources import FOLDER, SOURCES
 
-    check_names("source", options["sources"], SOURCES)
-    for name in options["backends"]:
-        check(name)
-    versions: dict[str, str] = {}
-    for name in options["backends"]:
-        backend = load(name)
-        state = backend.available()
-        if not state.ok:
-            how = f"; install it with: {state.install}" if state.install else ""
-            raise InputError(f'backend "{name}" cannot be used here: {state.reason}{how}')
-        versions |= backend.versions()
-    return _versions() | versions
+    check_names("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
+    return check_backends(options["backends"], options.get("pythons", {}))
 
 
-def _ops(options: dict[str, Any]) -> dict[str, list[str]]:
-    from torchstone.conformance.sources import select
+def _plan(options: dict[str, Any], store: Path | Store | None) -> Plan:
+    """What a run of these options asks; InputError where that is nothing."""
+    from torchstone.conformance.selection import plan
+    from torchstone.conformance.store import Store
 
-    return select(options["sources"], options["ops"])
+    options = options | {"variants": _variants(options)}
+    if options.get("earlier") is None or isinstance(store, Store):
+        return plan(options, store if isinstance(store, Store) else None)
+    with Store(store, readonly=True) as db:
+        return plan(options, db)
 
 
 def _variants(options: dict[str, Any]) -> list[str]:
@@ -126,66 +170,60 @@ def _variants(options: dict[str, Any]) -> list[str]:
     return every if "all" in wanted else wanted
 
 
-def _versions() -> dict[str, str]:
-    import platform
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("torchstone", "torch")} | {"python": platform.python_version()}
-
-
-def _go(db: Store, record: Run, jobs: int, timeout: float, memory: float) -> int:
+def _go(
+    db: Store, record: Run, where: Where, timeout: float, memory: float, held: Held, asked: Plan | None = None
+) -> int:  # fmt: skip
     """Run, journal, show; whatever ends it, the store says how far it came."""
     from torchstone.cli.progress import Progress
     from torchstone.cli.summary import show_summary
     from torchstone.conformance.runner import run as run_cases
-    from torchstone.conformance.sources import iterate
 
     options = record.options
     state = "interrupted"
+    errors: dict[str, str] = {}
     try:
-        with _sigterm_interrupts():
-            ops = _ops(options)
-            with Progress(options["backends"], [op for names in ops.values() for op in names]) as progress:
+        with _sigterm_interrupts(), where.pools(db, record.run) as pool:
+            asked = asked or _plan(options, db)
+            for told in asked.damaged:
+                print(f"warning: left out: {told}", file=sys.stderr)
+            with Progress(options["backends"], [op for names in asked.ops.values() for op in names]) as progress:
                 summary = run_cases(
-                    lambda: iterate(ops, options["dtypes"], options["limit"], _variants(options)),
+                    asked.entries,
                     options["backends"],
                     db,
                     record.run,
-                    jobs=jobs,
+                    jobs=where.jobs,
                     timeout=timeout,
                     memory=int(memory * 2**30),
                     on_verdict=progress.add,
                     on_tick=progress.tick,
                     on_backend=progress.start,
+                    wanted=asked.wanted,
+                    pool=in_pythons(pool, options.get("pythons", {})),
                 )
-        state = "finished"
+        state, errors = "finished", summary.errors
     except KeyboardInterrupt:
         state = "interrupted"
     finally:
-        db.finish(record.run, state)
+        db.finish(record.run, state, errors)
     show_summary(db, record.run)
-    for name, reason in () if state == "interrupted" else summary.errors.items():
+    for name, reason in errors.items():
         print(f"error: {name}: {reason}", file=sys.stderr)
     if state == "interrupted":
         command = ["torchstone", "run", "--resume", record.run, "--store", str(db.path)]
         print(f"interrupted; the results so far are kept. To go on:\n  {shlex.join(command)}", file=sys.stderr)
         return INTERRUPTED
-    failed = any(_fails(outcome) for counts in db.counts(record.run).values() for outcome in counts)
-    return FAILURES if failed or summary.errors else OK
+    well = conclude(held, db, record.run)
+    return OK if well and not errors else FAILURES
 
 
-def _fails(outcome: str) -> bool:
-    from torchstone.conformance.verdict import FAILURES as FAILED
-    from torchstone.conformance.verdict import Outcome
-
-    return Outcome(outcome) in FAILED
-
-
-def _jobs(text: str) -> int:
+def _jobs(text: str, memory: float = 8.0) -> int:
     from torchstone.conformance.errors import InputError
 
     if text == "auto":
-        return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        from torchstone.conformance.machine import fitting_jobs
+
+        return fitting_jobs(int(memory * 2**30))
     if not text.isdigit() or int(text) < 1:
         raise InputError(f'--jobs takes a number from 1 or auto, got "{text}"')
     return int(text)
@@ -196,7 +234,8 @@ def _refuse_with_resume(**given: object) -> None:
 
     for name, value in given.items():
         if value:
-            raise InputError(f"--{name} cannot go with --resume: a run is resumed with the options it was started with")
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} cannot go with --resume: a run is resumed with the options it was started with")
 
 
 @contextlib.contextmanager

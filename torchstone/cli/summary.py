@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def show_summary(db: Store, run: str) -> None:
     """Print on stdout what the store holds of the run."""
     from torchstone.conformance.store import DEFAULT_PATH
-    from torchstone.conformance.verdict import Outcome
+    from torchstone.conformance.verdict import EAGER_FURTHER, Outcome
 
     counts = db.counts(run)
     seen = {outcome for outcomes in counts.values() for outcome in outcomes}
@@ -27,5 +27,8 @@ def show_summary(db: Store, run: str) -> None:
     ]
     print()
     show(rows, ["backend", "cases", *columns, "ops passing"], Format.table)
+    for backend, count in db.noted(run, EAGER_FURTHER).items():
+        cases = "1 case" if count == 1 else f"{count} cases"
+        print(f"\nin {cases} eager is further from the float64 result than {backend}: no failure of the backend's")
     where = [] if db.path == DEFAULT_PATH else ["--store", str(db.path)]
     print(f"\nrun {run} is in {db.path}; for the report: {shlex.join(['torchstone', 'report', '--run', run, *where])}")

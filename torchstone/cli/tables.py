@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from torchstone.conformance.text import spreadsheet_safe, visible
+
 
 class Format(StrEnum):
     """How a listing is printed."""
@@ -32,8 +34,17 @@ def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format
         return
     cells = [[_text(row[name]) for name in columns] for row in rows]
     if form is Format.csv:
+        cells = [
+            [
+                spreadsheet_safe(cell) if isinstance(row[name], str) else cell
+                for name, cell in zip(columns, line, strict=True)
+            ]
+            for row, line in zip(rows, cells, strict=True)
+        ]
         csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *cells])
-    elif not sys.stdout.isatty():  # for grep and awk: no borders, no colours, nothing cut off
+        return
+    cells = [list(map(visible, line)) for line in cells]
+    if not sys.stdout.isatty():  # for grep and awk: no borders, no colours, nothing cut off
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         for line in [list(columns), *cells]:
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

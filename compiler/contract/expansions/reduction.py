@@ -225,30 +225,55 @@ def _squared_size(b: Expander, x: Value) -> Value:
     return b.add(b.mul(real, real), b.mul(imag, imag))
 
 
+def _spread(b: Expander, x: Value, dims: Sequence[int], correction: Any) -> tuple[Value, Value, Value]:
+    """Variance, standard deviation and mean of ``var`` and its like, of a complex number part by part.
+
+    Eager adds up the squares of float32, and of bfloat16 with its range, where they cannot leave it: in float64, which
+    not every target has. Here a power of two takes the numbers there, where the largest is not of ordinary size.
+    """
+    if x.dtype.is_complex:
+        (real, _, left), (imag, _, right) = (_spread(b, part(x), dims, correction) for part in (b.real, b.imag))
+        both = b.add(real, imag)
+        return both, b.sqrt(both), b.complex(left, right)
+    x = b.cast(x, opmath(x.dtype))
+    if x.dtype != dt.float32 or not dims or any(x.shape[d] == 0 for d in dims):
+        squared, average = variance(b, x, dims, correction)
+        return squared, b.sqrt(squared), average
+    peak = b.reduce(b.abs(x), "max", tuple(dims))
+    large, small = b.lt(const(b, peak, 2.0**60), peak), b.lt(peak, const(b, peak, 2.0**-40))
+
+    def power(down: float, up: float) -> Value:
+        return b.select(large, const(b, peak, down), b.select(small, const(b, peak, up), const(b, peak, 1)))
+
+    scale, back = power(2.0**-96, 2.0**80), power(2.0**96, 2.0**-80)
+    squared, average = variance(b, b.mul(x, kept(b, scale, x, dims)), dims, correction)
+    return b.mul(b.mul(squared, back), back), b.mul(b.sqrt(squared), back), b.mul(average, back)
+
+
 @expands("aten.var.correction")
 def var(b: Expander, x: Value, dim: Dims = None, correction: Any = None, keepdim: bool = False) -> Value:
-    return finish(b, variance(b, x, wrap_dims(dim, x.rank), correction)[0])
+    return finish(b, _spread(b, x, wrap_dims(dim, x.rank), correction)[0])
 
 
 @expands("aten.std.correction")
 def std(b: Expander, x: Value, dim: Dims = None, correction: Any = None, keepdim: bool = False) -> Value:
-    return finish(b, b.sqrt(variance(b, x, wrap_dims(dim, x.rank), correction)[0]))
+    return finish(b, _spread(b, x, wrap_dims(dim, x.rank), correction)[1])
 
 
 @expands("aten.var_mean.correction")
 def var_mean(
     b: Expander, x: Value, dim: Dims = None, correction: Any = None, keepdim: bool = False
 ) -> tuple[Value, Value]:
-    spread, average = variance(b, x, wrap_dims(dim, x.rank), correction)
-    return finish(b, spread), finish(b, average, 1)
+    squared, _, average = _spread(b, x, wrap_dims(dim, x.rank), correction)
+    return finish(b, squared), finish(b, average, 1)
 
 
 @expands("aten.std_mean.correction")
 def std_mean(
     b: Expander, x: Value, dim: Dims = None, correction: Any = None, keepdim: bool = False
 ) -> tuple[Value, Value]:
-    spread, average = variance(b, x, wrap_dims(dim, x.rank), correction)
-    return finish(b, b.sqrt(spread)), finish(b, average, 1)
+    _, root, average = _spread(b, x, wrap_dims(dim, x.rank), correction)
+    return finish(b, root), finish(b, average, 1)
 
 
 @expands("aten.var.default", "aten.var.dim", "aten.std.default", "aten.std.dim")
@@ -264,6 +289,8 @@ def unbiased(b: Expander, x: Value, *arguments: Any) -> Value:
 def norm(b: Expander, x: Value, order: float, dims: Sequence[int]) -> Value:
     """The order-norm over dims, in the dtype of ``x``, which is real or complex float; eager's special orders."""
     size = b.abs(x)
+    if order and all(x.shape[d] == 1 for d in dims):
+        return b.reduce(size, "sum", tuple(dims))  # of one element, whose powers may be out of range
     if order == math.inf or order == -math.inf:
         return b.reduce(size, "max" if order > 0 else "min", tuple(dims))
     if order == 0:

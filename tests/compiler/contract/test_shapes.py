@@ -128,7 +128,7 @@ def test_agrees_with_eager_on_the_op_database() -> None:
 def refused() -> Iterator[tuple[str, object, tuple, dict, type]]:
     """Yield the calls of the op database that eager refuses."""
     for name in chosen():
-        info = opinfo._info(name)
+        info = opinfo.info_of(name)
         if info.error_inputs_func is None:
             continue
         with warnings.catch_warnings():

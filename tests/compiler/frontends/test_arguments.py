@@ -128,6 +128,57 @@ def test_a_write_that_another_argument_would_see_is_guarded() -> None:
         exe(base[:4], base[2:6])
 
 
+def test_a_write_to_elements_that_are_one_in_memory_is_guarded() -> None:
+    exe = compile(lambda x: x.add_(1), (torch.zeros(4),), "evaluator")
+    assert exe(torch.zeros(4)).tolist() == [1, 1, 1, 1]
+    with pytest.raises(GuardError, match="elements are one in memory"):
+        exe(torch.zeros(1).expand(4))
+
+
+def test_examples_that_share_what_is_written_to_are_refused_when_compiling() -> None:
+    def program(x, y):
+        x[0].fill_(1)
+        return y * 2
+
+    base = torch.zeros(8)
+    for args, why in [((base[:1].expand(4), base[4:]), "one in memory"), ((base[:4], base[2:6]), "share memory")]:
+        with pytest.raises(Unsupported, match=why):
+            compile(program, args, "evaluator")
+
+
+@pytest.mark.parametrize(
+    ("program", "outs"),
+    [
+        (lambda x, out: torch.amax(x, dim=0, out=out), [torch.zeros(4, dtype=torch.int32)]),
+        (lambda x, *outs: torch.aminmax(x, dim=0, out=outs), [torch.zeros(4), torch.zeros(4, dtype=torch.float64)]),
+        (lambda x: torch.cat((x[:0], x), out=x), []),
+        (lambda x, place: torch.kthvalue(x[0], 2, out=(x[0], place)), [torch.tensor(0)]),
+    ],
+)
+def test_what_eager_refuses_to_write_to_is_refused_and_nothing_is_written(program, outs) -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    for run in (program, lambda *args: compile(program, args, "evaluator")):
+        with pytest.raises(RuntimeError, match=r"out|single memory location"):
+            run(x, *outs)
+    assert torch.equal(x, torch.arange(12.0).reshape(3, 4)) and not any(out.any() for out in outs)
+
+
+def test_a_program_that_writes_is_compiled_without_a_trace() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x, out):
+            self.seen.add_(1)
+            return torch.add(x, torch.rand(3), out=out)
+
+    model, x, out = Counts(), torch.ones(3), torch.zeros(3)
+    state = torch.get_rng_state()
+    compile(model, (x, out), "evaluator")
+    assert model.seen == 0 and not out.any() and torch.equal(torch.get_rng_state(), state)
+
+
 def test_one_tensor_twice() -> None:
     def program(x, y):
         x.add_(1)

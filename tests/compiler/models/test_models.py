@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.compiler.models.examples import EXAMPLES, loss_of
+from tests.compiler.models.examples import EXAMPLES, dynamic, loss_of
 from torchstone.compiler.driver import compile
 
 CELLS = [*itertools.product(("evaluator", "linalg"), EXAMPLES)]
@@ -34,7 +34,7 @@ def test_forward_at_any_batch_size(target: str, name: str) -> None:
     example = EXAMPLES[name]
     model = example.model()
     reference = copy.deepcopy(model)
-    exe = compile(model, example.args(3), target, example.dynamic())
+    exe = compile(model, example.args(3), target, dynamic(example))
     for batch in (3, 5, 2):
         args = example.args(batch)
         torch.testing.assert_close(exe(*args), reference(*args))

@@ -1,8 +1,6 @@
-"""The result store: one SQLite file (WAL) that holds runs, verdicts, and the bytes of the cases that failed.
+"""What a store keeps and gives back.
 
-Verdicts are journalled in small batches, so that a run that dies, however it dies, loses at most the last half
-second. The schema is versioned: a store written by a newer torchstone, or a file that is something else, is refused
-and left untouched.
+Verdicts are journalled in small batches, so that a run that dies, however it dies, loses at most the last half second.
 """
 
 from __future__ import annotations
@@ -16,58 +14,40 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.store import opening
+from torchstone.conformance.store.opening import StoreError
+from torchstone.conformance.verdict import Outcome, Stage
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from torchstone.conformance.verdict import Verdict
 
-SCHEMA_VERSION = 1
-DEFAULT_PATH = Path(".torchstone") / "results.sqlite"
-MAGIC = b"SQLite format 3\0"
 BATCH_SECONDS = 0.5
 BATCH_ROWS = 500
-CHECK_BELOW_BYTES = 32 << 20  # a full structural check costs about a millisecond a megabyte
+MAX_CASE_BYTES = 1 << 30  # what a stored case may unpack to: a store may come from anywhere
 
 VERDICT_COLUMNS = (
     "case_id", "backend", "source", "op", "dtype", "variant",
     "stage", "outcome", "kind", "message", "evidence", "seconds",
 )  # fmt: skip
 RUN_COLUMNS = (
-    "run", "state", "started", "finished", "command", "options", "versions", "device", "seed", "pid", "host",
+    "run", "state", "started", "finished", "command", "options", "versions", "device", "seed", "pid", "host", "errors",
 )  # fmt: skip
-
-SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE runs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, started TEXT NOT NULL, finished TEXT,
-    command TEXT NOT NULL, options TEXT NOT NULL, versions TEXT NOT NULL, device TEXT NOT NULL, seed INTEGER,
-    pid INTEGER, host TEXT
-);
-CREATE TABLE verdicts (
-    run INTEGER NOT NULL REFERENCES runs(id), case_id TEXT NOT NULL, backend TEXT NOT NULL, source TEXT NOT NULL,
-    op TEXT NOT NULL, dtype TEXT NOT NULL, variant TEXT NOT NULL, stage TEXT NOT NULL, outcome TEXT NOT NULL,
-    kind TEXT NOT NULL, message TEXT NOT NULL, evidence TEXT NOT NULL, seconds REAL NOT NULL, digest TEXT,
-    PRIMARY KEY (run, backend, case_id)
-) WITHOUT ROWID;
-CREATE INDEX verdicts_by_case ON verdicts (case_id);
-CREATE TABLE cases (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
-"""
-
-
-class StoreError(InputError):
-    """The file is not a store this version can use, or cannot be read or written."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run's record. ``state``: running, finished, interrupted, or killed (its process is gone)."""
+    """One run's record. ``state``: running, finished, interrupted, or killed (its process is gone).
+
+    ``errors`` has the harness's reason for each backend that could not be run to the end.
+    """
 
     run: str
     state: str
@@ -80,114 +60,28 @@ class Run:
     seed: int | None
     pid: int | None = None
     host: str | None = None
-
-
-def default_path() -> Path:
-    """Return the store named by ``TORCHSTONE_STORE``, else ``.torchstone/results.sqlite`` in the current folder."""
-    return Path(os.environ.get("TORCHSTONE_STORE") or DEFAULT_PATH)
+    errors: dict[str, str] = field(default_factory=dict)
 
 
 class Store:
     """An open store; use it as a context manager. One process writes a run; any number may read.
 
-    ``create=False`` refuses a path where nothing is, which is what every reading command wants.
+    ``create=False`` refuses a path where nothing is. ``readonly=True`` does too, and writes nothing: a store that an
+    older torchstone wrote is left as it is, where opening it to write brings it up to date.
     Raises StoreError for a file that is corrupt, newer, or no store at all, and for an unwritable folder.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
-        self.path = Path(path) if path is not None else default_path()
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, create: bool = True, readonly: bool = False
+    ) -> None:
+        self.path = Path(path) if path is not None else opening.default_path()
         self._pending: list[tuple[Any, ...]] = []
         self._pending_cases: list[tuple[str, bytes]] = []
         self._flushed = time.monotonic()
-        if self._missing(create):
-            self._create()
-        self._db = self._connect()
-        try:
-            self._check()
-        except BaseException:
-            self._db.close()
-            raise
+        self._db = opening.open_store(self.path, create=create and not readonly, readonly=readonly)
 
-    def _missing(self, create: bool) -> bool:
-        """Say whether the store is to be created, looking at the file before SQLite may touch it."""
-        try:
-            if self.path.is_dir():
-                raise StoreError(f"{self.path} is a folder, not a store; give the path of a file")
-            if not self.path.exists():
-                if not create:
-                    raise StoreError(f"no results at {self.path}: run `torchstone run` first, or give --store")
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                return True
-            with self.path.open("rb") as file:
-                head = file.read(len(MAGIC))
-        except OSError as error:
-            raise StoreError(f"cannot use {self.path} as a store: {error.strerror}; give another --store") from error
-        if head != MAGIC:
-            raise StoreError(f"{self.path} is not a torchstone store (no SQLite file); it is left as it is")
-        return False
-
-    def _create(self) -> None:
-        """Make the file under another name and move it into place whole: nobody ever sees half a store."""
-        new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
-        try:
-            new.unlink(missing_ok=True)
-            with contextlib.closing(sqlite3.connect(new)) as db:
-                db.executescript(SCHEMA)
-                db.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
-                db.commit()
-                db.execute("PRAGMA journal_mode=WAL")
-            with contextlib.suppress(FileExistsError):  # another process was faster: its store will do
-                os.link(new, self.path)
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"cannot create {self.path}: {error}; give another --store") from error
-        finally:
-            with contextlib.suppress(OSError):
-                new.unlink(missing_ok=True)
-
-    def _connect(self) -> sqlite3.Connection:
-        uri = self.path.absolute().as_uri()
-        try:
-            db = sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=30, isolation_level=None)
-            try:
-                db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-            except sqlite3.OperationalError:  # a read-only folder has no place for the WAL's side files
-                db.close()
-                db = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None)
-                db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-            return db
-        except sqlite3.OperationalError as error:
-            raise StoreError(f"cannot open {self.path}: {error}; give another --store") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self.path} is corrupt: {error}; it is left as it is") from error
-
-    def _check(self) -> None:
-        with self._errors():
-            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if "meta" not in tables:
-                raise StoreError(f"{self.path} is an SQLite file but not a torchstone store; it is left as it is")
-            row = self._db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-            version = int(row[0]) if row and str(row[0]).isdigit() else 0
-            if version > SCHEMA_VERSION:
-                raise StoreError(
-                    f"{self.path} was written by a newer torchstone (schema {version}, this one knows "
-                    f"{SCHEMA_VERSION}): upgrade torchstone, or give another --store"
-                )
-            if version < 1 or not {"runs", "verdicts", "cases"} <= tables:
-                raise StoreError(f"{self.path} is corrupt: it lacks tables or its schema version; it is left as it is")
-            if self.path.stat().st_size < CHECK_BELOW_BYTES:
-                (result,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-                if result != "ok":
-                    raise StoreError(f"{self.path} is corrupt: {result}; it is left as it is")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise StoreError(f"cannot use {self.path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self.path} is corrupt: {error}; it is left as it is") from error
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return opening.errors(self.path)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -217,9 +111,16 @@ class Store:
             raise StoreError(f"run {record.run} is still running (process {record.pid}); stop it before resuming it")
         with self._errors():
             self._db.execute(
-                "UPDATE runs SET state = 'running', finished = NULL, pid = ?, host = ? WHERE id = ?",
+                "UPDATE runs SET state = 'running', finished = NULL, errors = '{}', pid = ?, host = ? WHERE id = ?",
                 (os.getpid(), socket.gethostname(), _key(record.run)),
             )
+
+    def note_versions(self, run: str, versions: Mapping[str, str]) -> None:
+        """Add to the versions of a run what is known only while it runs: those of a cluster's nodes."""
+        with self._errors():
+            (known,) = self._db.execute("SELECT versions FROM runs WHERE id = ?", (_key(run),)).fetchone()
+            text = json.dumps(json.loads(known) | dict(versions))
+            self._db.execute("UPDATE runs SET versions = ? WHERE id = ?", (text, _key(run)))
 
     def record(self, run: str, verdict: Verdict, case: bytes | None = None) -> None:
         """Journal a verdict, replacing an earlier one of the same case and backend in this run.
@@ -266,11 +167,15 @@ class Store:
             self._pending_cases.clear()
         self._flushed = time.monotonic()
 
-    def finish(self, run: str, state: str = "finished") -> None:
-        """Write what is pending and close the run as ``finished`` or ``interrupted``."""
+    def finish(self, run: str, state: str = "finished", errors: Mapping[str, str] | None = None) -> None:
+        """Write what is pending and close the run as ``finished`` or ``interrupted``.
+
+        ``errors`` has, for each backend that could not be run to the end, the reason.
+        """
         self.flush()
+        row = (state, _now(), json.dumps(dict(errors or {})), _key(run))
         with self._errors():
-            self._db.execute("UPDATE runs SET state = ?, finished = ? WHERE id = ?", (state, _now(), _key(run)))
+            self._db.execute("UPDATE runs SET state = ?, finished = ?, errors = ? WHERE id = ?", row)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -283,13 +188,28 @@ class Store:
             name = ids[-1] if run in (None, "latest") else str(run)
             if name not in ids:
                 raise UnknownName("run", name, ids, more="; `torchstone runs` lists them")
-            row = self._db.execute(f"SELECT {_run_select()} FROM runs WHERE id = ?", (_key(name),)).fetchone()
-        return _run(row)
+            row = self._db.execute(f"SELECT {_RUN_SELECT} FROM runs WHERE id = ?", (_key(name),)).fetchone()
+        return self._run(row)
 
     def run_list(self) -> list[Run]:
         """Return the records of all runs, oldest first."""
         with self._errors():
-            return [_run(row) for row in self._db.execute(f"SELECT {_run_select()} FROM runs ORDER BY id")]
+            return [self._run(row) for row in self._db.execute(f"SELECT {_RUN_SELECT} FROM runs ORDER BY id")]
+
+    def _run(self, row: tuple[Any, ...]) -> Run:
+        key, state, started, finished, command, options, versions, device, seed, pid, host, errors = row
+        if state == "running" and opening.alive(pid, host) is False:
+            state = "killed"
+        try:
+            objects = [json.loads(text) for text in (options, versions, errors)]
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreError(f"{self.path} is corrupt: the record of run r{key} does not read: {error}") from error
+        if not all(isinstance(value, dict) for value in objects):
+            raise StoreError(f"{self.path} is corrupt: the record of run r{key} is not a record")
+        options, versions, errors = objects
+        return Run(
+            f"r{key}", state, started, finished, command, options, versions, device, seed, pid, host, errors
+        )  # fmt: skip
 
     def runs(self) -> pd.DataFrame:
         """Return one row a run, oldest first: the columns of ``RUN_COLUMNS`` (options, versions as JSON text)."""
@@ -298,7 +218,7 @@ class Store:
         rows = []
         for r in self.run_list():
             values = {name: getattr(r, name) for name in RUN_COLUMNS}
-            rows.append(values | {"options": json.dumps(r.options), "versions": json.dumps(r.versions)})
+            rows.append(values | {name: json.dumps(values[name]) for name in ("options", "versions", "errors")})
         return pd.DataFrame(rows, columns=list(RUN_COLUMNS))
 
     def verdicts(self, run: str | None = None) -> pd.DataFrame:
@@ -314,7 +234,12 @@ class Store:
         columns = ", ".join(VERDICT_COLUMNS)
         with self._errors():
             query = f"SELECT {columns} FROM verdicts WHERE run = ? ORDER BY backend, case_id"
-            yield from self._db.execute(query, (key,))
+            for row in self._db.execute(query, (key,)):
+                if tuple(map(type, row)) != _TYPES or row[6] not in _STAGES or row[7] not in _OUTCOMES:
+                    raise StoreError(
+                        f"{self.path} is corrupt: run r{key} has a row that is no verdict: {row[:8]!r:.200}"
+                    )
+                yield row
 
     def counts(self, run: str) -> dict[str, dict[str, int]]:
         """Return, for each backend of the run, how many cases ended in each outcome."""
@@ -325,6 +250,13 @@ class Store:
             for backend, outcome, count in self._db.execute(query, (_key(run),)):
                 result.setdefault(backend, {})[outcome] = count
         return result
+
+    def noted(self, run: str, key: str) -> dict[str, int]:
+        """Return, for each backend of the run that has some, how many cases have ``key`` in their evidence."""
+        self.flush()
+        query = "SELECT backend, count(*) FROM verdicts WHERE run = ? AND instr(evidence, ?) GROUP BY backend"
+        with self._errors():
+            return dict(sorted(self._db.execute(query, (_key(run), f'"{key}": '))))
 
     def passing_ops(self, run: str) -> dict[str, tuple[int, int]]:
         """Return, for each backend, how many ops passed every tested sample, and how many had a tested sample."""
@@ -363,10 +295,18 @@ class Store:
         )
         with self._errors():
             row = self._db.execute(query, (case_id, *values)).fetchone()
+        if row is None:
+            return None
+        unpack = zlib.decompressobj()
         try:
-            return zlib.decompress(row[0]) if row else None
-        except zlib.error as error:
+            data = unpack.decompress(row[0], MAX_CASE_BYTES)
+        except (zlib.error, TypeError) as error:
             raise StoreError(f"{self.path} is corrupt: the bytes of case {case_id} do not unpack") from error
+        if not unpack.eof:
+            raise StoreError(
+                f"{self.path} is corrupt: the bytes of case {case_id} are cut off or past {MAX_CASE_BYTES:,}"
+            )
+        return data
 
     def close(self) -> None:
         """Write what is pending and close the file."""
@@ -390,24 +330,6 @@ def _key(run: str) -> int:
     return int(run[1:])
 
 
-def _run_select() -> str:
-    return "id, state, started, finished, command, options, versions, device, seed, pid, host"
-
-
-def _run(row: tuple[Any, ...]) -> Run:
-    key, state, started, finished, command, options, versions, device, seed, pid, host = row
-    if state == "running" and host == socket.gethostname() and not _alive(cast(int, pid)):
-        state = "killed"
-    return Run(
-        f"r{key}", state, started, finished, command, json.loads(options), json.loads(versions), device, seed, pid, host
-    )
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+_RUN_SELECT = "id, state, started, finished, command, options, versions, device, seed, pid, host, errors"
+_TYPES = (*[str] * 11, float)
+_STAGES, _OUTCOMES = frozenset(map(str, Stage)), frozenset(map(str, Outcome))

@@ -1,0 +1,187 @@
+"""Programs through each compiler's own path, as its users write it: what standalone scripts carry the source of.
+
+``run_in_x(exported, args)`` compiles an ``ExportedProgram``, runs it on tensors and returns its flat results. A
+``lower_to_x(exported)`` only lowers. They use nothing of torchstone's and none of each other.
+"""
+
+# Compilers that are not installed, and values whose types their users do not spell out either.
+# pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportArgumentType=false
+from __future__ import annotations
+
+import torch
+
+
+def run_in_tvm(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.torch import from_exported_program
+
+    machine = relax.VirtualMachine(tvm.compile(from_exported_program(exported), target="llvm"), tvm.cpu())
+    results = machine["main"](*[tvm.runtime.from_dlpack(arg.contiguous()) for arg in args])
+    return [torch.from_dlpack(result) for result in results]
+
+
+def run_in_xla(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    import jax
+    from jax.dlpack import from_dlpack
+    from jax.extend.backend import get_backend, get_compile_options
+    from jaxlib import _jax
+    from torch_mlir import fx
+
+    module = fx.export_and_import(exported, output_type="stablehlo")
+    jax.config.update("jax_enable_x64", True)
+    client, options = get_backend("cpu"), get_compile_options(num_replicas=1, num_partitions=1)
+    text = module.operation.get_asm(enable_debug_info=False)
+    executable = client.compile_and_load(text.encode(), _jax.DeviceList(tuple(client.local_devices()[:1])), options)
+    results = executable.execute([from_dlpack(arg.contiguous()) for arg in args])
+    return [torch.from_dlpack(result) for result in results]
+
+
+def lower_to_linalg(exported: torch.export.ExportedProgram) -> None:
+    from torch_mlir import fx
+
+    print(fx.export_and_import(exported, output_type="linalg-on-tensors"))
+
+
+def lower_to_tosa(exported: torch.export.ExportedProgram) -> None:
+    from torch_mlir import fx
+
+    print(fx.export_and_import(exported, output_type="tosa"))
+
+
+def lower_to_stablehlo(exported: torch.export.ExportedProgram) -> None:
+    from torch_mlir import fx
+
+    print(fx.export_and_import(exported, output_type="stablehlo"))
+
+
+def run_in_openvino(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    import openvino
+
+    def copied(tensor, type):
+        own = openvino.Tensor(type, openvino.Shape(list(tensor.shape)))
+        own.data.reshape(-1).view("uint8")[...] = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+        return own
+
+    model = openvino.convert_model(exported, input=[openvino.PartialShape(list(arg.shape)) for arg in args])
+    compiled = openvino.Core().compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})
+    names = [spec.arg.name for spec in exported.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    request = compiled.create_infer_request()
+    kinds = {name: item.element_type for item in compiled.inputs for name in item.names}
+    request.infer({name: copied(arg, kinds[name]) for name, arg in zip(names, args, strict=True) if name in kinds})
+    dtypes = {
+        str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
+    }
+    short = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat", "boolean": "bool"}
+    results = []
+    for value in request.output_tensors:
+        kind = value.element_type.to_string()
+        letters = kind.rstrip("0123456789")
+        result = torch.empty(list(value.shape), dtype=dtypes[short[letters] + kind.removeprefix(letters)])
+        result.reshape(-1).view(torch.uint8).numpy()[...] = value.data.reshape(-1).view("uint8")
+        results.append(result)
+    return results
+
+
+def run_in_onnxruntime(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    import onnxruntime
+    from onnxruntime import OrtValue
+    from onnxruntime.capi import _pybind_state as native
+
+    def given(tensor):
+        tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        if tensor.dtype != torch.bool:
+            return OrtValue.from_dlpack(tensor.contiguous())
+        return OrtValue(native.OrtValue.from_dlpack(tensor.contiguous().view(torch.uint8).__dlpack__(), True))
+
+    def shaped(value, node):
+        tensor, dtype = torch.from_dlpack(value), node.meta["val"].dtype
+        if dtype.is_complex and not tensor.is_complex():
+            return torch.view_as_complex(tensor.contiguous())
+        return tensor.bool() if dtype == torch.bool else tensor
+
+    model = torch.onnx.export(exported, verbose=False).model_proto.SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [item.name for item in session.get_inputs()]
+    results = session.run_with_ort_values(
+        [item.name for item in session.get_outputs()],
+        {name: given(arg) for name, arg in zip(names, args, strict=True)},
+    )
+    nodes = exported.graph.output_node().args[0]
+    return [shaped(value, node) for value, node in zip(results, nodes, strict=True)]
+
+
+def run_in_executorch(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+    from executorch.extension.pybindings import portable_lib
+
+    edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    program = edge.to_executorch().buffer
+    module = portable_lib._load_for_executorch_from_buffer(program)
+    return [value.clone() for value in module.forward([arg.contiguous() for arg in args])]
+
+
+def run_in_iree(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    import iree.runtime as rt
+    import numpy
+    from iree.compiler import compile_str
+    from iree.turbine import aot
+    from iree.turbine.aot.decompositions import current_aot_decompositions
+
+    flags = [
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        "--iree-llvmcpu-target-cpu=host",
+        "--iree-input-demote-f64-to-f32=false",
+    ]
+    module = aot.export(exported.run_decompositions(current_aot_decompositions())).mlir_module
+    binary = compile_str(str(module), input_type="torch", extra_args=flags)
+    instance, device = rt.VmInstance(), rt.get_device("local-sync")
+    loaded = rt.VmModule.copy_buffer(instance, binary)
+    context = rt.VmContext(instance, [rt.create_hal_module(instance, device), loaded])
+
+    def element(dtype):
+        kind = "COMPLEX" if dtype.is_complex else "FLOAT" if dtype.is_floating_point else "INT"
+        kind = {torch.bool: "BOOL", torch.bfloat16: "BFLOAT"}.get(dtype, kind)
+        return getattr(rt.HalElementType, f"{kind}_{dtype.itemsize * 8}")
+
+    given, results = rt.VmVariantList(len(args)), rt.VmVariantList(1)
+    for arg in args:
+        buffer = device.allocator.allocate_buffer_copy(
+            memory_type=rt.MemoryType.DEVICE_LOCAL,
+            allowed_usage=rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING,
+            device=device,
+            buffer=arg.contiguous().reshape(-1).view(torch.uint8).numpy(),
+        )
+        given.push_ref(rt.HalBufferView(buffer, list(arg.shape), element(arg.dtype)))
+    context.invoke(loaded.lookup_function("main"), given, results)
+    tensors = []
+    for index, node in enumerate(exported.graph.output_node().args[0]):
+        view = results.get_as_object(index, rt.HalBufferView)
+        dtype = node.meta["val"].dtype
+        if int(view.element_type) != int(element(dtype)):
+            raise TypeError(f"result {index} has element type {view.element_type}, not {dtype}")
+        out = torch.empty(list(view.shape), dtype=dtype)
+        if out.numel():
+            out.reshape(-1).view(torch.uint8).numpy()[...] = view.map().asarray(
+                [view.byte_length], numpy.dtype("uint8")
+            )
+        tensors.append(out)
+    return tensors
+
+
+PATHS = {
+    "tvm": run_in_tvm,
+    "xla": run_in_xla,
+    "openvino": run_in_openvino,
+    "onnxruntime": run_in_onnxruntime,
+    "executorch": run_in_executorch,
+    "iree": run_in_iree,
+}
+# What torch-mlir makes is run by torchstone.
+LOWERINGS = {
+    "torch-mlir-linalg": lower_to_linalg,
+    "torch-mlir-tosa": lower_to_tosa,
+    "torch-mlir-stablehlo": lower_to_stablehlo,
+}

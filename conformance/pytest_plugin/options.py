@@ -1,0 +1,116 @@
+"""What is asked of the plugin: its options, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.pytest_plugin.own import SOURCE as OWN
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The cases to collect, and how to run them. ``picked``: (backend, case id)s given as node ids, and no others."""
+
+    backends: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    ops: tuple[str, ...] | None = None
+    dtypes: tuple[str, ...] | None = None  # of the suite; None for all
+    own_dtypes: tuple[str, ...] | None = None  # which of those that own cases declare; None for all
+    variants: tuple[str, ...] = ("default",)
+    limit: int | None = None
+    timeout: float = 60.0
+    isolate: bool = True
+    expect: tuple[str, ...] = ()
+    picked: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def suite(self) -> bool:
+        """Whether there is anything but own cases."""
+        return bool(self.sources or self.picked)
+
+    def marks(self) -> Iterator[str]:
+        """What -m may name, whether or not there is such a case; a mark for each op comes with its cases."""
+        for label, names in ("backend", self.backends), ("source", self.sources), ("variant", self.variants):
+            for name in names:
+                yield f"{mark(label, name)}: a case of {label} {name}."
+        for name in self.dtypes or ():
+            yield f"{mark('dtype', name)}: a case of dtype {name}."
+
+
+def mark(label: str, value: str) -> str:
+    """The name of the mark of what has this value: ``op_nn_functional_softmax``."""
+    return re.sub(r"\W+", "_", f"{label}_{value.partition('=')[0]}")
+
+
+def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = False) -> Selection:
+    """Check the options. ``quick`` leaves out what another process has checked. Raises ``InputError``."""
+    from torchstone.conformance.backends import check, load
+    from torchstone.conformance.runner.look import look
+    from torchstone.conformance.runner.probe import ask
+    from torchstone.conformance.sources import SOURCES
+
+    backends = tuple(dict.fromkeys([*option.torchstone_backend, *(backend for backend, _ in picked)]))
+    if not backends:
+        raise InputError("give at least one --torchstone-backend; `torchstone backends` lists them")
+    if option.torchstone_limit is not None and option.torchstone_limit < 1:
+        raise InputError(f"--torchstone-limit is a number from 1, got {option.torchstone_limit}")
+    if not option.torchstone_timeout > 0:
+        raise InputError(f"--torchstone-timeout is a number of seconds, got {option.torchstone_timeout:g}")
+    sources = [] if picked else option.torchstone_source or ["opinfo"]
+    for name in sources:
+        if name.partition("=")[0] not in SOURCES and name != OWN:
+            raise UnknownName("source", name, [*SOURCES, OWN])
+    for name in backends:
+        check(name)
+    variants = _variants(option.torchstone_variant)
+    dtypes = _dtypes(option.torchstone_dtype)
+    for name in () if quick else backends:
+        state = look(name) if option.torchstone_isolate else ask(load(name))
+        if not state.get("ok", True):
+            how = f"; install it with: {state['install']}" if state["install"] else ""
+            raise InputError(f'backend "{name}" cannot be used here: {state["reason"]}{how}')
+    chosen = Selection(
+        backends,
+        tuple(name for name in dict.fromkeys(sources) if name != OWN),
+        tuple(option.torchstone_op) or None,
+        dtypes if option.torchstone_dtype else ("float32",),
+        dtypes,
+        variants,
+        option.torchstone_limit,
+        option.torchstone_timeout,
+        option.torchstone_isolate,
+        tuple(option.torchstone_expect),
+        tuple(dict.fromkeys(picked)),
+    )
+    if not quick and chosen.expect:
+        from torchstone.conformance.pytest_plugin.session import load_expectations
+
+        load_expectations(chosen)
+    return chosen
+
+
+def _variants(wanted: Sequence[str]) -> tuple[str, ...]:
+    if not wanted:
+        return ("default",)
+    from torchstone.conformance.variants import DEFAULT, VARIANTS
+
+    every = (DEFAULT, *VARIANTS)
+    for name in wanted:
+        if name not in (*every, "all"):
+            raise UnknownName("variant", name, [*every, "all"])
+    return every if "all" in wanted else tuple(dict.fromkeys(wanted))
+
+
+def _dtypes(wanted: Sequence[str]) -> tuple[str, ...] | None:
+    if not wanted or "all" in wanted:
+        return None
+    from torchstone.conformance.literals import DTYPES
+
+    for name in wanted:
+        if name not in DTYPES:
+            raise UnknownName("dtype", name, [*DTYPES, "all"])
+    return tuple(dict.fromkeys(wanted))

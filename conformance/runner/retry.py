@@ -1,0 +1,85 @@
+"""What is made of a worker that died or hung: the verdict, or another try of its case."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from torchstone.conformance.case import Case
+
+DEAD = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
+
+
+@dataclass(frozen=True)
+class Result:
+    """A case, its verdict, and its serialized form."""
+
+    case: Case
+    verdict: Verdict
+    data: bytes
+
+
+@dataclass(eq=False)
+class Batch:
+    """What one caller of ``results`` waits for; batches of nested callers share the workers."""
+
+    done: deque[Result] = field(default_factory=deque)
+    open: int = 0
+    closed: bool = False
+
+
+@dataclass(eq=False)
+class Task:
+    """A case on its way."""
+
+    case: Case
+    data: bytes
+    batch: Batch
+    first: Verdict | None = None  # set when this is the retry of a case that killed its worker
+    second: Verdict | None = None  # set when the retry did too: now eager is tried alone
+    alone: bool = False  # not to be compiled together with others
+    lost: int = 0  # how often the fork server died under it
+
+    def settle(self, verdict: Verdict) -> None:
+        """Hand a verdict to who asked, after weighing a retry against the first try."""
+        first = self.first
+        if first is not None and verdict.outcome in DEAD:
+            verdict = replace(verdict, evidence={**verdict.evidence, "first": first.message})
+        elif first is not None:
+            verdict = replace(
+                verdict, outcome=Outcome.FLAKY, stage=first.stage,
+                message=f"{first.outcome} ({first.message}), then {verdict.outcome} alone in a fresh worker",
+                evidence={**first.evidence, "retry": {"outcome": str(verdict.outcome), "message": verdict.message}},
+            )  # fmt: skip
+        self.batch.open -= 1
+        if not self.batch.closed:
+            self.batch.done.append(Result(self.case, verdict, self.data))
+
+
+def about(case: Case) -> dict[str, Any]:
+    """The fields of a verdict that the case decides."""
+    return {
+        "case_id": case.id, "source": case.source, "op": case.op, "dtype": case.dtype, "variant": case.variant,
+    }  # fmt: skip
+
+
+def weigh(task: Task, verdict: Verdict, *, called: bool, retry: bool) -> Verdict | Task:
+    """Return the task to try again, alone in a fresh worker, or the verdict that stands.
+
+    ``verdict`` tells how the worker ended, ``called`` whether the backend had been called for the case by then.
+    """
+    again = retry and verdict.outcome is not Outcome.OOM
+    if again and task.first is None:
+        return replace(task, first=verdict)
+    if again and task.second is None and called and verdict.outcome is Outcome.CRASH:
+        return replace(task, second=verdict)
+    if task.second is not None and verdict.outcome is not Outcome.CRASH:
+        return task.second
+    if not called and task.first is not None:  # twice, the second time in a fresh worker
+        message = f"eager itself: {verdict.message} before the backend was called"
+        return replace(verdict, outcome=Outcome.UNTESTED, message=message)
+    return verdict

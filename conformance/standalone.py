@@ -1,0 +1,83 @@
+"""The part of a script that puts a program through a compiler's own path, with nothing of torchstone's.
+
+Scripts carry the source of a function of ``backends/paths.py``. Where torchstone has to run what the compiler makes,
+the function ends with the lowering, and shows the failures up to there. A script exits with 1 when the failure shows
+and with 0 when it does not; a compiler that dies or hangs does so in a process of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.verdict import Outcome, Stage, Verdict
+
+FATAL = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM)
+SECONDS = 120
+
+
+def path_of(name: str, verdict: Verdict | None) -> Callable[..., Any] | None:
+    """Return the function that shows a backend's failure by itself, None if there is none."""
+    from torchstone.conformance.backends.paths import LOWERINGS, PATHS
+
+    early = verdict is not None and verdict.stage in (Stage.CAPTURE, Stage.LOWER)
+    return PATHS.get(name) or (LOWERINGS.get(name) if early else None)
+
+
+def fatal(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.outcome in FATAL
+
+
+def guard() -> list[str]:
+    """Statements that do the rest of the script in another process and tell how that ends."""
+    return [
+        'if sys.argv[1:] != ["here"]:',
+        "    try:",
+        f'        code = subprocess.run([sys.executable, __file__, "here"], timeout={SECONDS}).returncode',
+        "    except subprocess.TimeoutExpired as error:",
+        "        sys.exit(str(error))",
+        '    sys.exit(f"killed by signal {-code}" if code < 0 else code)',
+        "",
+    ]
+
+
+def definitions(path: Callable[..., Any], case: Case) -> list[str]:
+    """The compiler's path, and the program as a module; arguments that it writes to are results of it."""
+    lines = [*inspect.getsource(path).rstrip().splitlines(), "", "", "class Module(torch.nn.Module):"]
+    lines.append("    def forward(self, *args):")
+    if not writes(case):
+        return [*lines, "        return program(*args)", "", ""]
+    return [
+        *lines,
+        "        args = [arg.clone() for arg in args]",
+        "        return program(*args), args",
+        "",
+        "",
+    ]
+
+
+def writes(case: Case) -> bool:
+    """Whether the program may write to its arguments."""
+    return any(call.target.endswith("_") or "out" in call.kwargs for call in case.program.calls)
+
+
+def main(path: Callable[..., Any], backend: str, case: Case, closeness: tuple[float, float]) -> list[str]:
+    """Statements that compare what the compiler gives with eager."""
+    name = path.__name__
+    lines = [
+        "expected = Module()(*inputs())" if writes(case) else "expected = program(*inputs())",
+        'print("eager:", expected)',
+        "exported = torch.export.export(Module(), inputs(), strict=False)",
+    ]
+    if len(inspect.signature(path).parameters) == 1:
+        return [*lines, f"{name}(exported)"]
+    rtol, atol = closeness
+    return [
+        *lines,
+        f"actual = {name}(exported, inputs())",
+        f'print("{backend}:", actual)',
+        "expected = [leaf for leaf in tree_leaves(expected) if isinstance(leaf, torch.Tensor)]",
+        f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
+    ]

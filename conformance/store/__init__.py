@@ -1,0 +1,20 @@
+"""The result store: one SQLite file (WAL) that holds runs, verdicts, and the bytes of the cases that failed."""
+
+from torchstone.conformance.store.opening import DEFAULT_PATH, StoreError, default_path
+from torchstone.conformance.store.prune import Pruned, choose, prune
+from torchstone.conformance.store.schema import SCHEMA_VERSION
+from torchstone.conformance.store.store import RUN_COLUMNS, VERDICT_COLUMNS, Run, Store
+
+__all__ = [
+    "DEFAULT_PATH",
+    "RUN_COLUMNS",
+    "SCHEMA_VERSION",
+    "VERDICT_COLUMNS",
+    "Pruned",
+    "Run",
+    "Store",
+    "StoreError",
+    "choose",
+    "default_path",
+    "prune",
+]

@@ -1,0 +1,193 @@
+"""All failures of a run on a backend: each distinct one reduced once, with a script that was seen to show it.
+
+What is done is on disk, a folder each, and is not done again: a batch that was stopped goes on where it was. What could
+not be reduced is tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.case import Case
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.runner import Pool
+from torchstone.conformance.standalone import SECONDS
+from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.reducers.engine import Budget
+from torchstone.reducers.failure import reduce
+from torchstone.reducers.signature import Signature, signature
+from torchstone.reducers.write import SCRIPT, SUMMARY, summary, write
+
+if TYPE_CHECKING:
+    from torchstone.conformance.store import Store
+
+REDUCED = (Outcome.MISMATCH, Outcome.CRASH, Outcome.ERROR, Outcome.TIMEOUT, Outcome.OOM)
+TAIL = 600
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What one bug is taken to be before it is reduced. ``cases`` are the ids of all that show it.
+
+    An error is known by its message. A wrong number, a crash and a hang say nothing of their cause: they are one per op
+    and dtype.
+    """
+
+    backend: str
+    signature: Signature
+    op: str
+    dtype: str
+    cases: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What its folder is called."""
+        parts = (self.signature.outcome, self.op, self.dtype, self.signature.digest)
+        return re.sub(r"[^\w.-]", "_", "-".join(parts))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a script ended: its exit code, None when it hung; whether that shows the failure; the end of its stderr."""
+
+    code: int | None
+    shows: bool
+    tail: str
+
+
+def distinct(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Failure]:
+    """Return the failures of a backend among the rows of a store, those of most cases first."""
+    found: dict[tuple[Signature, str, str], Failure] = {}
+    for row in rows:
+        verdict = _verdict(row)
+        if verdict.backend != backend or verdict.outcome not in REDUCED:
+            continue
+        known = signature(verdict)
+        key = (known, "", "") if verdict.outcome is Outcome.ERROR else (known, verdict.op, verdict.dtype)
+        failure = found.get(key) or Failure(backend, known, verdict.op, verdict.dtype, ())
+        found[key] = dataclasses.replace(failure, cases=(*failure.cases, verdict.case_id))
+    return sorted(found.values(), key=lambda failure: (-len(failure.cases), failure.name))
+
+
+def _verdict(row: tuple[Any, ...]) -> Verdict:
+    case_id, backend, source, op, dtype, variant, stage, outcome, kind, message, evidence, seconds = row
+    return Verdict(
+        case_id, backend, source, op, dtype, variant, Stage(stage), Outcome(outcome), kind, message,
+        json.loads(evidence), seconds,
+    )  # fmt: skip
+
+
+def reduce_all(
+    store: Store,
+    run: str,
+    failures: Iterable[Failure],
+    out: Path,
+    *,
+    budget: Budget,
+    timeout: float,
+    python: str | None = None,
+) -> Iterator[tuple[Failure, dict[str, Any], bool]]:
+    """Reduce each failure into a folder of its own in ``out``; yield it with its summary and whether it is from before.
+
+    The summary has, besides what one reduction writes, ``cases``, ``script`` (how it ended, and whether it ``shows``
+    the failure) and ``same_as``: the failure before that was reduced to the same program.
+    """
+    seen: dict[str, str] = {}
+    with contextlib.ExitStack() as stack:
+        pool: Pool | None = None  # one for all: what a backend needs to start may take longer than a reduction
+        for failure in failures:
+            folder = out / failure.name
+            told = _done(folder)
+            before = told is not None
+            if told is None:
+                if pool is None:
+                    pool = stack.enter_context(Pool(failure.backend, python=python, timeout=timeout, retry=False))
+                told = {"cases": list(failure.cases)} | _reduced(store, run, failure, folder, budget, pool, python)
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / SUMMARY).write_text(json.dumps(told, indent=2) + "\n")
+            yield failure, told | {"same_as": _same(told, failure, seen)}, before
+
+
+def _done(folder: Path) -> dict[str, Any] | None:
+    try:
+        told = json.loads((folder / SUMMARY).read_text())
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) and {"cases", "reduced", "script"} <= told.keys() else None
+
+
+def _reduced(
+    store: Store, run: str, failure: Failure, folder: Path, budget: Budget, pool: Pool, python: str | None
+) -> dict[str, Any]:
+    """Reduce the first of a failure's cases that fails again as it did; its script confirms it, in a new process."""
+    why = "no case is stored"
+    for name in failure.cases[:3]:
+        data = store.case_bytes(name, run)
+        if data is None:
+            continue
+        try:
+            judge = pool.verdict
+            found = reduce(Case.from_bytes(data), failure.backend, budget=budget, judge=judge, confirm=judge)
+        except InputError as error:
+            why = str(error)
+            continue
+        write(found, folder)
+        return summary(found) | {"script": dataclasses.asdict(run_script(folder / SCRIPT, found.verdict, python))}
+    return {"backend": failure.backend, "signature": dataclasses.asdict(failure.signature), "not_reduced": why}
+
+
+def _same(told: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str | None:
+    if "reduced" not in told:
+        return None
+    known = {key: told["signature"][key] for key in ("stage", "outcome", "kind", "error", "message")}
+    key = json.dumps([told["reduced"]["program"], told["reduced"]["dtypes"], known])
+    first = seen.setdefault(key, failure.name)
+    return None if first == failure.name else first
+
+
+def run_script(script: Path, verdict: Verdict, python: str | None = None) -> Shown:
+    """Run a script in a folder that is thrown away, by a backend's own Python, and say whether it shows the verdict."""
+    environment = dict(os.environ)
+    if ":" in verdict.backend:  # it lies beside the user, whose folder is not the script's
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), environment.get("PYTHONPATH")]))
+    with tempfile.TemporaryDirectory(prefix="torchstone-script-") as folder:
+        try:
+            done = subprocess.run(
+                [python or sys.executable, str(script.absolute())],
+                cwd=folder,
+                env=environment | {"TMPDIR": folder},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=2 * SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Shown(None, verdict.outcome is Outcome.TIMEOUT, "")
+    return Shown(done.returncode, done.returncode == 1 and shows(verdict, done.stderr), done.stderr[-TAIL:])
+
+
+def shows(verdict: Verdict, stderr: str) -> bool:
+    """Whether a script that failed did so as the verdict says: it could lack a package, or fail at something else."""
+    differs = "AssertionError: " in stderr
+    if verdict.outcome is Outcome.MISMATCH:
+        return differs
+    if verdict.outcome is Outcome.CRASH:
+        return not differs and ("killed by signal" in stderr or "exited with" in stderr or "rror code" in stderr)
+    if verdict.outcome in (Outcome.TIMEOUT, Outcome.OOM):
+        return not differs and ("timed out after" in stderr or "killed by signal" in stderr)
+    words = set(re.findall(r"[A-Za-z_]{4,}", verdict.message))
+    said = set(re.findall(r"[A-Za-z_]{4,}", stderr))
+    return not differs and len(words & said) * 2 >= len(words)

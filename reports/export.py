@@ -1,0 +1,132 @@
+"""The verdicts of runs as one file for other tools: Parquet, CSV, JSON, or JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torchstone.conformance.files import replacing
+from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, StoreError
+from torchstone.conformance.text import spreadsheet_safe
+from torchstone.reports.results import ReportError
+
+COLUMNS = ("run", *VERDICT_COLUMNS)
+BATCH = 10_000
+
+
+class Form(StrEnum):
+    """What the file is."""
+
+    parquet = "parquet"
+    csv = "csv"
+    json = "json"
+    jsonl = "jsonl"
+
+
+def export(store: Store, runs: Sequence[Run], out: Path, form: Form) -> int:
+    """Write one row a verdict, run by run, ordered by backend and case; return how many. The file is replaced whole.
+
+    The columns are ``COLUMNS``. Evidence is JSON: a value in json and jsonl, text in csv and parquet. Raises
+    ReportError for a file that is the store itself and for Parquet without pyarrow, InputError for a file that cannot
+    be written.
+    """
+    if out.exists() and store.path.exists() and out.samefile(store.path):
+        raise ReportError(f"{out} is the store itself; give another --out")
+    write = _WRITERS[form](runs)
+    with replacing(out) as file:
+        return write(file, _rows(store, runs))
+
+
+def _rows(store: Store, runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
+    for run in runs:
+        for row in store.iter_verdicts(run.run):
+            yield (run.run, *row)
+
+
+def _csv(runs: Sequence[Run]) -> Callable[..., int]:
+    def write(file: BinaryIO, rows: Iterator[tuple[Any, ...]]) -> int:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="", write_through=True)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        count = 0
+        for row in rows:
+            writer.writerow([_cell(value) if isinstance(value, str) else value for value in row])
+            count += 1
+        text.detach()
+        return count
+
+    return write
+
+
+def _cell(text: str) -> str:
+    return spreadsheet_safe(text).replace("\0", "\u2400")  # readers of CSV stop at a NUL
+
+
+def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:
+    opening, between, closing = (b"", b"\n", b"\n") if lines else (b"[\n", b",\n", b"\n]\n")
+
+    def write(file: BinaryIO, rows: Iterator[tuple[Any, ...]]) -> int:
+        file.write(opening)
+        count = 0
+        for count, row in enumerate(rows, start=1):
+            record = dict(zip(COLUMNS, row, strict=True))
+            record["evidence"] = strict(_evidence(record["evidence"], record["case_id"]))
+            text = json.dumps(strict(record), ensure_ascii=False, allow_nan=False)
+            file.write((between if count > 1 else b"") + text.encode("utf-8", "backslashreplace"))
+        file.write(closing if count or not lines else b"")
+        return count
+
+    return lambda runs: write
+
+
+def _evidence(text: str, case_id: str) -> Any:
+    try:
+        return json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"the evidence of case {case_id!r:.200} is not JSON: {error}") from error
+
+
+def strict(value: Any) -> Any:
+    """Spell the floats that JSON has no number for, so that any JSON reader takes the file."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    return [strict(item) for item in value] if isinstance(value, list) else value
+
+
+def _parquet(runs: Sequence[Run]) -> Callable[..., int]:
+    try:
+        pyarrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ReportError(
+            "Parquet needs pyarrow, which is not installed: pip install 'torchstone[parquet]'; or export csv or jsonl"
+        ) from error
+    types = [(name, pyarrow.float64() if name == "seconds" else pyarrow.string()) for name in COLUMNS]
+    records = [{"run": r.run, "versions": r.versions, "options": r.options, "device": r.device} for r in runs]
+    schema = pyarrow.schema(types, metadata={"torchstone.runs": json.dumps(records)})
+
+    def write(file: BinaryIO, rows: Iterator[tuple[Any, ...]]) -> int:
+        count = 0
+        with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+            while batch := list(itertools.islice(rows, BATCH)):
+                columns = dict(zip(COLUMNS, map(list, zip(*batch, strict=True)), strict=True))
+                writer.write_table(pyarrow.table(columns, schema=schema))
+                count += len(batch)
+        return count
+
+    return write
+
+
+_WRITERS: dict[Form, Callable[[Sequence[Run]], Callable[..., int]]] = {
+    Form.parquet: _parquet, Form.csv: _csv, Form.json: _json(False), Form.jsonl: _json(True),
+}  # fmt: skip

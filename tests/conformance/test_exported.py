@@ -1,0 +1,56 @@
+"""What adapters of torch.export share: outputs, numbers and writes come back as the program has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from torchstone.conformance.backends.base import BackendError, BackendUnsupported
+from torchstone.conformance.backends.exported import Exported, capture
+
+
+def run(exported: Exported, args: tuple[torch.Tensor, ...]) -> Any:
+    """Call the exported program as a compiler would: on copies, with a tensor for each output that is computed."""
+    with torch.no_grad():
+        out = exported.program.module()(*(arg.clone() for arg in args))
+    leaves = torch.utils._pytree.tree_leaves(out)
+    computed = [torch.as_tensor(leaf) for leaf, want in zip(leaves, exported.outputs, strict=True) if want is not None]
+    return exported.finish(args, computed)
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "nested": lambda x, y: {"sum": x + y, "both": (x, [y * 2, None])},
+    "written": lambda x, y: x.add_(y),
+    "written and more": lambda x, y: (x.mul_(2) + y.neg_(), y),
+    "number": lambda x, y: (x.sum().item(), y),
+    "statistics": lambda x, y: torch.nn.functional.batch_norm(x, y, y + 1, training=True),
+    "hidden": lambda x, y: torch.nn.functional.instance_norm(x[None], y, y.exp(), use_input_stats=True),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("core", [False, True])
+def test_results_and_writes_are_those_of_eager(name: str, core: bool) -> None:
+    fn = PROGRAMS[name]
+    args, mine = ((torch.arange(12.0).reshape(3, 4), torch.ones(4)) for _ in range(2))
+    if name == "hidden":
+        args, mine = ((torch.arange(12.0).reshape(3, 4), torch.ones(3)) for _ in range(2))
+    args, mine = tuple(args), tuple(mine)
+    exported = capture(fn, mine, torch.export.default_decompositions() if core else None)
+    torch.testing.assert_close(run(exported, mine), fn(*args))
+    torch.testing.assert_close(mine, args)
+
+
+def test_a_compiler_that_loses_a_result_is_told() -> None:
+    args = (torch.ones(2), torch.ones(2))
+    exported = capture(lambda x, y: (x + y, x - y), args)
+    with pytest.raises(BackendError, match="gives 1 results, the program has 2"):
+        exported.finish(args, [torch.ones(2)])
+
+
+def test_what_cannot_be_exported_is_unsupported() -> None:
+    with pytest.raises(BackendUnsupported, match=r"torch\.export"):
+        capture(lambda x: x + 1 if x.sum() > 0 else x, (torch.ones(2),))

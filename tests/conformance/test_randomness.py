@@ -1,0 +1,163 @@
+"""Random numbers: eager's own where a backend claims them, the right distribution where it draws with its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from test_trial import Fake, case_of, outcome, running
+from torch import Tensor
+
+from torchstone.conformance.backends.eager import Eager
+from torchstone.conformance.case import Case
+from torchstone.conformance.oracle.distribution import FALSE_ALARM, RUNS, alike
+from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.trial import try_case
+from torchstone.conformance.verdict import Outcome
+
+X = torch.linspace(-2, 2, 400)
+HALF, FEW = torch.full((40,), 0.5), torch.ones(8)
+OWN = torch.Generator().manual_seed(7)
+
+
+def own(shape: Any) -> Tensor:
+    return torch.rand(shape, generator=OWN)
+
+
+def sampler(draw: Callable[[], Any]) -> Callable[[int], list[Any]]:
+    def run(seed: int) -> list[Any]:
+        torch.default_generator.manual_seed(seed)
+        return [draw()]
+
+    return run
+
+
+def dropout(x: Tensor, p: float = 0.5, scale: float = 2.0) -> Tensor:
+    return x * (own(x.shape) >= p) * scale
+
+
+Pair = tuple[Callable[[], Any], Callable[[], Any]]
+SAME: dict[str, Pair] = {
+    "dropout": (lambda: torch.dropout(X, 0.5, True), lambda: dropout(X)),
+    "a rare zero, and another rounding": (
+        lambda: torch.dropout(X, 0.01, True), lambda: X * (own(400) >= 0.01) * 1.0101011
+    ),
+    "normal": (lambda: torch.randn(50), lambda: torch.randn(50, generator=OWN)),
+    "normal, half precision": (lambda: torch.randn(50).half(), lambda: torch.randn(50, generator=OWN).half()),
+    "complex": (lambda: torch.randn(9, dtype=torch.complex64), lambda: torch.randn(9, 2, generator=OWN) / 2**0.5),
+    "heavy tails": (lambda: torch.empty(9).cauchy_(), lambda: torch.tan((own(9) - 0.5) * torch.pi)),
+    "one number": (lambda: torch.rand(()), lambda: own(())),
+    "a number that is no tensor": (lambda: float(torch.rand(())), lambda: float(own(()))),
+    "nothing": (lambda: torch.rand(0), lambda: own(0)),
+    "all NaN": (lambda: torch.rand(3) * float("nan"), lambda: torch.full((3,), float("nan"))),
+    "without replacement": (lambda: torch.multinomial(FEW, 4), lambda: own(8).argsort()[:4]),
+    "integers": (lambda: torch.randint(0, 5, (30,)), lambda: (own(30) * 5).long()),
+}  # fmt: skip
+OTHER: dict[str, Pair] = {
+    "dropout that does not scale": (lambda: torch.dropout(X, 0.5, True), lambda: dropout(X, scale=1.0)),
+    "dropout that drops a tenth more": (lambda: torch.dropout(X, 0.5, True), lambda: dropout(X, 0.55, 1 / 0.45)),
+    "dropout of whole halves": (
+        lambda: torch.dropout(X, 0.5, True), lambda: X * (own(2) >= 0.5).repeat_interleave(200) * 2
+    ),
+    "the other outcome": (lambda: torch.bernoulli(HALF * 0.6), lambda: (own(40) >= 0.3).float()),
+    "a spread a tenth too large": (lambda: torch.randn(200), lambda: torch.randn(200, generator=OWN) * 1.1),
+    "a mean off by a tenth": (lambda: torch.randn(200), lambda: torch.randn(200, generator=OWN) + 0.1),
+    "uniform for normal": (lambda: torch.randn(20), lambda: (own(20) - 0.5) * 12**0.5),
+    "one draw for all": (lambda: torch.randn(5), lambda: torch.randn(1, generator=OWN).expand(5)),
+    "the same numbers always": (lambda: torch.rand(5), lambda: torch.full((5,), 0.4)),
+    "with replacement": (lambda: torch.multinomial(FEW, 4), lambda: (own(4) * 8).long()),
+    "one integer too many": (lambda: torch.randint(0, 5, (30,)), lambda: (own(30) * 6).long()),
+    "NaN now and then": (lambda: torch.rand(30), lambda: own(30).where(own(30) > 0.03, torch.nan)),
+    "squares": (lambda: torch.rand(()), lambda: own(()) ** 2),
+}  # fmt: skip
+
+
+def pairs(eager: Callable[[], Any], other: Callable[[], Any]) -> tuple[str, dict[str, Any]]:
+    OWN.manual_seed(7)
+    return alike(sampler(eager), lambda seed: [other()], ["output"])
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_another_generator_of_the_same_distribution_passes(name: str) -> None:
+    eager, other = SAME[name]
+    if name == "complex":  # the same numbers as pairs
+        other = (lambda draw: lambda: torch.view_as_complex(draw()))(other)
+    message, evidence = pairs(eager, other)
+    assert not message, evidence
+    assert (evidence["runs"], evidence["false_alarm"]) == (RUNS, FALSE_ALARM)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_another_distribution_is_told(name: str) -> None:
+    message, evidence = pairs(*OTHER[name])
+    assert message and evidence["probability"] * evidence["statistics"] < FALSE_ALARM
+
+
+def test_right_generators_are_not_accused() -> None:
+    """The probabilities are bounds: of many right backends the least is nowhere near the level."""
+    eager = sampler(lambda: torch.bernoulli(HALF))
+    for block in range(1, 13):
+        assert not alike(eager, lambda seed, block=block: eager(10**6 * block + seed), ["output"], runs=64)[0]
+
+
+DRAWN = case_of("torch.bernoulli", inputs={"x0": HALF})
+
+
+def claiming(claim: str, function: Callable[..., Any]) -> Fake:
+    backend = running(function)
+    backend.__dict__["random_numbers"] = claim
+    return backend
+
+
+def test_eagers_numbers_from_the_same_seed_are_right() -> None:
+    verdict = try_case(DRAWN, Eager())
+    assert verdict.outcome is Outcome.PASS and "same seed" in verdict.evidence["rule"]
+
+
+def test_other_numbers_of_the_right_distribution_pass_unless_eagers_were_claimed() -> None:
+    def draw(x: Tensor) -> Tensor:
+        return (own(40) < x).float()
+
+    verdict = try_case(DRAWN, running(draw))
+    assert verdict.outcome is Outcome.PASS and verdict.evidence["rule"] == "distribution", verdict
+    assert outcome(try_case(DRAWN, claiming("eager", draw)))[1:] in (
+        ("mismatch", "value"),
+        ("mismatch", "nondeterministic"),
+    )
+    assert outcome(try_case(DRAWN, claiming("seeded", draw)))[1:] == ("mismatch", "nondeterministic")
+    seeded = claiming("seeded", lambda x: (torch.rand(40) < x).float())
+    assert try_case(DRAWN, seeded).outcome is Outcome.PASS
+
+
+def test_a_claimed_number_may_be_rounded_otherwise_but_not_much() -> None:
+    case = case_of("torch.normal", 0.0, 3.0, (50,), inputs={})
+    for error, wanted in ((2**-22, "pass"), (2**-12, "mismatch")):
+        backend = claiming("eager", lambda error=error: torch.normal(0.0, 3.0, (50,)) * (1 + error))
+        assert try_case(case, backend).outcome == wanted
+
+
+def test_what_cannot_be_told_is_untested() -> None:
+    calls = (Call("torch.bernoulli", (Ref("x0"),), {}, "r0"), Call("torch.nonzero", (Ref("r0"),), {}, "r1"))
+    sizes = Case(Program(("x0",), calls, Ref("r1")), {"x0": HALF}, "test", "nonzero", "float32")
+
+    def draw(x: Tensor) -> Tensor:
+        torch.default_generator.manual_seed(20)
+        return torch.bernoulli(x).flip(0).nonzero()
+
+    verdict = try_case(sizes, running(draw))
+    assert verdict.outcome is Outcome.UNTESTED and "shapes depend" in verdict.message, verdict
+    seeding = (Call("torch.manual_seed", (42,), {}, "r0"), Call("torch.rand_like", (Ref("x0"),), {}, "r1"))
+    seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": HALF}, "test", "rand_like", "float32")
+    verdict = try_case(seeded, running(lambda x: own(40)))
+    assert verdict.outcome is Outcome.UNTESTED and "sets the seed" in verdict.message
+
+
+def test_memory_that_nobody_wrote_to_has_an_outline_alone() -> None:
+    strided = case_of("torch.empty_strided", (2, 3), (1, 2), inputs={})
+    assert try_case(strided, running(lambda: torch.zeros(3, 2).t())).evidence["rule"].startswith("metadata alone")
+    assert outcome(try_case(strided, running(lambda: torch.zeros(2, 2))))[1:] == ("mismatch", "shape")
+    like = case_of("torch.empty_like", inputs={"x0": X})
+    assert outcome(try_case(like, running(torch.zeros_like)))[1] == "pass"
+    assert outcome(try_case(like, running(lambda x: torch.zeros(400).int())))[1:] == ("mismatch", "dtype")

@@ -1,0 +1,14 @@
+"""Backends that do their deed while they are loaded: ``torture_import:abort`` aborts as its name is looked up."""
+
+from __future__ import annotations
+
+from torture_backend import Torture
+
+
+def __getattr__(name: str) -> type:
+    if name == "raises":
+        1 // 0  # noqa: B018
+    if hasattr(Torture, name):
+        getattr(Torture(), name)()
+        return Torture
+    raise AttributeError(name)

@@ -1,0 +1,132 @@
+"""``torchstone reduce --all``: each bug of a run once, with a script that was seen to show it, and no more twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchstone.cli import invoke
+from torchstone.conformance.case import Case
+from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.reducers.batch import Failure, distinct, run_script, shows
+from torchstone.reducers.write import SCRIPT
+
+BACKEND = "tests.planted:swapped_sub"
+
+
+def row(op: str, dtype: str, outcome: str, message: str, backend: str = "b") -> tuple[object, ...]:
+    stage, kind = ("compare", "value") if outcome == "mismatch" else ("compile", "")
+    case_id = f"opinfo:{op}:{dtype}:0"
+    return (case_id, backend, "opinfo", op, dtype, "default", stage, outcome, kind, message, "{}", 0.1)
+
+
+def test_an_error_is_known_by_its_message_a_wrong_number_and_a_crash_by_op_and_dtype():
+    rows = [
+        row("argmax", "float32", "error", "ValueError: cannot reduce 0 dims"),
+        row("argmin", "int64", "error", "ValueError: cannot reduce 1 dims"),
+        row("log10", "float32", "error", "LinkError: no symbol log10f"),
+        row("tan", "float32", "mismatch", "output[0]: expected 1.0, got 2.0"),
+        ("opinfo:tan:float32:1", *row("tan", "float32", "mismatch", "output[7]: expected 3.0, got 4.0")[1:]),
+        row("tan", "bfloat16", "mismatch", "output[0]: expected 1.0, got 2.0"),
+        row("mul", "uint8", "crash", "killed by signal 11"),
+        row("add", "uint8", "crash", "killed by signal 11"),
+        row("add", "float32", "pass", ""),
+        row("sin", "float32", "unsupported", "no sin"),
+        row("sub", "float32", "mismatch", "output[0]: expected 1.0, got 2.0", backend="other"),
+    ]
+    found = {failure.name.rpartition("-")[0]: failure for failure in distinct(rows, "b")}
+    assert set(found) == {
+        "error-argmax-float32", "error-log10-float32", "mismatch-tan-float32", "mismatch-tan-bfloat16",
+        "crash-mul-uint8", "crash-add-uint8",
+    }  # fmt: skip
+    assert found["error-argmax-float32"].cases == ("opinfo:argmax:float32:0", "opinfo:argmin:int64:0")
+    assert found["mismatch-tan-float32"].cases == ("opinfo:tan:float32:0", "opinfo:tan:float32:1")
+
+
+def test_the_failures_of_a_run_become_scripts_that_show_them_and_are_not_made_twice(tmp_path, capsys):
+    store, out = str(tmp_path / "store.sqlite"), tmp_path / "out"
+    assert invoke(["run", "-b", BACKEND, "--op", "sub", "--limit", "3", "--jobs", "1", "--store", store]) == 1
+    command = ["reduce", "--all", "-b", BACKEND, "--store", store, "--out", str(out), "--format", "json"]
+    capsys.readouterr()
+    assert invoke([*command, "--time", "20s"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["state"] == "shown" and told["failure"].startswith("mismatch-sub-float32-")
+    (folder,) = out.iterdir()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["reduced"]["largest_input"] == 1 and summary["script"]["code"] == 1
+    written = (folder / SCRIPT).stat().st_mtime_ns
+    assert invoke(command) == 0
+    assert "(done before)" in capsys.readouterr().err
+    assert (folder / SCRIPT).stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--all"], "give the --backend"),
+        (["-b", "eager"], "give a case, or --all"),
+        (["x", "--all", "-b", "eager"], "give a case, or --all"),
+        (["--all", "-b", "eager", "--keep", "kept"], "--keep is for one case"),
+    ],
+)
+def test_what_does_not_go_together_is_said(arguments, message, capsys):
+    assert invoke(["reduce", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def fails(outcome: Outcome, message: str) -> Verdict:
+    return Verdict("c", "b", "opinfo", "add", "float32", "default", Stage.RUN, outcome, message=message)
+
+
+def test_a_script_that_fails_otherwise_does_not_show_the_failure():
+    missing = "ModuleNotFoundError: No module named 'tvm'"
+    differs = "AssertionError: Tensor-likes are not close!"
+    error = fails(Outcome.ERROR, "ValueError: Cannot reduce a scalar")
+    assert shows(fails(Outcome.MISMATCH, "output: …"), differs)
+    assert not shows(fails(Outcome.MISMATCH, "output: …"), missing)
+    assert shows(error, "Traceback …\nValueError: Cannot reduce a scalar")
+    assert not shows(error, missing) and not shows(error, differs)
+    assert shows(fails(Outcome.CRASH, "killed by SIGSEGV"), "killed by signal 11")
+    assert not shows(fails(Outcome.CRASH, "killed by SIGSEGV"), missing)
+
+
+def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
+    call = Call("torch.abs", (Ref("x0"),), {}, "v0")
+    case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "abs", "float32")
+    verdict = fails(Outcome.CRASH, "killed by SIGSEGV")
+    script = tmp_path / SCRIPT
+    dies = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"
+    script.write_text(case.script("eager", verdict).replace("compiled = program", dies))
+    assert run_script(script, verdict).shows
+
+
+def test_scripts_of_third_parties_use_nothing_of_torchstones(tmp_path: Path):
+    call = Call("torch.Tensor.add_", (Ref("x0"), 1), {}, "v0")
+    case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "add_", "float32")
+    for backend in ("tvm", "xla", "openvino", "onnxruntime", "executorch", "iree"):
+        text = case.script(backend, fails(Outcome.MISMATCH, "output: …"))
+        assert "torchstone" not in text and "return program(*args), args" in text
+        compile(text, "reproducer.py", "exec")
+    # The path itself is eager's here: what is left of the script finds nothing wrong, and then something.
+    text = case.script("tvm")
+    path = "run_in_tvm(exported, inputs())"
+    assert text.count(path) == 1
+    for stands, code in (
+        ("torch.utils._pytree.tree_leaves(exported.module()(*inputs()))", 0),
+        ("[inputs()[0]] * 2", 1),
+    ):
+        (tmp_path / SCRIPT).write_text(text.replace(path, stands))
+        done = subprocess.run([sys.executable, str(tmp_path / SCRIPT)], capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+
+
+def test_a_failure_has_a_name_that_is_a_folders():
+    verdict = fails(Outcome.ERROR, "a/b: c")
+    (failure,) = distinct([row("linalg/../x", "float32", "error", verdict.message)], "b")
+    assert isinstance(failure, Failure) and "/" not in failure.name

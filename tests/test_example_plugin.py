@@ -1,0 +1,50 @@
+"""The backend in examples/: installed as its README says, it is found by its entry point and put on trial."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+from torchstone.conformance.store import Store
+
+from .rules import ROOT
+
+
+def test_the_plugin_is_installed_found_and_tried(tmp_path: Path) -> None:
+    for module in ("pip", "setuptools"):
+        try:
+            version(module)
+        except PackageNotFoundError:
+            pytest.skip(f"{module} is not installed")
+    source, site, store = tmp_path / "source", tmp_path / "site", tmp_path / "results.sqlite"
+    shutil.copytree(ROOT / "examples" / "backend_plugin", source)  # setuptools builds in the folder it is given
+
+    def python(*words: object) -> str:
+        done = subprocess.run(
+            [sys.executable, *map(str, words)], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(site)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    python(
+        "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", site, source
+    )
+    ops = [word for op in ("add", "exp", "mm", "mT", "sort") for word in ("--op", op)]
+    torchstone = ("-c", "import sys; from torchstone.cli import main; sys.exit(main())")
+    python(*torchstone, "run", "--backend", "numpy", *ops, "--limit", 2, "--jobs", 1, "--store", store)
+    with Store(store, create=False) as db:
+        rows = db.verdicts("r1").set_index("op")
+        assert set(db.run("r1").versions) >= {"numpy", "torch"}
+    assert set(rows.backend) == {"numpy"}
+    outcomes = rows.groupby("op").outcome.agg(set).to_dict()
+    assert outcomes["exp"] == outcomes["mm"] == {"pass"} and "pass" in outcomes["add"]
+    assert '"numpy": ["exp"]' in rows.evidence["exp"].iloc[0] and "unproven" not in "".join(rows.evidence)
+    assert outcomes["sort"] == {"unsupported"}
+    assert rows.message["sort"].iloc[0] == "no NumPy function for aten.sort.default"

@@ -1,0 +1,96 @@
+"""``--python NAME=PATH``: backends in interpreters of their own, and what a look into each finds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+PythonOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--python",
+        metavar="NAME=PATH",
+        help="Run this backend in another Python, that of its own virtual environment: the executable, or the "
+        "environment's folder. It needs torch, numpy, safetensors and scipy there, not torchstone; repeatable.",
+    ),
+]
+
+
+def pythons_of(given: Sequence[str], backends: Sequence[str], executor: str = "local") -> dict[str, str]:
+    """Return the interpreter of each backend that has one of its own. Raises InputError."""
+    from torchstone.cli.options import check_names
+    from torchstone.conformance.errors import InputError
+
+    if executor != "local":
+        raise InputError("--python is for workers on this machine: those of a cluster run in the nodes' environments")
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, place = text.partition("=")
+        if not (name and equals and place):
+            raise InputError(f'--python takes NAME=PATH, a backend and its Python, got "{text}"')
+        check_names("backend", [name], backends, more="; --python is for a backend of this run")
+        if name in found:
+            raise InputError(f'--python gives "{name}" two interpreters')
+        from torchstone.conformance.runner.interpreter import Interpreter
+
+        found[name] = Interpreter.at(place).path
+    return found
+
+
+def check_backends(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[str, str]:
+    """Raise InputError for a backend that cannot be run, the cheap checks first; return the versions to record.
+
+    Nobody's code but torchstone's is imported here. A backend that ends the process it is loaded in is not refused: its
+    cases will have that for their verdict. Where a backend's version of a package, PyTorch's among them, is another
+    than that of the backends before it, it goes under ``package (backend)``.
+    """
+    from torchstone.conformance.backends import check
+    from torchstone.conformance.errors import InputError
+
+    for name in backends:
+        if name not in pythons:
+            check(name)
+    from torchstone.conformance.runner.interpreter import (
+        Interpreter,
+    )  # loads torch, which no misspelt name has to wait for
+    from torchstone.conformance.runner.look import look
+
+    versions = here()
+    for name in backends:
+        found = Interpreter.at(pythons[name]).probe(name) if name in pythons else look(name)
+        if "died" in found:
+            print(f'warning: backend "{name}": {found["died"]}, as it was loaded', file=sys.stderr)
+            continue
+        if not found["ok"]:
+            how = f"; install it with: {found['install']}" if found["install"] else ""
+            where = f"in {pythons[name]}" if name in pythons else "here"
+            raise InputError(f'backend "{name}" cannot be used {where}: {found["reason"]}{how}')
+        versions |= _other(versions, found["versions"], name)
+    return versions
+
+
+def _other(known: Mapping[str, str], found: Mapping[str, Any], backend: str) -> dict[str, str]:
+    return {
+        package if known.get(package, version) == version else f"{package} ({backend})": str(version)
+        for package, version in found.items()
+    }
+
+
+def here() -> dict[str, str]:
+    """The versions of this environment that every run records."""
+    import platform
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("torchstone", "torch")} | {"python": platform.python_version()}
+
+
+def in_pythons(pool: Callable[..., Any], pythons: Mapping[str, str]) -> Callable[..., Any]:
+    """What makes workers, those of some backends in their own interpreters."""
+
+    def make(backend: str, **options: Any) -> Any:
+        return pool(backend, **({"python": pythons[backend]} if backend in pythons else {}), **options)
+
+    return make
