@@ -33,6 +33,10 @@ def _torch_svd(out: Any, source: Tensor, some: bool = True, compute_uv: bool = T
     return _svd((left, singular, right.mH), source)
 
 
+def _lowrank(out: Any, source: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return _torch_svd(out, source)
+
+
 def _eigh(out: Any, source: Tensor, UPLO: str = "L") -> Any:
     values, vectors = out
     return values, (vectors * values.unsqueeze(-2)) @ vectors.mH, _gram(vectors)
@@ -52,6 +56,8 @@ def _torch_qr(out: Any, source: Tensor, some: bool = True) -> Any:
 _TABLE: dict[str, Callable[..., Any]] = {
     "linalg.svd": _svd,
     "svd": _torch_svd,
+    "svd_lowrank": _lowrank,
+    "pca_lowrank": _lowrank,
     "linalg.eigh": _eigh,
     "linalg.qr": _qr,
     "qr": _torch_qr,

@@ -32,7 +32,18 @@ from torchstone.conformance.oracle.special import second_opinion
 from torchstone.conformance.oracle.steps import misrounded
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.ulp import ulp, wide
-from torchstone.conformance.oracle.values import Reference, allowed, among, between, near, refereed, same, steep, strewn
+from torchstone.conformance.oracle.values import (
+    Reference,
+    allowed,
+    among,
+    between,
+    near,
+    refereed,
+    same,
+    steep,
+    strewn,
+    within,
+)
 from torchstone.conformance.oracle.zeros import other_signs
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from torchstone.conformance.oracle.draws import draws
 from torchstone.conformance.oracle.recurrences import RECURRENCES
 from torchstone.conformance.oracle.sums import adds_in_float32
 from torchstone.conformance.oracle.ulp import precision, representable
@@ -105,7 +106,7 @@ def movable(value: Any) -> bool:
     )
 
 
-def _length(operands: list[Tensor], results: list[Tensor]) -> float:
+def length_of(operands: list[Tensor], results: list[Tensor]) -> float:
     """About how many terms go into one result: exact for reductions and matrix products, a guess for the rest."""
     sizes = sorted((operand.numel() for operand in operands), reverse=True)
     produced = max([result.numel() for result in results] + [1])
@@ -163,7 +164,7 @@ class RoundingNoise(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.depth:
             self.in_float32 = adds_in_float32(func, self.dtype)
-        if is_exact(func):
+        if is_exact(func) or draws(func):
             return func(*args, **kwargs)
         if func._schema.is_mutable:
             return self._written_to(func, args, kwargs)
@@ -203,7 +204,7 @@ class RoundingNoise(TorchDispatchMode):
 
     def _moved_operands(self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor]) -> Any:
         operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
-        scale = _growth(_length(operands, results))
+        scale = _growth(length_of(operands, results))
         if self.in_float32:
             scale *= torch.finfo(torch.float32).eps / self.eps
 

@@ -33,9 +33,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from torchstone.conformance.oracle.noise import RoundingNoise, agree, decompositions, movable
+from torchstone.conformance.oracle.noise import RoundingNoise, agree, decompositions, length_of, movable
 from torchstone.conformance.oracle.products import FACTORS, orders_of_factors
-from torchstone.conformance.oracle.scaled import SHIFT, Products, degrees, plain, restored, shifted
+from torchstone.conformance.oracle.scaled import SHIFT, Products, changed, plain, restored, shifted, terms
 from torchstone.conformance.tolerances import real_dtype
 
 TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r", "_fft_r2c", "fft_c2c", "fft_c2r", "fft_r2c"))
@@ -49,7 +49,8 @@ REGROUPED = TRANSFORMS | {"_trilinear"}
 """What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""
 
 Sums = str
-"""Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random."""
+"""Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random. ``lost``:
+nowhere, and what they cancel to has lost the digits that rounding loses, of float64."""
 
 
 class Overflow(RoundingNoise):
@@ -136,7 +137,8 @@ class Overflow(RoundingNoise):
         beyond = math.inf if name in REGROUPED else least
         factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
         try:
-            scale = degrees(func, args, kwargs) if self.widest else None
+            chosen, scale = terms(func, args, kwargs)
+            scale = scale if self.widest else None
             small = shifted if scale else lambda leaf: leaf
             size = functools.partial(_size, least=math.ldexp(least, -SHIFT) if scale else least, beyond=beyond)
             runs = [
@@ -144,7 +146,8 @@ class Overflow(RoundingNoise):
                 (lambda leaf: _finite_part(small(leaf)), args, kwargs),
                 (lambda leaf: size(small(leaf)), _unnormalized(name, args), factors),
             ]
-            whole, net, total = (func(*tree_map(each, given), **tree_map(each, named)) for each, given, named in runs)
+            calls = [changed(each, given, named, chosen) for each, given, named in runs]
+            whole, net, total = (func(*given, **named) for given, named in calls)
         except Exception:  # an op of its own rules about its operands, such as a factorization
             return out
         if "avg_pool" in name:
@@ -155,9 +158,10 @@ class Overflow(RoundingNoise):
         rows = zip(
             leaves, *(tree_flatten(tree)[0] for tree in (whole, net, total)), scale or [0] * len(leaves), strict=True
         )
-        return tree_unflatten([self._in_some_order(name, *row) for row in rows], spec)
+        length = length_of(operands, results)
+        return tree_unflatten([self._in_some_order(name, length, *row) for row in rows], spec)
 
-    def _in_some_order(self, name: str, out: Any, whole: Any, net: Any, total: Any, degree: int) -> Any:
+    def _in_some_order(self, name: str, length: float, out: Any, whole: Any, net: Any, total: Any, degree: int) -> Any:
         """A result of an accumulation, given what its terms, the finite ones and the sizes of all accumulate to, on
         scaled operands if it has a ``degree``."""
         if not movable(out) or net.shape != out.shape:
@@ -170,7 +174,13 @@ class Overflow(RoundingNoise):
             # Small terms of one sign are lost beside large ones of the other.
             lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
             up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))
+        if self.choice == "lost" and degree:
+            noise = shifted(total * torch.finfo(torch.float64).eps * max(1.0, math.sqrt(length) / 8.0), degree * SHIFT)
+            out = _by_part(out, lambda part: torch.where(up | down, part + noise * self._even(part), part))
         return _by_part(out, lambda part: self._chosen(part, up, down, name in TRANSFORMS | MOMENTS))
+
+    def _even(self, like: Tensor) -> Tensor:
+        return torch.rand(like.shape, generator=self.generator, dtype=torch.float64) * 2.0 - 1.0
 
     def _chosen(self, out: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:
         """``out``, and where it may go ``up`` or ``down`` what the run chooses. ``mixed``: infinities may be NaN."""
@@ -184,10 +194,10 @@ class Overflow(RoundingNoise):
         return torch.where(lost & (chosen == 2), math.nan, result)
 
     def _kinds(self, shape: torch.Size) -> Tensor:
-        """What the run chooses for each result: 0 to go up, 1 down, 2 both, 3 none."""
+        """What the run chooses for each result: 0 to go up, 1 down, 2 both, 3 and 4 none."""
         if self.choice == "any":
             return torch.randint(0, 4, shape, generator=self.generator)
-        return torch.full(shape, ("up", "down", "both", "none").index(self.choice))
+        return torch.full(shape, ("up", "down", "both", "none", "lost").index(self.choice))
 
 
 def _past(dtype: torch.dtype) -> float:

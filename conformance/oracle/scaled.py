@@ -9,11 +9,12 @@ Nothing wider than float64 can run its programs. An op that is homogeneous of de
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.weak import WeakIdKeyDictionary
 
 from torchstone.conformance.oracle.noise import movable
@@ -39,15 +40,32 @@ def restored(out: Tensor, scaled: Tensor, degree: int) -> Tensor:
     return torch.where(torch.isfinite(out), out, shifted(scaled, degree * SHIFT))
 
 
-def degrees(func: Any, args: Any, kwargs: dict[str, Any]) -> list[int] | None:
-    """Of each result the degree in which ``func`` is homogeneous, 1 or 2, as two runs on plain numbers show it; None
-    where a result is of no such degree. The runs differ by powers of two, so the comparison is exact."""
-    runs = [
-        tree_flatten(func(*tree_map(each, args), **tree_map(each, kwargs)))[0]
-        for each in (plain, lambda leaf: shifted(plain(leaf), -1))
-    ]
-    found = [_degree(*pair) for pair in zip(*runs, strict=True)]
-    return None if None in found else [degree for degree in found if degree is not None]
+def terms(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[list[int], list[int] | None]:
+    """The operands (leaves of ``(args, kwargs)``, by index) in which ``func`` is homogeneous: all, or one of them.
+
+    And of each result the degree, 1 or 2, as two runs on plain numbers show it; where a result is of no such degree,
+    all the operands, and None. The runs differ by powers of two, so the comparison is exact.
+    """
+    operands = [index for index, leaf in enumerate(tree_flatten((args, kwargs))[0]) if movable(leaf)]
+    choices = [operands, *([index] for index in operands)] if len(operands) > 1 else [operands]
+    for chosen in choices:
+        runs = [
+            tree_flatten(func(*given, **named))[0]
+            for given, named in (
+                changed(plain, args, kwargs, chosen),
+                changed(lambda leaf: shifted(plain(leaf), -1), args, kwargs, chosen),
+            )
+        ]
+        found = [_degree(*pair) for pair in zip(*runs, strict=True)]
+        if None not in found:
+            return chosen, [degree for degree in found if degree is not None]
+    return operands, None
+
+
+def changed(change: Callable[[Any], Any], args: Any, kwargs: dict[str, Any], chosen: list[int]) -> tuple[Any, Any]:
+    """``args`` and ``kwargs`` with the leaves that are ``chosen`` changed."""
+    leaves, spec = tree_flatten((args, kwargs))
+    return tree_unflatten([change(leaf) if index in chosen else leaf for index, leaf in enumerate(leaves)], spec)
 
 
 def plain(leaf: Any) -> Any:

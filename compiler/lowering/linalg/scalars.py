@@ -169,7 +169,10 @@ def _float_to_float(source: DType, target: DType, x: Any) -> Any:
 
 
 def _float_to_int(source: DType, target: DType, x: Any) -> Any:
-    """Truncate; out of range, what x86 gives: through int32 for short types, through int64 for uint32 and uint64."""
+    """Truncate; out of range, what x86 gives: through int64 for unsigned types but uint16, else int32 for short ones.
+
+    Of narrower floats than float64, those beyond int32 are multiples of 256, and either way gives a uint8 of 0.
+    """
     x, bits = widen(source, x), compute_bits(source)
     if target.bits == 64 and not target.is_signed:
         limit = constant(floating(bits), 2.0**63)
@@ -177,7 +180,8 @@ def _float_to_int(source: DType, target: DType, x: Any) -> Any:
         low = mlir.arith.fptosi(integer(64), mlir.arith.select(large, mlir.arith.subf(x, limit), x))
         high = mlir.arith.xori(low, constant(integer(64), 1 << 63))
         return mlir.arith.select(large, high, low)
-    via = max(32, target.bits) if target.is_signed or target.bits < 32 else 64
+    through_int64 = not target.is_signed and (target.bits == 32 or (target.bits == 8 and bits == 64))
+    via = 64 if through_int64 else max(32, target.bits)
     return resize(mlir.arith.fptosi(integer(via), x), via, target.bits, signed=True)
 
 

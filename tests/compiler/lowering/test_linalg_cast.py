@@ -47,6 +47,14 @@ def test_cast(source: DType, target: DType) -> None:
     torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("source", [dt.float64, dt.float32, dt.bfloat16], ids=str)
+def test_uint8_takes_the_low_bits_of_whatever_int64_holds(source: DType) -> None:
+    x = 2.0 ** torch.arange(8, 62, dtype=torch.float64)
+    x = torch.cat([x + 59.7, -x - 59.7]).to(torch_dtype(source))
+    (got,) = run(primitive("cast", of(x), dtype=dt.uint8), [x])
+    assert torch.equal(got, x.to(torch.int64).to(torch.uint8)) and torch.equal(got, x.to(torch.uint8))
+
+
 def test_bfloat16_rounds_subnormals_and_ties_as_eager() -> None:
     bits = torch.arange(0, 1 << 24, 257, dtype=torch.int32)
     x = torch.cat([bits, bits | (1 << 31) - (1 << 32)]).view(torch.float32)
