@@ -67,7 +67,7 @@ TINY_STEP = 2.0**-12
 """In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity, and how steep a function is."""
 
 LINEAR = 4.0
-"""How many times further, or less far, than its slope says a number may go when inputs move by one ULP, and be no jump."""
+"""How many times further, or less far, than its slope says a number may go when inputs move by a ULP, and be no jump."""
 
 STRAYING = 8.0
 """How many times further than the first few runs of the rounding model the later ones may let an element stray: a jump
