@@ -322,7 +322,7 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
     soft = bad & (_conditioned(b, e, truth, dtype, row, context) | _overflowed(b, e, bad, dtype, row, context))
     soft |= bad & (better | _undefined(b, e, dtype, context))
     if truth is not None and bool((bad & ~soft).any()):
-        soft |= bad & _amplified(b, e, truth, context)
+        soft |= bad & _amplified(b, e, truth, dtype, context)
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
@@ -436,18 +436,21 @@ def _overflowed(
     return found
 
 
-def _amplified(actual: Tensor, expected: Tensor, truth: Reference, context: _Context) -> Tensor:
+def _amplified(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.dtype, context: _Context) -> Tensor:
     """Where a number, like eager's, strays from float64 hardly more than rounding does, beyond half the digits.
 
     So it is where continuous steps amplify what they are given: a batch norm over few numbers of few bits, again and
-    again. A jump is no such thing: its runs lie on its two sides. Each element is looked at for itself. An infinity is
-    all that lies beyond the range: what is divided by a number below its own rounding may be that, or in range.
+    again. A jump is no such thing: its runs lie on its two sides. Each element is looked at for itself. Eager's
+    infinity is any number beyond the range: what it divides by may be no more than rounding.
     """
     like = torch.empty(expected.shape, dtype=torch.complex128 if expected.is_complex() else torch.float64)
     runs = context.others(context.referee.noisy + context.referee.more_noisy, like)
     room = AMPLIFIED * _spread(truth.values, runs)
-    near_by = [within(one, truth.values, room, context.dtype_of(expected)) for one in (actual, expected)]
-    return strewn([truth.values, *runs]) & near_by[0] & near_by[1]
+    over = torch.zeros(expected.shape, dtype=torch.bool)
+    if not expected.is_complex():
+        over = torch.isinf(expected) & (torch.sgn(expected) * truth.values + room > torch.finfo(dtype).max)
+    near_by = within(actual, truth.values, room) & (within(expected, truth.values, room) | over)
+    return strewn([truth.values, *runs]) & near_by
 
 
 def _undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: _Context) -> Tensor:

@@ -133,14 +133,9 @@ def steep(moved: list[Tensor], barely: list[Tensor]) -> Tensor:
     return torch.isfinite(far) & (far <= LINEAR * slope) & (far >= slope / LINEAR)
 
 
-def within(values: Tensor, centre: Tensor, room: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Where numbers are no further than ``room`` from ``centre``. A real infinity is, where that reaches beyond the
-    range of ``dtype``."""
-    inside = torch.isfinite(values) & (torch.abs(values - centre) <= room)
-    if values.is_complex():
-        return inside
-    largest = torch.finfo(dtype).max
-    return inside | (torch.isinf(values) & (torch.sgn(values) * centre + room > largest))
+def within(values: Tensor, centre: Tensor, room: Tensor) -> Tensor:
+    """Where numbers are finite and no further than ``room`` from ``centre``."""
+    return torch.isfinite(values) & (torch.abs(values - centre) <= room)
 
 
 def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
