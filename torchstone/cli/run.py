@@ -150,7 +150,7 @@ def run(
     asked = _plan(options, store)
     workers.join()
     with Store(store) as db:
-        run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
+        run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device=_devices(options, versions))
         return _go(db, db.run(run_id), workers, timeout, memory, held, asked)
 
 
@@ -160,6 +160,12 @@ def _check(options: dict[str, Any]) -> dict[str, str]:
 
     check_names("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
     return check_backends(options["backends"], options.get("pythons", {}))
+
+
+def _devices(options: dict[str, Any], versions: dict[str, str]) -> str:
+    """The devices that the backends of a run work on."""
+    there = versions.get("device", Device.cuda)
+    return ", ".join(dict.fromkeys(there if "+cuda" in name else "cpu" for name in options["backends"]))
 
 
 def _plan(options: dict[str, Any], store: Path | Store | None) -> Plan:
