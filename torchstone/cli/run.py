@@ -150,7 +150,8 @@ def run(
     asked = _plan(options, store)
     workers.join()
     with Store(store) as db:
-        run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device=_devices(options, versions))
+        command = shlex.join(["torchstone", *sys.argv[1:]])
+        run_id = db.new_run(command, options, versions, device=_devices(options, versions))
         return _go(db, db.run(run_id), workers, timeout, memory, held, asked)
 
 
