@@ -120,8 +120,10 @@ class Referee:
             return Run([], str(error))
         if move is not None:
             _write_moved(args, move)
+        # Eager's own runs come first: float64 is not its default.
+        after = Aligned(self.factors) if self.factors else None
         with float64_by_default():
-            return self._run(program, args, mode, Aligned(self.factors) if self.factors else None)
+            return self._run(program, args, mode, after)
 
     @functools.cached_property
     def eager(self) -> Run:

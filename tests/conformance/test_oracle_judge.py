@@ -475,3 +475,40 @@ def test_exact_steps_get_no_noise_and_inexact_ones_do() -> None:
 def test_names_of_exact_ops_are_names_of_ops() -> None:
     known = {name.removeprefix("aten::").split(".")[0] for name in torch._C._dispatch_get_all_op_names()}
     assert not EXACT - known
+
+
+@pytest.mark.parametrize(
+    "row, given, outcome",
+    [
+        ((2.0**22, 2.0**22 + 1), 2e38, "ill-conditioned"),
+        ((2.0**22, 2.0**22 + 1), math.nan, "mismatch"),
+        ((1.0, 2.5), 2e38, "mismatch"),
+    ],
+    ids=["all rounding", "not a number", "no rounding"],
+)
+def test_an_overflow_of_eager_is_as_far_as_rounding_goes(row: tuple[float, float], given: float, outcome: str) -> None:
+    """The condition number of a matrix is beyond the range, if the rounding of its determinant does not say less."""
+    x = torch.tensor([[3e38, 3e38], row])
+    runs = [Observed(torch.tensor(value), (x,)) for value in (math.inf, given)]
+    assert judge(one("linalg.cond"), (x,), *runs).outcome == outcome
+
+
+def test_a_program_that_draws_eagers_numbers_has_a_referee() -> None:
+    calls = (
+        Call("torch.randn", (1000,), {}, "r0"),
+        Call("torch.mul", (X, Ref("r0")), {}, "r1"),
+        Call("torch.sum", (Ref("r1"),), {}, "r2"),
+    )
+    program, x = Program(("x0",), calls, Ref("r2")), torch_rand(1000)
+
+    def run(total: Callable[[Tensor], Tensor]) -> Observed:
+        torch.default_generator.manual_seed(7)
+        return Observed(total(x * torch.randn(1000)), (x,))
+
+    def found(total: Callable[[Tensor], Tensor]) -> Finding:
+        return judge(program, (x,), run(torch.sum), run(total), seed=7)
+
+    one_by_one = found(lambda terms: terms.cumsum(0, dtype=torch.float32)[-1])
+    assert one_by_one.outcome is not Outcome.MISMATCH, one_by_one
+    assert found(lambda terms: terms.sum() + 0.1).outcome is Outcome.MISMATCH
+    assert found(lambda terms: terms.double().sum().float()).ok
