@@ -10,7 +10,7 @@ import torch
 from test_oracle_judge import X, compare, one, several, with_element
 
 from torchstone.conformance.oracle.judge import Finding
-from torchstone.conformance.program import Program, Ref
+from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.verdict import Outcome
 
 
