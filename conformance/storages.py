@@ -43,7 +43,7 @@ def extent(shape: Iterable[int], stride: Iterable[int], offset: int) -> int:
 
 
 def _bytes_of(storage: torch.UntypedStorage, length: int) -> Tensor:
-    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (length,), (1,))
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (length,), (1,))
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -56,25 +56,53 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _view(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     """The same view as ``like`` (a plain tensor) into another storage."""
-    blank = torch.empty(0, dtype=like.dtype)
+    blank = torch.empty(0, dtype=like.dtype, device=storage.device)
     return blank.set_(storage, like.storage_offset(), like.size(), like.stride())
 
 
-def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """Copies with the same sizes, strides, offsets and lazy bits; tensors that shared a storage share the copy."""
-    copies: dict[int, torch.UntypedStorage] = {}
+def fresh(
+    tensors: Iterable[Tensor], device: torch.device | None = None, copies: dict[int, torch.UntypedStorage] | None = None
+) -> tuple[Tensor, ...]:
+    """Copies with the same sizes, strides, offsets and lazy bits; tensors that shared a storage share the copy.
+
+    They are on the tensors' own device if not on another. ``copies`` are storages that have a copy already, by their
+    address, and takes those that are made.
+    """
+    copies = {} if copies is None else copies
     result: list[Tensor] = []
     for tensor in tensors:
         plain = _plain(tensor)
         storage = plain.untyped_storage()
         key = storage._cdata
         if key not in copies:
-            copies[key] = storage.clone()
+            copies[key] = storage.clone() if device is None else _moved(storage, device)
         copy = _view(copies[key], plain)
         if tensor.is_conj():
             copy = torch._conj(copy)
         result.append(torch._neg_view(copy) if tensor.is_neg() else copy)
     return tuple(result)
+
+
+def _moved(storage: torch.UntypedStorage, device: torch.device) -> torch.UntypedStorage:
+    return _bytes_of(storage, storage.nbytes()).to(device, copy=True).untyped_storage()
+
+
+def write_back(copies: Iterable[Tensor], originals: Iterable[Tensor]) -> dict[int, torch.UntypedStorage]:
+    """Bring originals to what has become of the copies that ``fresh`` made of them, numbers, sizes and strides.
+
+    Returns the originals' storages by the address of their copies.
+    """
+    found: dict[int, torch.UntypedStorage] = {}
+    for copy, original in zip(copies, originals, strict=True):
+        source, target = _plain(copy).untyped_storage(), _plain(original).untyped_storage()
+        if source._cdata not in found:
+            found[source._cdata] = target
+            if target.nbytes() < source.nbytes():
+                target.resize_(source.nbytes())
+            _bytes_of(target, source.nbytes()).copy_(_bytes_of(source, source.nbytes()))
+        if (copy.size(), copy.stride()) != (original.size(), original.stride()):
+            original.set_(target, copy.storage_offset(), copy.size(), copy.stride())
+    return found
 
 
 def pack(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:

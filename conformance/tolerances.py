@@ -59,6 +59,10 @@ EXPLAINED = 64.0
 """How many times that spread eager's own error may be and still be rounding: one beyond it is of another nature, such
 as a limit taken from the dtype."""
 
+HARDLY = 1.0 + 2.0**-16
+"""How many times eager's error a backend's may be where rounding explains neither: the rest of its own roundings, where
+both compute the same thing with the same few digits (a Bessel function beside its zero)."""
+
 AMPLIFIED = 2.0
 """How far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where rounding is
 amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice as far."""
@@ -67,7 +71,7 @@ TINY_STEP = 2.0**-12
 """In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity, and how steep a function is."""
 
 LINEAR = 4.0
-"""How many times further, or less far, than its slope says a number may go when inputs move by one ULP, and be no jump."""
+"""How many times further, or less far, than its slope says a number may go when inputs move by a ULP and be no jump."""
 
 STRAYING = 8.0
 """How many times further than the first few runs of the rounding model the later ones may let an element stray: a jump

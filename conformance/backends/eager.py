@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability, counted
+from torchstone.conformance.backends.base import Availability, Backend, counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,6 +16,13 @@ class Eager:
     name = "eager"
     random_numbers = "eager"
     executors = ("eager",)
+    options = ("cuda",)
+
+    def configured(self, options: Sequence[str]) -> Backend:
+        """Return eager on a CUDA device."""
+        from torchstone.conformance.backends.cuda import OnCuda
+
+        return OnCuda(self)
 
     def available(self) -> Availability:
         return Availability(True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.base import Availability, Backend, BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.watch import eager_ops
 
 if TYPE_CHECKING:
@@ -29,6 +29,13 @@ class Inductor:
 
     name = "inductor"
     executors = ("inductor",)
+    options = ("cuda",)
+
+    def configured(self, options: Sequence[str]) -> Backend:
+        """Return inductor for a CUDA device."""
+        from torchstone.conformance.backends.cuda import OnCuda
+
+        return OnCuda(self)
 
     def available(self) -> Availability:
         compiler = os.environ.get("CXX", "g++")

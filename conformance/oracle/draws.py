@@ -19,9 +19,9 @@ class DrawnOtherwise(Exception):
     """A run draws where eager did not, or something else."""
 
 
-def draws(func: Any) -> bool:
-    """Whether an op takes numbers from the generator."""
-    return torch.Tag.nondeterministic_seeded in func.tags
+def draws(func: Any, kwargs: Any) -> bool:
+    """Whether a call takes numbers from the common generator. (The models that ask have generators of their own.)"""
+    return torch.Tag.nondeterministic_seeded in func.tags and (kwargs or {}).get("generator") is None
 
 
 class Noted(TorchDispatchMode):
@@ -33,7 +33,7 @@ class Noted(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if draws(func):
+        if draws(func, kwargs):
             self.found.append((func, [t.clone() if isinstance(t, Tensor) else t for t in tree_flatten(out)[0]]))
         return out
 
@@ -47,7 +47,7 @@ class Given(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if not draws(func):
+        if not draws(func, kwargs):
             return out
         noted, parts = next(self._noted, (None, []))
         leaves = tree_flatten(out)[0]

@@ -5,10 +5,14 @@ the opposite one), and LAPACK's choice turns with the last bit of the input. Wha
 with it, gradients most of all: a float64 run of the other choice says nothing of this one. So eager's factors are
 noted, and each float64 factorization takes the phases that bring it nearest to them. That is a right factorization
 still, to the last bit where the phase is a sign.
+
+A backend has a choice of its own. What it gives shows it, where that is columns beside eager's that differ by phases:
+eager with these phases is as right as eager without.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -46,7 +50,9 @@ class Aligned(TorchDispatchMode):
         noted, parts = next(self._noted, (None, ()))
         if noted is not func or any(a.shape != b.shape for a, b in zip(out, parts, strict=True)):
             return out
-        return _TURNED[func](out, tuple(part.to(mine.dtype) for part, mine in zip(parts, out, strict=True)))
+        vectors, turn = _TURNED[func]
+        mine, its = vectors(out), vectors(parts)
+        return turn(out, _phase(mine, its.to(mine.dtype))) if mine.numel() else out  # there are none of values only
 
 
 def _phase(mine: Tensor, noted: Tensor) -> Tensor:
@@ -56,21 +62,45 @@ def _phase(mine: Tensor, noted: Tensor) -> Tensor:
     return torch.where((towards.abs() > 0) & torch.isfinite(towards.abs()), torch.sgn(towards), 1.0)
 
 
-def _svd(out: tuple[Tensor, ...], noted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    left, singular, right = out
+def turns(noted: list[Any], expected: list[Any], actual: list[Any]) -> Iterator[list[Any]]:
+    """Eager's factorizations with the phases that a backend's results have beside eager's, by each of the results."""
+    for mine, given in zip(expected, actual, strict=True):
+        if not (_columns(mine) and _columns(given)) or mine.shape != given.shape or mine.dtype != given.dtype:
+            continue
+        phase = _phase(mine.resolve_conj(), given.resolve_conj())
+        turned = [(func, _turned(func, parts, phase)) for func, parts in noted]
+        if bool((phase != 1).any()) and any(
+            one is not other for (_, one), (_, other) in zip(turned, noted, strict=True)
+        ):
+            yield turned
+
+
+def _columns(value: Any) -> bool:
+    if not isinstance(value, Tensor) or value.layout is not torch.strided or value.dim() < 2:
+        return False
+    return value.is_floating_point() or value.is_complex()
+
+
+def _turned(func: Any, parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
+    """A factorization with other phases; itself if they are not of as many vectors, or of another dtype."""
+    vectors, turn = _TURNED[func]
+    mine = vectors(parts)
+    if mine.dtype != phase.dtype or not mine.numel() or (*mine.shape[:-2], 1, mine.shape[-1]) != phase.shape:
+        return parts
+    return turn(parts, phase)
+
+
+def _turn_svd(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
+    left, singular, right = parts
     count = singular.shape[-1]
-    if not count or not left.numel() or not right.numel():  # values only
-        return out
-    phase = _phase(left[..., :count], noted[0][..., :count])
     left, right = left.clone(), right.clone()
     left[..., :count] *= phase
     right[..., :count, :] *= phase.conj_physical().mT
     return left, singular, right
 
 
-def _eigh(out: tuple[Tensor, ...], noted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    values, vectors = out
-    return (values, vectors * _phase(vectors, noted[1])) if vectors.numel() else out
-
-
-_TURNED = {aten._linalg_svd.default: _svd, aten._linalg_eigh.default: _eigh}
+_TURNED: dict[Any, tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, ...]]]] = {
+    aten._linalg_svd.default: (lambda parts: parts[0][..., : parts[1].shape[-1]], _turn_svd),
+    aten._linalg_eigh.default: (lambda parts: parts[1], lambda parts, phase: (parts[0], parts[1] * phase)),
+}
+"""The columns whose phases are free, and the factorization with these times others."""

@@ -31,6 +31,7 @@ from torchstone.conformance.oracle.referee import CALM, Referee, Run
 from torchstone.conformance.oracle.special import second_opinion
 from torchstone.conformance.oracle.steps import misrounded
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
+from torchstone.conformance.oracle.turned import turned
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.oracle.values import (
     Reference,
@@ -86,10 +87,15 @@ def judge(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        finding = _judge(Referee(program, args, seed=seed), expected, actual)
+        referee = Referee(program, args, seed=seed)
+        finding = _judge(referee, expected, actual)
         if finding.kind != Kind.VALUE:
             return finding
-        if (seed is None and _chosen(program, args, actual)) or _derived(program, args, expected, actual, seed):
+        if (
+            (seed is None and _chosen(program, args, actual))
+            or _derived(program, args, expected, actual, seed)
+            or any(_judge(*beside).ok for beside in turned(referee, expected, actual))
+        ):
             return Finding(Outcome.PASS, evidence={"rule": "equal up to what PyTorch leaves open"})
         return finding
 
@@ -322,7 +328,7 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
     soft = bad & (_conditioned(b, e, truth, dtype, row, context) | _overflowed(b, e, bad, dtype, row, context))
     soft |= bad & (better | _undefined(b, e, dtype, context))
     if truth is not None and bool((bad & ~soft).any()):
-        soft |= bad & _amplified(b, e, truth, context)
+        soft |= bad & _amplified(b, e, truth, dtype, context)
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
@@ -436,18 +442,21 @@ def _overflowed(
     return found
 
 
-def _amplified(actual: Tensor, expected: Tensor, truth: Reference, context: _Context) -> Tensor:
+def _amplified(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.dtype, context: _Context) -> Tensor:
     """Where a number, like eager's, strays from float64 hardly more than rounding does, beyond half the digits.
 
     So it is where continuous steps amplify what they are given: a batch norm over few numbers of few bits, again and
-    again. A jump is no such thing: its runs lie on its two sides. Each element is looked at for itself. An infinity is
-    all that lies beyond the range: what is divided by a number below its own rounding may be that, or in range.
+    again. A jump is no such thing: its runs lie on its two sides. Each element is looked at for itself. Eager's
+    infinity is any number beyond the range: what it divides by may be no more than rounding.
     """
     like = torch.empty(expected.shape, dtype=torch.complex128 if expected.is_complex() else torch.float64)
     runs = context.others(context.referee.noisy + context.referee.more_noisy, like)
     room = AMPLIFIED * _spread(truth.values, runs)
-    near_by = [within(one, truth.values, room, context.dtype_of(expected)) for one in (actual, expected)]
-    return strewn([truth.values, *runs]) & near_by[0] & near_by[1]
+    over = torch.zeros(expected.shape, dtype=torch.bool)
+    if not expected.is_complex():
+        over = torch.isinf(expected) & (torch.sgn(expected) * truth.values + room > torch.finfo(dtype).max)
+    near_by = within(actual, truth.values, room) & (within(expected, truth.values, room) | over)
+    return strewn([truth.values, *runs]) & near_by
 
 
 def _undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: _Context) -> Tensor:

@@ -148,6 +148,11 @@ class Overflow(RoundingNoise):
             ]
             calls = [changed(each, given, named, chosen) for each, given, named in runs]
             whole, net, total = (func(*given, **named) for given, named in calls)
+            noise = total
+            if scale and self.choice == "lost":
+                given, named = changed(lambda leaf: size(small(_fine_part(leaf))), args, kwargs, chosen)
+                growth = max(1.0, math.sqrt(length_of(operands, results)) / 8.0) * torch.finfo(torch.float64).eps
+                noise = tree_map(functools.partial(_lost, growth=growth), total, func(*given, **named))
         except Exception:  # an op of its own rules about its operands, such as a factorization
             return out
         if "avg_pool" in name:
@@ -156,14 +161,16 @@ class Overflow(RoundingNoise):
             total = _over(total, args[1])
         leaves, spec = tree_flatten(out)
         rows = zip(
-            leaves, *(tree_flatten(tree)[0] for tree in (whole, net, total)), scale or [0] * len(leaves), strict=True
+            leaves,
+            *(tree_flatten(tree)[0] for tree in (whole, net, total, noise)),
+            scale or [0] * len(leaves),
+            strict=True,
         )
-        length = length_of(operands, results)
-        return tree_unflatten([self._in_some_order(name, length, *row) for row in rows], spec)
+        return tree_unflatten([self._in_some_order(name, *row) for row in rows], spec)
 
-    def _in_some_order(self, name: str, length: float, out: Any, whole: Any, net: Any, total: Any, degree: int) -> Any:
+    def _in_some_order(self, name: str, out: Any, whole: Any, net: Any, total: Any, noise: Any, degree: int) -> Any:
         """A result of an accumulation, given what its terms, the finite ones and the sizes of all accumulate to, on
-        scaled operands if it has a ``degree``."""
+        scaled operands if it has a ``degree``; ``noise`` is how far the order moves it."""
         if not movable(out) or net.shape != out.shape:
             return out
         room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else self.room
@@ -175,8 +182,8 @@ class Overflow(RoundingNoise):
             lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
             up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))
         if self.choice == "lost" and degree:
-            noise = shifted(total * torch.finfo(torch.float64).eps * max(1.0, math.sqrt(length) / 8.0), degree * SHIFT)
-            out = _by_part(out, lambda part: torch.where(up | down, part + noise * self._even(part), part))
+            lost = shifted(noise.real, degree * SHIFT)
+            out = _by_part(out, lambda part: part + lost * self._even(part))
         return _by_part(out, lambda part: self._chosen(part, up, down, name in TRANSFORMS | MOMENTS))
 
     def _even(self, like: Tensor) -> Tensor:
@@ -242,9 +249,23 @@ def _size(leaf: Any, least: float, beyond: float) -> Any:
     return torch.where(torch.isfinite(leaf), leaf.abs().clamp(min=least), beyond).to(leaf.dtype)
 
 
+def _lost(total: Any, fine: Any, growth: float) -> Any:
+    """How far the order of its terms moves a sum that stays in range: by roundings of what they add up to, and by no
+    more than the terms that round at all (an addition strays by no more than the smaller of its operands)."""
+    if not movable(total):
+        return total
+    return torch.minimum(growth * total.abs(), 2.0 * fine.abs())
+
+
 def _rescaled(results: Any) -> Any:
     """Results on scaled operands, compared as those on operands of ordinary size are."""
     return tree_map(lambda leaf: shifted(leaf, SHIFT), results)
+
+
+def _fine_part(leaf: Any) -> Any:
+    """The terms of which sums within the range may be rounded: no multiples of the largest numbers' ULP."""
+    unit = math.ldexp(1.0, 1023 - 52)
+    return _by_part(leaf, lambda x: torch.where(x.fmod(unit) == 0, 0.0, x)) if movable(leaf) else leaf
 
 
 def _window(name: str, args: Any) -> int:

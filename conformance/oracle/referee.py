@@ -84,13 +84,14 @@ class Referee:
         dtypes = [tensor.dtype for tensor in self.pristine if tensor.is_floating_point() or tensor.is_complex()]
         return min(dtypes, key=precision, default=torch.float32)
 
-    def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None) -> Run:
+    def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None, after: Any = None) -> Run:
+        """A run inside a mode; the mode ``after`` is given what that makes of each step of the program."""
         drawn = contextlib.nullcontext() if self.seed is None else Given(self._draws)
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             try:
                 before = fresh(args)
-                with self.around(), drawn, mode or contextlib.nullcontext():
+                with self.around(), drawn, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
                     outputs = program(*args)
                 return Run(flatten((self.derive(before, outputs), args)))
             except Exception as error:
@@ -119,11 +120,18 @@ class Referee:
             return Run([], str(error))
         if move is not None:
             _write_moved(args, move)
-        with float64_by_default(), Aligned(self._factors) if self._factors else contextlib.nullcontext():
-            return self._run(program, args, mode)
+        # Eager's own runs come first: float64 is not its default.
+        after = Aligned(self.factors) if self.factors else None
+        with float64_by_default():
+            return self._run(program, args, mode, after)
 
     @functools.cached_property
-    def _factors(self) -> list[Any]:
+    def eager(self) -> Run:
+        """Eager's run once more."""
+        return self._run(self.program, self.args())
+
+    @functools.cached_property
+    def factors(self) -> list[Any]:
         """Eager's factorizations with vectors of free sign, whose signs the float64 runs take."""
         factors = Factors()
         self._run(self.program, self.args(), factors)

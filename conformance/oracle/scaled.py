@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.weak import WeakIdKeyDictionary
 
 from torchstone.conformance.oracle.noise import movable
+from torchstone.conformance.oracle.values import same
 
 SHIFT = 544
 """A product of the two largest numbers, scaled twice, leaves room for sums of ``2**64`` such."""
@@ -80,7 +81,7 @@ def _degree(whole: Any, half: Any) -> int | None:
     if not movable(whole):
         return 1
     for degree in (1, 2):
-        if bool((shifted(half, degree) == whole).all()):
+        if bool(same(shifted(half, degree), whole).all()) and (not whole.numel() or bool(torch.isfinite(whole).any())):
             return degree
     return None
 

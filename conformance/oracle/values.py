@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
-from torchstone.conformance.tolerances import EXPLAINED, LINEAR, MODEL, TINY_STEP, Tolerance
+from torchstone.conformance.tolerances import EXPLAINED, HARDLY, LINEAR, MODEL, TINY_STEP, Tolerance
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def allowed(expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tol
     finite = torch.isfinite(truth)
     largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
     cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
-    slack = torch.where(explained, MODEL * spread + row.factor * eager_error, eager_error)
+    slack = torch.where(explained, MODEL * spread + row.factor * eager_error, HARDLY * eager_error)
     capped = torch.minimum(slack, cap)
     if reference.smooth is not None:
         capped = torch.where(reference.smooth & explained, slack, capped)
@@ -75,10 +75,10 @@ def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torc
     All tensors are float64 or complex128, of one shape; ``dtype`` is what the results really had.
 
     - Eager finite: the backend must be finite, and ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| +
-      MODEL * spread``. Where the rounding model does not explain eager's error, the factor is 1: the two runs may
-      compute different things there (a limit taken from the dtype, a branch gone the other way). What exceeds the
-      ULPs is capped at half the digits of the tensor's largest value, so that no jump, however explained, is a pass;
-      where the spread is known to be smooth there is no cap, because terms may cancel entirely.
+      MODEL * spread``. Where the rounding model does not explain eager's error, the factor is ``HARDLY`` above 1: the
+      two runs may compute different things there (a limit taken from the dtype, a branch gone the other way). What
+      exceeds the ULPs is capped at half the digits of the tensor's largest value, so that no jump, however explained,
+      is a pass; where the spread is known to be smooth there is no cap, because terms may cancel entirely.
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype, or have overflowed where those ULPs do.
     """
@@ -133,14 +133,9 @@ def steep(moved: list[Tensor], barely: list[Tensor]) -> Tensor:
     return torch.isfinite(far) & (far <= LINEAR * slope) & (far >= slope / LINEAR)
 
 
-def within(values: Tensor, centre: Tensor, room: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Where numbers are no further than ``room`` from ``centre``. A real infinity is, where that reaches beyond the
-    range of ``dtype``."""
-    inside = torch.isfinite(values) & (torch.abs(values - centre) <= room)
-    if values.is_complex():
-        return inside
-    largest = torch.finfo(dtype).max
-    return inside | (torch.isinf(values) & (torch.sgn(values) * centre + room > largest))
+def within(values: Tensor, centre: Tensor, room: Tensor) -> Tensor:
+    """Where numbers are finite and no further than ``room`` from ``centre``."""
+    return torch.isfinite(values) & (torch.abs(values - centre) <= room)
 
 
 def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:

@@ -103,6 +103,9 @@ class Boundary:
         """Say why this process should not be given another case; an empty string if it may be."""
         if self._state.spent:
             return self._state.spent
+        told = getattr(self._backend, "spent", None)
+        if told is not None and (reason := told()):
+            return str(reason)
         if threading.active_count() > self._threads:
             return "threads were left running"
         if _open_files() > self._files + resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4:

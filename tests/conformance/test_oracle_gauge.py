@@ -86,3 +86,30 @@ def test_a_gradient_of_other_signs_in_float64_is_judged_by_eagers(wrong: bool) -
         if seen == 3:
             return
     raise AssertionError(f"only {seen} matrices have vectors of other signs in float64")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("target", ["torch.linalg.svd", "torch.linalg.eigh"])
+@pytest.mark.parametrize("wrong", ["", "one part", "a number"])
+def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: torch.dtype, wrong: str) -> None:
+    """Of a program of which nobody knows what its results have to satisfy: left vectors times 3, right ones times 2."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(5, 5, generator=generator, dtype=dtype)
+    x = x @ x.mH if target.endswith("eigh") else x
+    first, last = (0, 2) if target.endswith("svd") else (1, 1)
+    calls = (
+        Call(target, (Ref("x"),), {}, "r"),
+        Call("torch.mul", (Ref("r", (first,)), 3), {}, "a"),
+        Call("torch.mul", (Ref("r", (last,)), 2), {}, "b"),
+    )
+    program = Program(("x",), calls, (Ref("a"), Ref("b")))
+    phase = torch.sgn(torch.randn(5, generator=generator, dtype=dtype))
+    args = (x,)
+    a, b = program(*fresh(args))
+    turned = (a * phase, b * (phase.conj()[:, None] if target.endswith("svd") else phase))
+    if wrong == "one part":
+        turned = (turned[0], b)
+    elif wrong == "a number":
+        turned[1][2, 3] *= 1.001
+    finding = judge(program, args, Observed((a, b), fresh(args)), Observed(turned, fresh(args)))
+    assert finding.outcome == ("mismatch" if wrong else "pass"), finding

@@ -305,6 +305,24 @@ def first(value: float, of: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return wrong
 
 
+MEAN = one("var_mean", X)
+CANCELLED = torch.tensor([WIDEST, 2.0, -4.0, -WIDEST, -3.25, -5.25], dtype=torch.float64)
+SAMPLE = one("grid_sampler_2d", X, Y, 2, 1, True)
+SAMPLED = (
+    torch.tensor([[WIDEST, WIDEST], [-WIDEST, WIDEST]], dtype=torch.float64).reshape(1, 1, 2, 2),
+    torch.zeros(1, 1, 1, 2, dtype=torch.float64),
+)
+
+
+def sample(x: Tensor, grid: Tensor) -> Tensor:
+    """What eager's steps, which overflow, are of numbers of ordinary size."""
+    return torch.grid_sampler_2d(x * 2.0**-600, grid, 2, 1, True) * 2.0**600
+
+
+def mean_of(value: float) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    return lambda x: (torch.var_mean(x)[0], torch.tensor(value, dtype=torch.float64))
+
+
 IN_FLOAT64: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], bool]] = {
     "a cross product by other steps": (one("linalg.cross", X, Y), first(INF, torch.linalg.cross), (ROW, OTHER), True),
     "a cross product of ordinary numbers": (
@@ -322,6 +340,11 @@ IN_FLOAT64: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], boo
     "the exact sum": (SUM, gives64(1e308, 15.0), (LONG,), True),
     "a sum twice the exact one": (SUM, gives64(1.5e308, 15.0), (LONG,), False),
     "the exact sum, with a term left out of its neighbour": (SUM, gives64(1e308, 14.0), (LONG,), False),
+    "a mean whose large terms cancel": (MEAN, mean_of(-1.75), (CANCELLED,), True),
+    "a mean whose small terms were lost": (MEAN, mean_of(0.0), (CANCELLED,), True),
+    "a mean beyond its small terms": (MEAN, mean_of(1e10), (CANCELLED,), False),
+    "a sample of one operand, by other steps": (SAMPLE, sample, SAMPLED, True),
+    "a sample of half an operand": (SAMPLE, lambda x, g: sample(x, g) / 2, SAMPLED, False),
     "a transform beside the exact one": (
         one("fft.fft"),
         lambda x: torch.fft.fft(x * 2.0**-8) * 2.0**8,

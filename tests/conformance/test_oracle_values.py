@@ -56,6 +56,15 @@ def test_eagers_own_value_always_passes(given_number: tuple[torch.dtype, float],
     assert accepts(dtype, value, value, truth)
 
 
+def test_an_error_that_rounding_does_not_explain_may_be_hardly_larger_than_eagers() -> None:
+    """As of a function of few digits beside its zero, where the rest of the roundings are many ULPs."""
+    truth, row = torch.tensor([1.0, 6e-5], dtype=torch.float64), tolerance(torch.float64)
+    off = torch.tensor([0.0, 3e-10], dtype=torch.float64)
+    for times, right in ((1 + 2**-17, True), (1 + 2**-15, False), (1.5, False), (-0.5, True)):
+        found = refereed(truth + times * off, truth + off, Reference(truth, 0 * off), torch.float64, row)
+        assert bool(found.all()) == right
+
+
 @given(dtype_and_two())
 def test_far_from_eager_and_from_float64_never_passes(drawn: tuple[torch.dtype, float, float]) -> None:
     dtype, actual, expected = drawn

@@ -138,6 +138,20 @@ def test_a_claimed_number_may_be_rounded_otherwise_but_not_much() -> None:
         assert try_case(case, backend).outcome == wanted
 
 
+def test_what_follows_from_eagers_numbers_is_refereed() -> None:
+    """A sum of what dropout leaves, of terms that cancel: in another order it is another number, and not any other."""
+    x = torch.linspace(1, 2, 4000) * torch.tensor([1, -1]).repeat(2000)
+    calls = (Call("torch.dropout", (Ref("x0"), 0.5, True), {}, "r0"), Call("torch.sum", (Ref("r0"),), {}, "r1"))
+    case = Case(Program(("x0",), calls, Ref("r1")), {"x0": x}, "test", "sum", "float32")
+    for error, wanted in ((0.0, "pass"), (0.2, "mismatch")):
+        backend = claiming("eager", lambda x, error=error: torch.dropout(x, 0.5, True).cumsum(0)[-1] + error)
+        verdict = try_case(case, backend)
+        assert verdict.outcome == wanted, verdict
+        assert error or verdict.evidence["rule"] == "float64"  # beyond the ULPs: nothing else settles it
+    redrawn = claiming("eager", lambda x: (torch.rand(1), torch.dropout(x, 0.5, True).sum())[1])
+    assert try_case(case, redrawn).outcome is Outcome.MISMATCH
+
+
 def test_what_cannot_be_told_is_untested() -> None:
     calls = (Call("torch.bernoulli", (Ref("x0"),), {}, "r0"), Call("torch.nonzero", (Ref("r0"),), {}, "r1"))
     sizes = Case(Program(("x0",), calls, Ref("r1")), {"x0": HALF}, "test", "nonzero", "float32")

@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,13 @@ from torchstone.cli.selecting import options_of
 if TYPE_CHECKING:
     from torchstone.conformance.selection import Plan
     from torchstone.conformance.store import Run, Store
+
+
+class Device(StrEnum):
+    """Where backends run that can run in several places."""
+
+    cpu = "cpu"
+    cuda = "cuda"
 
 
 def run(
@@ -90,6 +98,10 @@ def run(
     library_calls: Annotated[
         bool, typer.Option("--library-calls/--no-library-calls", help="Let the compiler call LibTorch for hard ops.")
     ] = True,
+    device: Annotated[
+        Device,
+        typer.Option("--device", help="Where the backends run: cuda is their option +cuda, of those that have it."),
+    ] = Device.cpu,
     store: StoreOption = None,
     resume: Annotated[
         str | None,
@@ -122,6 +134,8 @@ def run(
         raise InputError(f"give at least one --backend (known: {', '.join(names())})")
     if not library_calls and backend:
         backend = [name if "+no-library-calls" in name else f"{name}+no-library-calls" for name in backend]
+    if device is Device.cuda and backend:
+        backend = [name if "+cuda" in name else f"{name}+cuda" for name in backend]
     options = options_of(
         backend=backend, source=source, corpus=corpus, op=op, dtype=dtype, variant=variant, limit=limit, tag=tag,
         case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, store=store,
@@ -136,7 +150,8 @@ def run(
     asked = _plan(options, store)
     workers.join()
     with Store(store) as db:
-        run_id = db.new_run(shlex.join(["torchstone", *sys.argv[1:]]), options, versions, device="cpu")
+        command = shlex.join(["torchstone", *sys.argv[1:]])
+        run_id = db.new_run(command, options, versions, device=_devices(options, versions))
         return _go(db, db.run(run_id), workers, timeout, memory, held, asked)
 
 
@@ -146,6 +161,12 @@ def _check(options: dict[str, Any]) -> dict[str, str]:
 
     check_names("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
     return check_backends(options["backends"], options.get("pythons", {}))
+
+
+def _devices(options: dict[str, Any], versions: dict[str, str]) -> str:
+    """The devices that the backends of a run work on."""
+    there = versions.get("device", Device.cuda)
+    return ", ".join(dict.fromkeys(there if "+cuda" in name else "cpu" for name in options["backends"]))
 
 
 def _plan(options: dict[str, Any], store: Path | Store | None) -> Plan:

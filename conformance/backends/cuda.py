@@ -1,0 +1,124 @@
+"""A backend on a CUDA device: its programs are compiled for tensors there, and called with copies of the inputs.
+
+What eager gives on the CPU stays what results are compared with. Matrix products and convolutions are computed in full
+float32: TF32 is off for as long as the backend works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from torchstone.conformance.backends.base import Availability, Backend
+from torchstone.conformance.literals import map_leaves
+from torchstone.conformance.program import Call, Program
+from torchstone.conformance.storages import fresh, write_back
+
+CUDA = "cuda"
+CPU = torch.device("cpu")
+
+
+class OnCuda:
+    """The backend with its tensors on a CUDA device. (Tests move them to another one.)
+
+    A device that an error has put out of order, as a failed assertion in a kernel does, is of no more use to its
+    process: ``spent`` says so, and the worker ends after the case.
+    """
+
+    def __init__(self, backend: Backend, device: str = CUDA) -> None:
+        self.backend = backend
+        self.device = torch.device(device)
+        self.name = f"{backend.name}+{CUDA}"
+        self.executors = getattr(backend, "executors", ())
+        self._lost = ""
+
+    def available(self) -> Availability:
+        inner = self.backend.available()
+        if not inner.ok or self.device.type != CUDA or torch.cuda.is_available():
+            return inner
+        built = "PyTorch finds no CUDA device" if torch.version.cuda else "this build of PyTorch is without CUDA"
+        return Availability(False, built, "" if torch.version.cuda else "pip install torch  # a build for CUDA")
+
+    def versions(self) -> Mapping[str, str]:
+        found = dict(self.backend.versions())
+        if self.device.type == CUDA:
+            found |= {"cuda": str(torch.version.cuda), "device": torch.cuda.get_device_name(self.device)}
+        return found
+
+    def warm_up(self) -> None:
+        """Pay for the device's start and the backend's first compilation before the first case."""
+        x = torch.ones(2)
+        self.compile(lambda x: x + 1, (x,))(x)
+
+    def spent(self) -> str:
+        """Say why this process can compile and run nothing more; an empty string if it can."""
+        return self._lost
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        with self._at_work():
+            executable = self.backend.compile(_placed(fn, self.device), fresh(args, self.device))
+        return _Executable(self, executable)
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Factories make their tensors on the device; errors that come late come here."""
+        cudnn = torch.backends.cudnn
+        flags = cudnn.flags(cudnn.enabled, cudnn.benchmark, cudnn.deterministic, allow_tf32=False)
+        try:
+            with flags if self.device.type == CUDA else contextlib.nullcontext(), self.device:
+                yield
+                self._synchronize()
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
+        except Exception:
+            try:
+                self._synchronize()
+            except Exception as lost:
+                self._lost = f"the device is out of order: {str(lost).strip().splitlines()[0]}"
+            raise
+
+    def _synchronize(self) -> None:
+        if self.device.type == CUDA:
+            torch.cuda.synchronize(self.device)
+
+
+class _Executable:
+    """The backend's callable for tensors of the CPU: what it writes, returns and aliases there, it does here."""
+
+    def __init__(self, home: OnCuda, executable: Callable[..., Any]) -> None:
+        self.home = home
+        self.executable = executable
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        return dict(getattr(self.executable, "evidence", None) or {}) | {"device": str(self.home.device)}
+
+    def __call__(self, *args: Tensor) -> Any:
+        with self.home._at_work():
+            there = fresh(args, self.home.device)
+            results = self.executable(*there)
+        storages = write_back(there, args)
+
+        def back(result: Tensor) -> Tensor:
+            if result.layout is not torch.strided or result.is_quantized:
+                return result.to(CPU)
+            return fresh([result.detach()], CPU, storages)[0]
+
+        return tree_map_only(Tensor, back, results)
+
+
+def _placed(fn: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """The program with the device in place of the CPU, where it names one."""
+    if not isinstance(fn, Program):
+        return fn
+
+    def leaf(value: Any) -> Any:
+        return device if isinstance(value, torch.device) and value.type == "cpu" else value
+
+    calls = tuple(Call(c.target, map_leaves(c.args, leaf), map_leaves(c.kwargs, leaf), c.result) for c in fn.calls)
+    return Program(fn.inputs, calls, fn.outputs)
