@@ -72,10 +72,14 @@ class _Run:
         from torchstone.compiler.ops.evaluate import bind_symbols
 
         results = self.kernel(tensors)
+        given: set[int] = set()
 
         def concrete(leaf: Any) -> Any:
             if isinstance(leaf, Value):
-                return results[self.slots[id(leaf)]]
+                slot = self.slots[id(leaf)]
+                again = slot in given
+                given.add(slot)
+                return results[slot].clone() if again else results[slot]  # results share no memory
             return evaluate(leaf, bind_symbols(self.graph, tensors)) if isinstance(leaf, Expr) else leaf
 
         outputs = tuple(map_operand(o, concrete) for o in self.graph.outputs)

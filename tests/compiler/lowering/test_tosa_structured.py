@@ -190,3 +190,11 @@ def test_the_text_is_tosa_and_the_validator_refuses_what_the_profile_lacks() -> 
     validate(pipelines.parse(text))
     with pytest.raises(Unsupported, match="tosa-validate refuses"):
         validate(pipelines.parse(text.replace("f32", "f64")))
+
+
+def test_results_that_are_one_value_share_no_memory() -> None:
+    program = primitive("exp", torch.zeros(2))
+    program.outputs = (*program.outputs, *program.outputs)
+    one, other = run(TARGET, program, (torch.zeros(2),))
+    one.fill_(7)
+    assert other.tolist() == [1.0, 1.0]
