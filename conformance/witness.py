@@ -24,11 +24,16 @@ RUNTIME = frozenset(
 def witnessed(finding: Finding, case: Case, backend: Any, executable: Run) -> Finding:
     """Return the finding; a pass is a ``fallback`` where ops that the program itself calls are seen to run in eager.
 
-    Asked only where the backend tells what is its own and that all of it was; calls the executable once more, and
-    raises what it raises.
+    Asked only where the backend tells what is its own and that all of it was, and where its own code is not made of
+    PyTorch's kernels; calls the executable once more, and raises what it raises.
     """
     own = getattr(backend, "executors", None)
-    if finding.outcome is not Outcome.PASS or not own or "eager" in own:
+    if (
+        finding.outcome is not Outcome.PASS
+        or not own
+        or "eager" in own
+        or getattr(backend, "uses_eager_kernels", False)
+    ):
         return finding
     wanted = {call.operator for call in case.program.calls} - RUNTIME
     if not wanted:

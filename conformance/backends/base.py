@@ -66,6 +66,8 @@ class Backend(Protocol):
     One with options has their names in ``options``, and ``configured(options)`` returns it with some of them on.
     One whose callables tell what ran (see ``compile``) has in ``executors`` the names of those that are its own: what
     any other ran is a ``fallback``. Without either its passes are marked as unproven.
+    One whose own code computes by PyTorch's kernels, as an interpreter may, has ``uses_eager_kernels = True``: to see
+    them run is then no sign of a fallback.
     One that can lose what it works on, as a process does its CUDA device, has ``spent()``, which says why the process
     can run nothing more, and returns an empty string where it can.
     One whose random numbers are the very ones that eager draws from the same seed has ``random_numbers = "eager"``, and

@@ -146,7 +146,12 @@ class TensorRT(_Builtin):
 
     @property
     def executors(self) -> tuple[str, ...]:
-        return ("tensorrt simulator",) if self.versions()["tensorrt"] == "simulator" else ("tensorrt",)
+        return ("tensorrt simulator",) if self.uses_eager_kernels else ("tensorrt",)
+
+    @property
+    def uses_eager_kernels(self) -> bool:
+        """Whether engines are simulated: the simulator computes each layer by PyTorch."""
+        return self.versions()["tensorrt"] == "simulator"
 
 
 def _translate(error: Any) -> BackendError | BackendUnsupported:

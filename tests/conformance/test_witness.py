@@ -54,3 +54,10 @@ def test_copies_are_nobodys_own() -> None:
 
 def test_eager_is_its_own_executor() -> None:
     assert try_case(_case(ADD), backends.load("eager")).outcome is Outcome.PASS
+
+
+def test_a_backend_that_is_made_of_pytorchs_kernels_is_not_convicted_by_them() -> None:
+    class Interpreter(Swallows):
+        uses_eager_kernels = True
+
+    assert try_case(_case(ADD), Interpreter()).outcome is Outcome.PASS  # type: ignore[arg-type]
