@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchstone.conformance.asked import NotApplicable
 from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref, map_leaves
+from torchstone.conformance.literals import Ref, leaf_paths, map_leaves
 from torchstone.conformance.program import Call, Program
 
 
@@ -27,7 +27,7 @@ def backward(case: Case) -> Case:
     except RuntimeError:  # an input that is no parameter, a running mean: leave those out that cannot be alone
         floats = [name for name in floats if _runs(case, name)]
         forward, results = _forward(case, floats)
-    paths = [path for path, value in _results(results) if value.requires_grad]
+    paths = [path for path, value in leaf_paths(results) if isinstance(value, Tensor) and value.requires_grad]
     if not paths:
         raise NotApplicable("no result is differentiable")
     given = {f"cotangent{i}": torch.randn_like(_at(results, path)) for i, path in enumerate(paths)}
@@ -68,18 +68,6 @@ def _runs(case: Case, name: str) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _results(results: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Tensor]]:
-    """The tensors among the results, by where they are."""
-    if isinstance(results, Tensor):
-        yield path, results
-    elif isinstance(results, tuple | list):
-        for index, item in enumerate(results):
-            yield from _results(item, (*path, index))
-    elif isinstance(results, Mapping):
-        for key, item in results.items():
-            yield from _results(item, (*path, key))
 
 
 def _at(results: Any, path: Sequence[Any]) -> Tensor:

@@ -7,7 +7,7 @@ its type, so a dict is never mistaken for a tagged value: ``{"tuple": [...]}``, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,18 @@ def parse_dtype(name: Any) -> torch.dtype:
     if not isinstance(name, str) or name not in DTYPES:
         raise ProgramError(f"unknown dtype {name!r}{did_you_mean(str(name), DTYPES)}")
     return DTYPES[name]
+
+
+def leaf_paths(value: Any, path: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], Any]]:
+    """What nested lists, tuples and dicts hold, with the indices and keys that lead to it."""
+    if isinstance(value, tuple | list):
+        for index, item in enumerate(value):
+            yield from leaf_paths(item, (*path, index))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from leaf_paths(item, (*path, key))
+    else:
+        yield path, value
 
 
 def map_leaves(value: Any, leaf: Callable[[Any], Any]) -> Any:

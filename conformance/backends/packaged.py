@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Packaged:
+class Packaged(ABC):
     """The part of a backend that follows from the packages it is made of. A subclass has ``compile``, too."""
 
     name: str = ""
@@ -40,8 +41,9 @@ class Packaged:
         x = torch.ones(2)
         self.compile(lambda x: x + 1, (x,))(x)
 
+    @abstractmethod
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        raise NotImplementedError
+        """As the protocol has it."""
 
 
 def _found(module: str) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from torchstone.conformance.literals import ProgramError, Ref, encode, leaves
+from torchstone.conformance.literals import ProgramError, Ref, encode, leaf_paths, leaves
 from torchstone.conformance.program import UNINITIALIZED, Call, Program
 from torchstone.conformance.storages import LayoutError, check_plain, fresh
 from torchstone.conformance.targets import name_of
@@ -124,20 +124,9 @@ class _Recorder(TorchFunctionMode):
     def _append(self, call: Call, out: Any) -> None:
         self.calls.append(call)
         self.results.append(out)
-        for path, leaf in _paths(out):
+        for path, leaf in leaf_paths(out):
             if isinstance(leaf, Tensor) and self.inputs.find(leaf) is None:
                 self.inputs.bind(leaf, Ref(call.result, path))
-
-
-def _paths(value: Any, path: tuple[int | str, ...] = ()) -> Iterable[tuple[tuple[int | str, ...], Any]]:
-    if isinstance(value, tuple | list):
-        for index, item in enumerate(value):
-            yield from _paths(item, (*path, index))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _paths(item, (*path, key))
-    else:
-        yield path, value
 
 
 def record(
