@@ -91,6 +91,7 @@ def test_verdicts_are_outcomes(project: pytest.Pytester) -> None:
     )
     assert "items.py" not in done.stdout.str() and "session.py" not in done.stdout.str()  # no traceback of the harness
     saved = [word for line in done.outlines if line.startswith("again") for word in line.split() if "safet" in word]
+    saved = list(dict.fromkeys(saved))  # where $CI is set, pytest shows what failed a second time in its summary
     assert [Case.load(path).id for path in saved] == ["own:doubled:float32:1", "own:doubled:float32:2"]
 
 
