@@ -38,10 +38,10 @@ def witnessed(finding: Finding, case: Case, backend: Any, executable: Run) -> Fi
     wanted = {call.operator for call in case.program.calls} - RUNTIME
     if not wanted:
         return finding
-    with eager_ops() as ran:
-        observe(executable, case.fresh_args())
-    seen = sorted(name for name in ran if name.partition("::")[2].strip("_") in wanted)
-    if not seen:
+    args = case.fresh_args()
+    with eager_ops(wanted) as ran:
+        observe(executable, args)
+    if not ran:
         return finding
-    message = f"eager ran {', '.join(seen)}, unseen by the backend, which tells of {', '.join(own)} alone"
+    message = f"eager ran {', '.join(sorted(ran))}, unseen by the backend, which tells of {', '.join(own)} alone"
     return replace(finding, outcome=Outcome.FALLBACK, message=message)

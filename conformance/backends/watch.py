@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
 
 
 @contextmanager
-def eager_ops() -> Iterator[Counter[str]]:
+def eager_ops(among: Collection[str] | None = None) -> Iterator[Counter[str]]:
     """Count, when the block is left, the ATen ops that ran in it, by name (``aten::mm``), not what they call in turn.
 
     Ops that compute nothing are left out: views and bare allocations. Of one that may copy (``reshape``), the copy is
-    counted.
+    counted. With ``among`` none but the operators of these names count (``mm``, in place and inside too).
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler tells on stderr that it starts and stops
     from torch.autograd.profiler import profile
@@ -27,12 +27,23 @@ def eager_ops() -> Iterator[Counter[str]]:
     ops: Counter[str] = Counter()
     with profile(use_kineto=False) as seen:
         yield ops
+    if among is not None and not any(operator(name) in among for name in _names(seen)):
+        return  # who calls whom is what takes long to find out
     for event in cast(Any, seen).function_events or ():
         above = event.cpu_parent
         while above is not None and not _computes(above.name):
             above = above.cpu_parent
-        if above is None and _computes(event.name):
+        if above is None and _computes(event.name) and (among is None or operator(event.name) in among):
             ops[event.name] += 1
+
+
+def operator(name: str) -> str:
+    """The operator that a profiler's event is of: ``add`` of ``aten::add_``."""
+    return name.partition("::")[2].strip("_")
+
+
+def _names(seen: Any) -> set[str]:
+    return {event.name() for event in seen.kineto_results.events()}
 
 
 @cache

@@ -24,31 +24,22 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.choices import Choice
+from torchstone.conformance.oracle.conditioning import amplified, conditioned, overflowed, undefined
+from torchstone.conformance.oracle.context import NUMBERS, Context
 from torchstone.conformance.oracle.evidence import FURTHER, Weighed, further, inexact, show
 from torchstone.conformance.oracle.invariants import derivation
 from torchstone.conformance.oracle.memory import same_bits, touched
-from torchstone.conformance.oracle.referee import CALM, Referee, Run
-from torchstone.conformance.oracle.special import second_opinion
+from torchstone.conformance.oracle.referee import Referee
+from torchstone.conformance.oracle.reference import second, strayed, surer, truth_of
 from torchstone.conformance.oracle.steps import misrounded
 from torchstone.conformance.oracle.tree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.turned import turned
 from torchstone.conformance.oracle.ulp import ulp, wide
-from torchstone.conformance.oracle.values import (
-    Reference,
-    allowed,
-    among,
-    between,
-    near,
-    refereed,
-    same,
-    steep,
-    strewn,
-    within,
-)
+from torchstone.conformance.oracle.values import allowed, near, refereed, same
 from torchstone.conformance.oracle.zeros import other_signs
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
-from torchstone.conformance.tolerances import AMPLIFIED, EXPLAINED, STRAYING, WIDER, Tolerance, real_dtype, tolerance
+from torchstone.conformance.tolerances import WIDER, tolerance
 from torchstone.conformance.verdict import EAGER_FURTHER, Kind, Outcome
 
 
@@ -141,7 +132,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
         return mismatch
     findings: list[Finding] = []
     for index, ((name, wanted), (_, value)) in enumerate(zip(rows, given, strict=True)):
-        findings.append(_leaf(name, wanted, value, _Context(referee, index, targets)))
+        findings.append(_leaf(name, wanted, value, Context(referee, index, targets)))
         if findings[-1].outcome is Outcome.MISMATCH:
             return findings[-1]
     settled, stray, evidence = touched(referee.pristine, expected.inputs, actual.inputs)
@@ -150,7 +141,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
     for index in (index for index, done in enumerate(settled) if not done):
         wanted, value = expected.inputs[index], actual.inputs[index]
         untouched = same_bits(wanted, referee.pristine[index])
-        context = _Context(referee, len(rows) + index, targets, strict=untouched)
+        context = Context(referee, len(rows) + index, targets, strict=untouched)
         finding = _leaf(f"input[{index}]", wanted, value, context)
         if finding.kind:
             return replace(finding, kind=Kind.MUTATION, message=f"mutated: {finding.message}")
@@ -175,42 +166,6 @@ def _structure(
     return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"the results have another structure: {what}")
 
 
-@dataclass(frozen=True)
-class _Context:
-    """Which leaf is judged, and who can be asked about it."""
-
-    referee: Referee
-    index: int
-    targets: list[str]
-    strict: bool = False
-    dtype: torch.dtype | None = None
-    """Of numbers that are no tensors: what they were read out of."""
-
-    def dtype_of(self, tensor: Tensor) -> torch.dtype:
-        """The dtype whose ULPs count."""
-        return self.dtype or tensor.dtype
-
-    def other(self, run: Run, like: Tensor) -> Tensor | None:
-        """This leaf in another run, widened, if it is a tensor of the same shape and of the same kind of number."""
-        if self.index >= len(run.leaves):
-            return None
-        leaf = run.leaves[self.index]
-        leaf = torch.tensor(leaf, dtype=_NUMBERS[type(leaf)]) if type(leaf) in _NUMBERS else leaf
-        if not isinstance(leaf, Tensor):
-            return None
-        leaf = dense(leaf)
-        if leaf.shape != like.shape or leaf.dtype.is_complex != like.dtype.is_complex:
-            return None
-        if leaf.dtype.is_floating_point != like.dtype.is_floating_point:
-            return None
-        return wide(leaf) if inexact(like) else leaf
-
-    def others(self, runs: list[Run], like: Tensor) -> list[Tensor]:
-        """This leaf in other runs, where there is one like it."""
-        found = [self.other(run, like) for run in runs]
-        return [leaf for leaf in found if leaf is not None]
-
-
 def _identical(left: Tensor, right: Tensor) -> bool:
     if left.dtype != right.dtype or left.shape != right.shape:
         return False
@@ -218,7 +173,7 @@ def _identical(left: Tensor, right: Tensor) -> bool:
     return bool(((left == right) | ((left != left) & (right != right))).all())
 
 
-def _leaf(name: str, expected: Any, actual: Any, context: _Context) -> Finding:
+def _leaf(name: str, expected: Any, actual: Any, context: Context) -> Finding:
     if isinstance(expected, Tensor) != isinstance(actual, Tensor):
         return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}")
     if not isinstance(expected, Tensor):
@@ -241,14 +196,14 @@ def _leaf(name: str, expected: Any, actual: Any, context: _Context) -> Finding:
     return (_zeros(name, expected, actual, context) or finding) if finding.ok else finding
 
 
-def _zeros(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding | None:
+def _zeros(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
     """A mismatch where zeros have another sign than eager's, and eager's is part of the result."""
     bad = other_signs(actual, expected)
     if not bool(bad.any()):
         return None
     truth = None
     if not context.strict:
-        truth, _ = _truth(expected, context) if context.referee.keeps_zeros else (None, "")
+        truth, _ = truth_of(expected, context) if context.referee.keeps_zeros else (None, "")
         if truth is None:
             return None
         bad &= (truth.values == 0) & ~other_signs(truth.values, expected)
@@ -262,30 +217,27 @@ def _kind(value: Any) -> str:
     return "tensor" if isinstance(value, Tensor) else type(value).__name__
 
 
-def _scalar(name: str, expected: Any, actual: Any, context: _Context) -> Finding:
+def _scalar(name: str, expected: Any, actual: Any, context: Context) -> Finding:
     """A number, string or None of the program's results; floats were read out of a tensor of the program's dtype."""
     if type(expected) is not type(actual) and not (_plain(expected) and _plain(actual)):
         message = f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}"
         return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
     if expected == actual:
         return PASS
-    if type(expected) in _NUMBERS:
+    if type(expected) in NUMBERS:
         dtype = context.referee.dtype
         dtype = torch.promote_types(dtype, torch.complex32) if isinstance(expected, complex) else dtype
         with contextlib.suppress(OverflowError, RuntimeError):  # an integer of more than 64 bits
-            pair = [torch.tensor(value, dtype=_NUMBERS[type(expected)]) for value in (expected, actual)]
+            pair = [torch.tensor(value, dtype=NUMBERS[type(expected)]) for value in (expected, actual)]
             return _tensor(name, pair[0], pair[1], replace(context, dtype=dtype))
     return Finding(Outcome.MISMATCH, Kind.VALUE, f"{name}: expected {expected!r}, got {actual!r}")
-
-
-_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
 def _plain(value: Any) -> bool:
     return isinstance(value, tuple | list)
 
 
-def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding:
+def _tensor(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding:
     if not expected.numel() or _identical(expected, actual):
         return PASS
     if not inexact(expected):
@@ -299,7 +251,7 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
     if not bool(bad.any()):
         return _nearest(name, expected, actual, context) or Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
     beyond = bad.clone()
-    truth, note = _truth(expected, context)
+    truth, note = truth_of(expected, context)
     if truth is None:
         bad &= ~near(b, e, dtype, WIDER * row.ulps, row.tiny)
         rule = f"wider tolerance: {note}"
@@ -307,9 +259,12 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
         bad &= ~refereed(b, e, truth, dtype, row)
         rule = "float64"
         if bool(bad.any()):
-            truth = _surer(truth, expected, context)
+            truth = strayed(truth, expected, context)
             bad &= ~refereed(b, e, truth, dtype, row)
-        if bool(bad.any()) and (exact := _second(truth, context)) is not None:
+        if bool(bad.any()):
+            truth = surer(truth, expected, context)
+            bad &= ~refereed(b, e, truth, dtype, row)
+        if bool(bad.any()) and (exact := second(truth, context)) is not None:
             bad &= ~refereed(b, e, exact, dtype, row)
             rule = "SciPy"
             truth = exact
@@ -325,16 +280,16 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, context: _Context) -> F
             keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
             evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
         return Finding(Outcome.PASS, evidence=evidence)
-    soft = bad & (_conditioned(b, e, truth, dtype, row, context) | _overflowed(b, e, bad, dtype, row, context))
-    soft |= bad & (better | _undefined(b, e, dtype, context))
+    soft = bad & (conditioned(b, e, truth, dtype, row, context) | overflowed(b, e, bad, dtype, row, context))
+    soft |= bad & (better | undefined(b, e, dtype, context))
     if truth is not None and bool((bad & ~soft).any()):
-        soft |= bad & _amplified(b, e, truth, dtype, context)
+        soft |= bad & amplified(b, e, truth, dtype, context)
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
 
 
-def _nearest(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding | None:
+def _nearest(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
     """A mismatch where the one operation of a program is not rounded to the nearest number, as eager rounds it."""
     dtype = expected.dtype
     if dtype.is_complex or dtype is torch.float64 or context.referee.rounds_once != dtype:
@@ -349,126 +304,7 @@ def _nearest(name: str, expected: Tensor, actual: Tensor, context: _Context) -> 
     return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, dtype)
 
 
-def _truth(expected: Tensor, context: _Context) -> tuple[Reference | None, str]:
-    run = context.referee.float64
-    if run.problem:
-        return None, f"no float64 run: {run.problem}"
-    values = context.other(run, expected)
-    if values is None:
-        return None, "the float64 run gives another shape or kind of result"
-    return Reference(values, _spread(values, context.others(context.referee.noisy, expected))), ""
-
-
-def _second(truth: Reference, context: _Context) -> Reference | None:
-    """The reference by SciPy's values, of the first and only output of a special function."""
-    if context.index:
-        return None
-    values = second_opinion(context.referee.program, context.referee.args(), truth.values)
-    return None if values is None else Reference(values, truth.spread, truth.smooth)
-
-
-def _spread(values: Tensor, runs: list[Tensor]) -> Tensor:
-    """How far the runs stray from the values, element by element; what is not finite in either strays nowhere."""
-    spread = torch.zeros(values.shape, dtype=torch.float64)
-    for run in runs:
-        spread = torch.maximum(spread, torch.abs(run - values).nan_to_num(0.0, 0.0, 0.0))
-    return spread
-
-
-def _surer(truth: Reference, expected: Tensor, context: _Context) -> Reference:
-    """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
-    first few. A jump that only the later runs meet is not let in: it would stray further by far."""
-    smooth = _smooth(truth, expected, context)
-    more = _spread(truth.values, context.others(context.referee.more_noisy, expected))
-    spread = torch.where(
-        smooth, torch.maximum(truth.spread, torch.minimum(more, STRAYING * truth.spread)), truth.spread
-    )
-    return Reference(truth.values, spread, smooth)
-
-
-def _smooth(truth: Reference, expected: Tensor, context: _Context) -> Tensor:
-    calm = _spread(truth.values, context.others(context.referee.calm, expected)) / CALM
-    return (calm > 0.5 * truth.spread) & (calm < 2.0 * truth.spread)
-
-
-def _conditioned(
-    actual: Tensor, expected: Tensor, truth: Reference | None, dtype: torch.dtype, row: Tolerance, context: _Context
-) -> Tensor:
-    """Where the backend's number is one of those that rounding, or the last bit of the inputs, decides between."""
-    referee = context.referee
-    like = torch.empty(expected.shape, dtype=dtype)
-    none = torch.zeros(expected.shape, dtype=torch.bool)
-    rounded = none
-    if truth is not None:
-        noisy = context.others(referee.noisy + referee.wild, like)
-        rounded = among(actual, [truth.values, *noisy], dtype, row) if noisy else none
-        error, bound = torch.abs(actual - truth.values), torch.abs(expected - truth.values)
-        rounded |= torch.isfinite(expected) & (bound <= EXPLAINED * truth.spread) & (error <= row.factor * bound)
-    if referee.all_exact:
-        return rounded
-    moved = context.others(referee.moved, like)
-    if not moved:
-        return rounded
-    near_by = among(actual, [expected, *moved], dtype, row)
-    barely = context.others(referee.barely_moved, like) if truth is not None else []
-    if truth is not None and barely:
-        near_by |= steep([expected, *moved], [truth.values, *barely]) & between(actual, [expected, *moved])
-    on_edge = none
-    for run in barely:
-        on_edge = on_edge | near(actual, run, dtype, row.ulps, row.tiny)
-    if truth is not None:
-        on_edge &= ~near(actual, truth.values, dtype, row.ulps, row.tiny)
-    return rounded | (near_by & ~on_edge)
-
-
-def _overflowed(
-    actual: Tensor, expected: Tensor, bad: Tensor, dtype: torch.dtype, row: Tolerance, context: _Context
-) -> Tensor:
-    """Where the order of the steps decides what overflows, and the backend's number is one that some order gives.
-
-    Where eager's is finite, only orders of additions and factors count, and of the steps of a mean, a variance and what
-    is normalized by them: any other step that overflows is the backend's doing.
-    """
-    like = torch.empty(expected.shape, dtype=dtype)
-    found = torch.zeros(actual.shape, dtype=torch.bool)
-    kept, gone = torch.isfinite(expected), ~torch.isfinite(expected)
-    for run in context.others(context.referee.reordered, like) if bool((bad & kept).any()) else []:
-        found |= kept & near(actual, run, dtype, row.ulps, row.tiny)
-    for run in context.others(context.referee.overflowed, like) if bool((bad & gone).any()) else []:
-        found |= gone & near(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
-    if real_dtype(dtype) is torch.float64 and bool((bad & gone & ~found & torch.isfinite(actual)).any()):
-        runs = context.others(context.referee.cancelled, like)
-        found |= gone & strewn(runs) & within(actual, runs[0], AMPLIFIED * _spread(runs[0], runs)) if runs else False
-    return found
-
-
-def _amplified(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.dtype, context: _Context) -> Tensor:
-    """Where a number, like eager's, strays from float64 hardly more than rounding does, beyond half the digits.
-
-    So it is where continuous steps amplify what they are given: a batch norm over few numbers of few bits, again and
-    again. A jump is no such thing: its runs lie on its two sides. Each element is looked at for itself. Eager's
-    infinity is any number beyond the range: what it divides by may be no more than rounding.
-    """
-    like = torch.empty(expected.shape, dtype=torch.complex128 if expected.is_complex() else torch.float64)
-    runs = context.others(context.referee.noisy + context.referee.more_noisy, like)
-    room = AMPLIFIED * _spread(truth.values, runs)
-    over = torch.zeros(expected.shape, dtype=torch.bool)
-    if not expected.is_complex():
-        over = torch.isinf(expected) & (torch.sgn(expected) * truth.values + room > torch.finfo(dtype).max)
-    near_by = within(actual, truth.values, room) & (within(expected, truth.values, room) | over)
-    return strewn([truth.values, *runs]) & near_by
-
-
-def _undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: _Context) -> Tensor:
-    """Where the backend's NaN is what the documented formula gives, and eager's kernel loses it."""
-    lost = torch.isnan(actual) & ~torch.isnan(expected)
-    if not bool(lost.any()):
-        return lost
-    run = context.other(context.referee.formulas, torch.empty(expected.shape, dtype=dtype))
-    return torch.zeros_like(lost) if run is None else lost & torch.isnan(run)
-
-
-def _discrete(name: str, expected: Tensor, actual: Tensor, context: _Context) -> Finding:
+def _discrete(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding:
     bad = expected != actual
     if context.strict:
         return _report(name, expected, actual, bad, Weighed(), Outcome.MISMATCH, expected.dtype)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torchstone.conformance.oracle.draws import Given, Noted
 from torchstone.conformance.oracle.formulas import Formulas
 from torchstone.conformance.oracle.gauge import Aligned, Factors
-from torchstone.conformance.oracle.noise import CallLog, RoundingNoise, is_exact
+from torchstone.conformance.oracle.noise import CallLog, Found, RoundingNoise, is_exact
 from torchstone.conformance.oracle.overflow import Overflow
 from torchstone.conformance.oracle.steps import Steps
 from torchstone.conformance.oracle.tree import flatten
@@ -71,6 +71,7 @@ class Referee:
         self.pristine = pristine
         self.derive = derive or (lambda inputs, outputs: outputs)
         self.around = around
+        self.found: Found = {}
         self.seed = seed
         """Of a program that draws at random: eager draws from this seed, and every other run is given its numbers."""
 
@@ -168,7 +169,8 @@ class Referee:
         return self._noisy_runs(WILD_NOISE)
 
     def _noisy_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[Run]:
-        runs = [self._twin_run(RoundingNoise(self.dtype, seed + k, *kind)) for k, kind in enumerate(kinds)]
+        modes = [RoundingNoise(self.dtype, seed + k, *kind, self.found) for k, kind in enumerate(kinds)]
+        runs = [self._twin_run(mode) for mode in modes]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
