@@ -37,8 +37,7 @@ def test_the_plugin_is_installed_found_and_tried(tmp_path: Path) -> None:
         "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", site, source
     )
     ops = [word for op in ("add", "exp", "mm", "mT", "sort") for word in ("--op", op)]
-    torchstone = ("-c", "import sys; from torchstone.cli import main; sys.exit(main())")
-    python(*torchstone, "run", "--backend", "numpy", *ops, "--limit", 2, "--jobs", 1, "--store", store)
+    python("-m", "torchstone", "run", "--backend", "numpy", *ops, "--limit", 2, "--jobs", 1, "--store", store)
     with Store(store, create=False) as db:
         rows = db.verdicts("r1").set_index("op")
         assert set(db.run("r1").versions) >= {"numpy", "torch"}

@@ -64,7 +64,7 @@ class Boundary:
 
     def begin(self) -> None:
         """Say that a new case begins."""
-        self._mark.set(marks.OUTSIDE)
+        self._mark.begin()
         self.left = {}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:

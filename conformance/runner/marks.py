@@ -1,4 +1,4 @@
-"""Where a worker was when it died: one shared byte, written at a cost of nanoseconds. And how it died, in words."""
+"""Where a worker was when it died: a few shared bytes, written at a cost of nanoseconds. And how it died, in words."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ COMPILE, RUN, COMPARE = 1, 2, 3
 STAGES = (None, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
 BATCH = 4  # many cases are being compiled together: whose fault it is cannot be told
 LOADING = 5  # the worker is as it should be, and the backend is being imported, asked whether it can run, warmed up
+COUNT = slice(8, 16)  # where the number of cases stands that the worker has begun
 
 
 def create() -> int:
-    """Return the descriptor of a fresh byte, to be passed to a worker."""
+    """Return the descriptor of fresh bytes, to be passed to a worker."""
     with tempfile.TemporaryFile() as file:
         file.write(bytes(mmap.PAGESIZE))
         file.flush()
@@ -40,15 +41,27 @@ def loading(descriptor: int) -> bool:
     return os.pread(descriptor, 1, 0) == bytes([LOADING])
 
 
+def begun(descriptor: int) -> int:
+    """Return how many cases the worker has begun."""
+    return int.from_bytes(os.pread(descriptor, 8, COUNT.start), "little")
+
+
 class Mark:
-    """The byte as the worker holds it. Its descriptor may be closed, or worse: the memory stays."""
+    """The bytes as the worker holds them. Its descriptor may be closed, or worse: the memory stays."""
 
     def __init__(self, descriptor: int) -> None:
-        self._byte = mmap.mmap(descriptor, mmap.PAGESIZE)
+        self._bytes = mmap.mmap(descriptor, mmap.PAGESIZE)
+        self._begun = 0
 
     def set(self, value: int) -> None:
         """Say where the worker is."""
-        self._byte[0] = value
+        self._bytes[0] = value
+
+    def begin(self) -> None:
+        """Say that another case begins."""
+        self.set(OUTSIDE)
+        self._begun += 1
+        self._bytes[COUNT] = self._begun.to_bytes(8, "little")
 
 
 def describe_exit(code: int) -> str:

@@ -15,52 +15,28 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.runner.folders import usage
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.marks import describe_exit
-from torchstone.conformance.runner.process import ForkServer, Gone, WorkerProcess
+from torchstone.conformance.runner.process import ForkServer, Gone
 from torchstone.conformance.runner.retry import Batch, Result, Task, weigh
 from torchstone.conformance.runner.retry import about as _about
-from torchstone.conformance.text import over
+from torchstone.conformance.runner.slot import Limits, Slot
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
 
 if TYPE_CHECKING:
     from torchstone.conformance.case import Case
 
-QUEUE_DEPTH = 2
 STARTUP_SECONDS = 300.0
 STARTUP_DEATHS = 3
 TICK_SECONDS = 0.2
-DISK_SECONDS = 1.0  # between two looks at what a worker has written
 DYING_SECONDS = 30.0  # for news of a worker whose channel has closed: the fork server may be busy importing
-GROWTH_BYTES = 1 << 30
-LOST = 3  # a case under which the fork server died so often is its murderer
+LOST = 3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame
 GIB = 1 << 30
 _NUMBERS = itertools.count()  # of pools: their cache folders may lie in one fork server's
-
-
-@dataclass(eq=False)
-class _Slot:
-    number: int
-    worker: WorkerProcess | None = None
-    ready: bool = False
-    queue: deque[Task] = field(default_factory=deque)  # the first is being worked on, once the worker is ready
-    sent: int = 0
-    depth: int = QUEUE_DEPTH
-    deadline: float = 0.0
-    began: float = 0.0
-    looked: float = 0.0
-    served: int = 0
-    baseline: int = 0
-    retire: bool = False
-    alone: bool = False
-    cold: int = 0  # counts cache folders: a new one after every violent death
-    before: deque[str] = field(default_factory=lambda: deque(maxlen=3))  # the cases that its worker did last
 
 
 class Pool:
@@ -72,7 +48,8 @@ class Pool:
     ``tick`` is called at least every 0.2 s while the pool waits.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
-    the same trouble again stands, anything else makes it ``flaky``. One that is over its memory or disk in a worker
+    the same trouble again stands, anything else makes it ``flaky``. A worker that dies before it has begun a case, as
+    one killed while idle does, leaves the case to the next. One that is over its memory or disk in a worker
     that others had before is judged by what it does in a fresh one. When trouble comes both times before the backend
     was even called, or kills a third worker that runs eager alone, it is eager's own, and the case is ``untested``.
     Where three workers die one after the other as they load the backend, every case from then on has that for its
@@ -95,14 +72,11 @@ class Pool:
         self.backend = backend
         self.interpreter = Interpreter(python) if python else Interpreter()
         self.jobs = max(1, jobs)
-        self.timeout = timeout
-        self.memory = memory
-        self.disk = disk
-        self.recycle = recycle
+        self.limits = Limits(timeout, memory, disk, recycle)
         self.retry = retry
         self.tick = tick
         self.spawned = 0
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._backlog: deque[Task] = deque()  # tasks that lost their place when a worker died before them
         self._suspects: deque[Task] = deque()  # tasks under which the fork server died: one at a time, from then on
         self._deaths = 0
@@ -153,21 +127,17 @@ class Pool:
         return not self._backlog and self._place_left()
 
     def _place_left(self) -> bool:
-        return bool(self._unloadable) or len(self._slots) < self.jobs or any(self._takes(slot) for slot in self._slots)
-
-    @staticmethod
-    def _takes(slot: _Slot) -> bool:
-        return len(slot.queue) < slot.depth and not slot.retire and not slot.alone
+        return bool(self._unloadable) or len(self._slots) < self.jobs or any(slot.takes() for slot in self._slots)
 
     def _place(self, task: Task) -> None:
         """Queue a task: at an idle worker, else at a new one, else behind another case."""
         if self._unloadable:
             task.settle(Verdict(**_about(task.case), backend=self.backend, **self._unloadable))
             return
-        open_slots = [slot for slot in self._slots if self._takes(slot)]
+        open_slots = [slot for slot in self._slots if slot.takes()]
         slot = min(open_slots, key=lambda s: (len(s.queue), not s.ready), default=None)
         if (slot is None or slot.queue) and len(self._slots) < self.jobs:
-            slot = _Slot(len(self._slots))
+            slot = Slot(len(self._slots), self.limits)
             self._slots.append(slot)
         if slot is None:
             self._backlog.append(task)
@@ -177,36 +147,18 @@ class Pool:
             self._spawn(slot)
         self._feed(slot)
 
-    def _feed(self, slot: _Slot) -> None:
-        """Send the worker what is queued for it, if it is ready."""
-        if not slot.ready or slot.worker is None:
-            return
-        if slot.sent == 0 and slot.queue:
-            self._start_clock(slot)
-        while slot.sent < len(slot.queue):
-            task = slot.queue[slot.sent]
-            header: dict[str, Any] = {"case": task.case.id, "about": _about(task.case), "alone": task.alone}
-            if task.second is not None:
-                header["eager"] = True
-            slot.worker.send(header, task.data)
-            slot.sent += 1
+    def _feed(self, slot: Slot) -> None:
+        slot.feed()
         self._watch_channel(slot)
 
-    def _start_clock(self, slot: _Slot) -> None:
-        slot.began = time.monotonic()
-        slot.deadline = slot.began + self.timeout
-
-    def _spawn(self, slot: _Slot) -> None:
+    def _spawn(self, slot: Slot) -> None:
         if self._server is None:
             self._server = ForkServer.of(self.interpreter)
             self._selector.register(self._server.control, selectors.EVENT_READ, (None, "server"))
-        slot.ready, slot.sent, slot.served, slot.retire = False, 0, 0, False
-        slot.before.clear()
-        slot.deadline = slot.looked = time.monotonic() + STARTUP_SECONDS
+        slot.expect(STARTUP_SECONDS)
         try:
-            slot.worker = worker = self._server.start(
-                self.backend, f"cache-{self._number}-{slot.number}-{slot.cold}", self.disk
-            )
+            cache = f"cache-{self._number}-{slot.number}-{slot.cold}"
+            slot.worker = worker = self._server.start(self.backend, cache, self.limits.disk)
         except Gone:
             self._gone = True
             return
@@ -214,7 +166,7 @@ class Pool:
         self._selector.register(worker.channel, selectors.EVENT_READ, (slot, "channel"))
         self._selector.register(worker.output, selectors.EVENT_READ, (slot, "output"))
 
-    def _watch_channel(self, slot: _Slot) -> None:
+    def _watch_channel(self, slot: Slot) -> None:
         worker = slot.worker
         if worker is not None and worker.channel_open:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
@@ -263,14 +215,13 @@ class Pool:
         except Gone:
             self._gone = True
 
-    def _read(self, slot: _Slot) -> None:
+    def _read(self, slot: Slot) -> None:
         worker = slot.worker
         assert worker is not None
         for header, _ in worker.frames():
             if "ready" in header:
-                slot.ready, slot.baseline, self._started = True, header["rss"], True
-                slot.depth = max(QUEUE_DEPTH, header["batch"])
-                slot.looked = time.monotonic()
+                slot.greet(header)
+                self._started = True
                 self._deaths = 0
                 self._feed(slot)
             elif "failed" in header:
@@ -299,32 +250,13 @@ class Pool:
         except (KeyError, TypeError, ValueError):
             return None
 
-    def _answered(self, slot: _Slot, verdict: Verdict, resident: int, spent: str) -> None:
-        task = slot.queue.popleft()
-        slot.sent -= 1
-        slot.served += 1
-        slot.alone = False
-        slot.before.append(task.case.id)
-        if slot.sent:
-            self._start_clock(slot)
+    def _answered(self, slot: Slot, verdict: Verdict, resident: int, spent: str) -> None:
+        task = slot.answered(resident)
         task.settle(task.second or verdict)
-        slot.retire = (  # long before a case could be ended for what those before it have leaked or written
-            slot.served >= self.recycle
-            or resident - slot.baseline > min(GROWTH_BYTES, (self.memory - slot.baseline) // 2)
-            or self._written(slot) > self.disk // 4
-        )
         if spent or (slot.retire and not slot.queue):
             self._remove(slot)
             if slot.queue:  # what the spent worker has been sent, and should not work on
                 self._spawn(slot)
-
-    def _written(self, slot: _Slot) -> int:
-        """The bytes in the worker's folder, if it is time to look."""
-        now = time.monotonic()
-        if slot.worker is None or now - slot.looked < DISK_SECONDS:
-            return 0
-        slot.looked = now
-        return usage(slot.worker.scratch, self.disk)
 
     def _watch(self) -> None:
         """Kill what is over its time, its memory or its disk."""
@@ -337,35 +269,29 @@ class Pool:
                 if now > slot.deadline:
                     self._deaths = STARTUP_DEATHS  # once is long enough
                     self._died(slot, f"not ready after {STARTUP_SECONDS:g} s", Outcome.TIMEOUT)
-                elif (used := worker.resident()) > self.memory:
-                    self._died(slot, f"resident memory {over(used, self.memory)}", Outcome.OOM)
+                elif why := slot.too_much():
+                    self._died(slot, why, Outcome.OOM)
             elif slot.sent:
                 if now > slot.deadline:
                     if not worker.channel_open:
                         self._died(slot, "closed the harness's channel, or wrote to it", Outcome.CRASH)
                         continue
                     worker.probe()
-                    self._died(slot, f"no result after {self.timeout:g} s", Outcome.TIMEOUT)
-                elif now - slot.began > TICK_SECONDS and (why := self._too_much(slot, worker)):
+                    self._died(slot, f"no result after {self.limits.timeout:g} s", Outcome.TIMEOUT)
+                elif now - slot.began > TICK_SECONDS and (why := slot.too_much()):
                     if slot.before:  # whose memory or files these are cannot be told
                         self._renew(slot)
                     else:
                         self._died(slot, why, Outcome.OOM)
 
-    def _too_much(self, slot: _Slot, worker: WorkerProcess) -> str:
-        if (used := worker.resident()) > self.memory:
-            return f"resident memory {over(used, self.memory)}"
-        if (used := self._written(slot)) > self.disk:
-            return f"what its temporary folder holds, {over(used, self.disk)}"
-        return ""
-
     # -- death --------------------------------------------------------------------------------------------------
 
-    def _died(self, slot: _Slot, why: str, outcome: Outcome) -> None:
+    def _died(self, slot: Slot, why: str, outcome: Outcome) -> None:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
-        stage, in_batch, loading = worker.stage(), worker.in_batch(), worker.loading()
+        begun, in_batch, loading = slot.begun(), worker.in_batch(), worker.loading()
+        stage = worker.stage() if begun else None
         code = self._remove(slot)
         why = why or describe_exit(code)
         slot.cold += 1
@@ -377,6 +303,8 @@ class Pool:
         elif working and in_batch:
             for task in slot.queue:
                 task.alone = True
+        elif working and not begun and slot.queue[0].missed < LOST - 1:
+            slot.queue[0].missed += 1  # killed while it was idle, for one: that says nothing about the case
         elif working:
             task = slot.queue.popleft()
             by_hand = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
@@ -410,7 +338,7 @@ class Pool:
         self._backlog.extend(self._suspects)
         self._suspects.clear()
 
-    def _judge(self, slot: _Slot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
+    def _judge(self, slot: Slot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
         """Settle the case of a dead worker, or give the slot's next worker this case and no other."""
         weighed = weigh(task, verdict, called=called, retry=retry)
         slot.alone = False
@@ -419,31 +347,35 @@ class Pool:
         else:
             task.settle(weighed)
 
-    def _leave_alone(self, slot: _Slot, task: Task) -> None:
+    def _leave_alone(self, slot: Slot, task: Task) -> None:
         slot.alone = True
         self._backlog.extend(slot.queue)
         slot.queue.clear()
         slot.queue.append(task)
 
-    def _renew(self, slot: _Slot) -> None:
+    def _renew(self, slot: Slot) -> None:
         """Try the case at hand again, alone in a fresh worker."""
         self._remove(slot)
         self._leave_alone(slot, slot.queue.popleft())
         self._spawn(slot)
 
-    def _remove(self, slot: _Slot) -> int:
+    def _remove(self, slot: Slot) -> int:
         """Stop the slot's worker and return its exit code; the slot keeps its queue."""
         worker = slot.worker
         assert worker is not None
-        for fileobj in (worker.channel, worker.output):
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(fileobj)
-        slot.worker, slot.ready, slot.sent, slot.retire = None, False, 0, False
+        self._forget(slot)
         try:
             worker.stop()
         except Gone:
             self._gone = True
         return -signal.SIGKILL if worker.code is None else worker.code
+
+    def _forget(self, slot: Slot) -> None:
+        if slot.worker is not None:
+            for fileobj in (slot.worker.channel, slot.worker.output):
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(fileobj)
+        slot.empty()
 
     def _begin_again(self) -> None:
         """Go on after the fork server has died, and every worker with it; whose doing it was, if a case's, is open."""
@@ -453,11 +385,7 @@ class Pool:
         words, up = self._server.last_words(), self._server.up
         working = [slot for slot in self._slots if slot.sent]
         for slot in self._slots:
-            if slot.worker is not None:
-                for fileobj in (slot.worker.channel, slot.worker.output):
-                    with contextlib.suppress(KeyError):
-                        self._selector.unregister(fileobj)
-            slot.worker, slot.ready, slot.sent, slot.retire = None, False, 0, False
+            self._forget(slot)
         self._server.close(gone=True)
         self._server = None
         if not up:

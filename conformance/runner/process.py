@@ -275,6 +275,10 @@ class WorkerProcess:
             return self._probed[0]
         return marks.read(self.mark)
 
+    def begun(self) -> int:
+        """The number of cases that the worker has begun."""
+        return marks.begun(self.mark)
+
     def in_batch(self) -> bool:
         """Say whether the worker is, or was when it died, compiling many cases together."""
         return marks.in_batch(self.mark)

@@ -109,6 +109,11 @@ sys.exit(f"{codes} {heavy}" if heavy or codes != [0, 0, 2, 2] else 0)
     assert done.returncode == 0, done.stderr
 
 
+def test_python_m_torchstone_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "torchstone", "rnu"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, 'error: unknown command "rnu" (did you mean "run"?)\n')
+
+
 def test_the_public_api_is_lazy_and_complete():
     import torchstone
 

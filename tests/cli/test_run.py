@@ -18,7 +18,7 @@ from torchstone.conformance.store import Store
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 TORTURE = Path(__file__).parent.parent / "conformance"
-COMMAND = [sys.executable, "-c", "from torchstone.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "torchstone"]
 
 
 def invoke(capfd, *args: object) -> tuple[int, str, str]:

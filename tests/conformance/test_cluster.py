@@ -129,7 +129,7 @@ def test_command_is_interrupted_and_resumed(nodes: Any, tmp_path: Path) -> None:
 
     store = tmp_path / "results.sqlite"
     options = ["--executor", "ray", "--address", nodes.address, "--store", str(store)]
-    command = [sys.executable, "-c", "from torchstone.cli import main; main()", "run"]
+    command = [sys.executable, "-m", "torchstone", "run"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     started = subprocess.Popen(
         [*command, "--backend", "eager", "--op", "add", "--op", "mul", "--op", "sub", *options],

@@ -103,6 +103,22 @@ def test_a_worker_killed_mid_case_is_one_crash():
         assert sorted(v.outcome for v in got) == ["crash", "pass", "pass", "pass"]
 
 
+def test_a_worker_killed_while_idle_costs_no_case():
+    with Pool(BACKEND, jobs=1) as pool:
+        assert pool.verdict(torture_case("obey")).outcome is Outcome.PASS
+        os.kill(pool._slots[0].worker.pid, 9)
+        assert pool.verdict(torture_case("obey", 1)).outcome is Outcome.PASS
+        assert pool.spawned == 2
+        assert pool.verdict(torture_case("kill_by_hand", 2)).outcome is Outcome.CRASH, "it had begun this one"
+
+
+def test_what_ends_workers_before_they_have_begun_it_is_tried_no_more_than_thrice(monkeypatch):
+    monkeypatch.setattr("torchstone.conformance.runner.process.WorkerProcess.begun", lambda self: 0)
+    with Pool(BACKEND, retry=False) as pool:
+        verdict = pool.verdict(torture_case("abort"))
+        assert (verdict.outcome, verdict.message, pool.spawned) == (Outcome.CRASH, "killed by SIGABRT", 3)
+
+
 def test_workers_that_cannot_start_are_an_error_not_a_loop():
     with Pool("torture_backend:Refuses") as pool, pytest.raises(HarnessError, match="its library is missing"):
         pool.verdict(torture_case("obey"))
@@ -273,10 +289,10 @@ def test_where_workers_die_often_their_successors_start_with_more():
 
 def test_a_case_is_not_ended_for_what_those_before_it_have_written(monkeypatch):
     with Pool(BACKEND, disk=48 << 20) as pool:
-        monkeypatch.setattr("torchstone.conformance.runner.pool.DISK_SECONDS", 100.0)
+        monkeypatch.setattr("torchstone.conformance.runner.slot.DISK_SECONDS", 100.0)
         assert pool.verdict(torture_case("fill_file")).outcome is Outcome.ERROR
         assert pool.verdict(torture_case("leave_files")).outcome is Outcome.PASS
-        monkeypatch.setattr("torchstone.conformance.runner.pool.DISK_SECONDS", 0.0)
+        monkeypatch.setattr("torchstone.conformance.runner.slot.DISK_SECONDS", 0.0)
         assert pool.verdict(torture_case("sleep")).outcome is Outcome.PASS
         assert pool.spawned == 2
 

@@ -1,0 +1,127 @@
+"""One place in a pool: a worker, its successors, and the cases queued for it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchstone.conformance.runner.folders import usage
+from torchstone.conformance.runner.process import WorkerProcess
+from torchstone.conformance.runner.retry import Task, about
+from torchstone.conformance.text import over
+
+QUEUE_DEPTH = 2
+DISK_SECONDS = 1.0  # between two looks at what a worker has written
+GROWTH_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a worker may take: seconds a case, resident bytes, bytes on disk, cases until it is renewed."""
+
+    timeout: float
+    memory: int
+    disk: int
+    recycle: int
+
+
+@dataclass(eq=False)
+class Slot:
+    """A worker at work, or its place."""
+
+    number: int
+    limits: Limits
+    worker: WorkerProcess | None = None
+    ready: bool = False
+    queue: deque[Task] = field(default_factory=deque)  # the first is being worked on, once the worker is ready
+    sent: int = 0
+    depth: int = QUEUE_DEPTH
+    deadline: float = 0.0
+    began: float = 0.0
+    looked: float = 0.0
+    served: int = 0
+    baseline: int = 0
+    retire: bool = False
+    alone: bool = False
+    cold: int = 0  # counts cache folders: a new one after every violent death
+    before: deque[str] = field(default_factory=lambda: deque(maxlen=3))  # the cases that its worker did last
+
+    def takes(self) -> bool:
+        """Whether another case may be queued here."""
+        return len(self.queue) < self.depth and not self.retire and not self.alone
+
+    def empty(self) -> None:
+        """Be without a worker. The queue stays."""
+        self.worker, self.ready, self.sent, self.retire = None, False, 0, False
+
+    def expect(self, seconds: float) -> None:
+        """Wait for a new worker, at most so many seconds until it is ready."""
+        self.empty()
+        self.served = 0
+        self.before.clear()
+        self.deadline = self.looked = time.monotonic() + seconds
+
+    def greet(self, header: dict[str, Any]) -> None:
+        """Take note that the worker is ready."""
+        self.ready, self.baseline = True, header["rss"]
+        self.depth = max(QUEUE_DEPTH, header["batch"])
+        self.looked = time.monotonic()
+
+    def feed(self) -> None:
+        """Send the worker what is queued for it, if it is ready."""
+        if not self.ready or self.worker is None:
+            return
+        if self.sent == 0 and self.queue:
+            self._start_clock()
+        while self.sent < len(self.queue):
+            task = self.queue[self.sent]
+            header: dict[str, Any] = {"case": task.case.id, "about": about(task.case), "alone": task.alone}
+            if task.second is not None:
+                header["eager"] = True
+            self.worker.send(header, task.data)
+            self.sent += 1
+
+    def _start_clock(self) -> None:
+        self.began = time.monotonic()
+        self.deadline = self.began + self.limits.timeout
+
+    def answered(self, resident: int) -> Task:
+        """Take the case that was worked on out of the queue, and see whether the worker is used up."""
+        task = self.queue.popleft()
+        self.sent -= 1
+        self.served += 1
+        self.alone = False
+        self.before.append(task.case.id)
+        if self.sent:
+            self._start_clock()
+        limits = self.limits
+        self.retire = (  # long before a case could be ended for what those before it have leaked or written
+            self.served >= limits.recycle
+            or resident - self.baseline > min(GROWTH_BYTES, (limits.memory - self.baseline) // 2)
+            or self._written() > limits.disk // 4
+        )
+        return task
+
+    def begun(self) -> bool:
+        """Whether the worker has, or had when it died, taken up the case that is first in the queue."""
+        return bool(self.sent) and self.worker is not None and self.worker.begun() > self.served
+
+    def too_much(self) -> str:
+        """Say what the worker has too much of; an empty string if nothing."""
+        if self.worker is None:
+            return ""
+        if (used := self.worker.resident()) > self.limits.memory:
+            return f"resident memory {over(used, self.limits.memory)}"
+        if self.ready and (used := self._written()) > self.limits.disk:
+            return f"what its temporary folder holds, {over(used, self.limits.disk)}"
+        return ""
+
+    def _written(self) -> int:
+        """The bytes in the worker's folder, if it is time to look."""
+        now = time.monotonic()
+        if self.worker is None or now - self.looked < DISK_SECONDS:
+            return 0
+        self.looked = now
+        return usage(self.worker.scratch, self.limits.disk)
