@@ -12,14 +12,11 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
-from torchstone.conformance.backends.exported import Exported, capture
+from torchstone.conformance.backends.exported import Exported, capture, ops_listed_once
 from torchstone.conformance.backends.native import words_of
 from torchstone.conformance.backends.packaged import Packaged
 
@@ -95,30 +92,11 @@ def _lower(program: Any) -> bytes:
 
     logging.getLogger("executorch").setLevel(logging.ERROR)
     try:
-        with _ops_listed_once():
+        with ops_listed_once():
             edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
         return edge.to_executorch().buffer
     except Exception as error:
         raise _failure(error, "lower") from error
-
-
-@contextmanager
-def _ops_listed_once() -> Iterator[None]:
-    """Let PyTorch list its composite ops once: it walks its whole registry five times a program, 1 s of computing.
-
-    Nothing is registered while programs are lowered.
-    """
-    from torch._export import utils
-    from torch.export import decomp_utils, exported_program
-
-    global _listed
-    name = "_collect_all_valid_cia_ops"
-    _listed = _listed or cache(getattr(utils, name))
-    with patch.object(decomp_utils, name, _listed), patch.object(exported_program, name, _listed):
-        yield
-
-
-_listed: Any = None
 
 
 def _ran(module: Any) -> dict[str, list[str]]:

@@ -1,7 +1,9 @@
 """ONNX Runtime on the CPU, by way of PyTorch's own exporter to ONNX.
 
-What the exporter has no ONNX function for, and what the runtime has no kernel for, is ``unsupported``. Every verdict
-carries the nodes that ran and the provider that ran them, out of the runtime's own profile of the call.
+What the exporter has no ONNX function for, and what the runtime has no kernel for, is ``unsupported``. A model that
+ONNX's own checker rejects is the exporter's error, at ``lower``; where one declares another dtype than the program has,
+the evidence says so, in ``exported``. Every verdict carries the nodes that ran and the provider that ran them, out of
+the runtime's own profile of the call.
 """
 
 # pyright: reportMissingImports=false
@@ -19,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.base import BackendError, BackendUnsupported
-from torchstone.conformance.backends.exported import Exported, capture
+from torchstone.conformance.backends.exported import Exported, capture, ops_listed_once
 from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
@@ -59,13 +61,20 @@ class _Executable:
         try:
             self.session = onnxruntime.InferenceSession(model, options, providers=[PROVIDER])
         except Exception as error:
-            raise _failure(error, "compile") from error
+            said = _failure(error, "compile")
+            invalid = _invalid(model) if isinstance(said, BackendError) else ""
+            raise (
+                BackendError(f"torch.onnx exports an invalid model: {invalid}", "lower") if invalid else said
+            ) from error
         self.inputs = self.session.get_inputs()
-        self.outputs = [output.name for output in self.session.get_outputs()]
+        outputs = self.session.get_outputs()
+        self.outputs = [output.name for output in outputs]
         signature = exported.program.graph_signature.input_specs
         count = sum(spec.kind.name == "USER_INPUT" for spec in signature)
         if len(self.inputs) != count:
             raise BackendError(f"the model has {len(self.inputs)} inputs, the program {count}", "compile")
+        if others := _other_dtypes(exported, [output.type for output in outputs]):
+            self.evidence["exported"] = others
 
     def __call__(self, *args: Tensor) -> Any:
         import torch
@@ -75,13 +84,38 @@ class _Executable:
             values = self.session.run_with_ort_values(self.outputs, given)
         except Exception as error:
             raise _failure(error, "run") from error
-        if not self.evidence:
-            self.evidence = {"ran": _ran(self.session.end_profiling())}
+        if "ran" not in self.evidence:
+            self.evidence["ran"] = _ran(self.session.end_profiling())
         tensors = [torch.from_dlpack(value).clone() for value in values]
         wanted = [want for want in self.exported.outputs if isinstance(want, torch.Tensor)]
         if len(wanted) == len(tensors):
             tensors = [_shaped(tensor, want) for tensor, want in zip(tensors, wanted, strict=True)]
         return self.exported.finish(args, tensors)
+
+
+def _invalid(model: bytes) -> str:
+    """What ONNX's own checker has against a model; an empty string if nothing."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        return " ".join(str(error).split())[:400]
+    return ""
+
+
+def _other_dtypes(exported: Exported, types: list[str]) -> list[str]:
+    """The results that the model declares as of another dtype than the program's; complex ones are pairs of floats."""
+    wanted = [str(want.dtype).removeprefix("torch.") for want in exported.outputs if hasattr(want, "dtype")]
+    given = [re.sub(r"^tensor\((\w+)\)$", r"\1", kind) for kind in types]
+    if len(wanted) != len(given):  # numbers are among them
+        return []
+    names = {"float": "float32", "double": "float64"}
+    return [
+        f"output {index} is {names.get(kind, kind)} in the model, {want} in the program"
+        for index, (want, kind) in enumerate(zip(wanted, given, strict=True))
+        if want.replace("_", "") != names.get(kind, kind) and not want.startswith("complex")
+    ]
 
 
 def _value(tensor: Tensor) -> Any:
@@ -133,7 +167,7 @@ def _to_onnx(program: Any) -> bytes:
     from torch.onnx import _constants
     from torch.onnx._internal.exporter import _core
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ops_listed_once():
         warnings.simplefilter("ignore")
         try:
             # What torch.onnx.export calls; that builds its table of functions anew each time, which takes 2 s.
@@ -146,9 +180,13 @@ def _to_onnx(program: Any) -> bytes:
 
 def _failure(error: Exception, stage: str) -> BackendError | BackendUnsupported:
     """Tell what is declined from what fails, by the chain of messages."""
+    import torch
+
     said: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(said) < 6:
+        if isinstance(cause, KeyError) and isinstance(cause.args[0], torch.dtype):  # the exporter's table of dtypes
+            return BackendUnsupported(f"ONNX has no {cause.args[0]}", stage)
         said.append(f"{type(cause).__name__}: {cause}")
         cause = cause.__cause__
     declined = next((text for text in reversed(said) if _DECLINED.search(text)), None)

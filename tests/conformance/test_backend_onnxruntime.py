@@ -1,0 +1,53 @@
+"""ONNX Runtime's adapter: whose fault a failure is, the exporter's or the runtime's. Skipped where it is absent."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchstone.conformance import backends
+from torchstone.conformance.backends import Backend, BackendError, BackendUnsupported
+
+
+@pytest.fixture(scope="module")
+def onnxruntime() -> Backend:
+    found = backends.load("onnxruntime")
+    state = found.available()
+    if not state.ok:
+        assert "torchstone[onnxruntime]" in state.install
+        pytest.skip(state.reason)
+    return found
+
+
+def test_what_ran_is_told_and_nothing_of_the_exporter_where_it_is_right(onnxruntime: Backend) -> None:
+    x, z = torch.rand(3), torch.rand(2, dtype=torch.complex64)
+    compiled = onnxruntime.compile(lambda x: {"sum": x + 1, "rest": (x > 0, x.size(0))}, (x,))
+    torch.testing.assert_close(compiled(x), {"sum": x + 1, "rest": (x > 0, 3)})
+    assert set(compiled.evidence) == {"ran"} and set(compiled.evidence["ran"]) == {"CPUExecutionProvider"}
+    compiled = onnxruntime.compile(lambda z: z * 2, (z,))
+    torch.testing.assert_close(compiled(z), z * 2)
+    assert "exported" not in compiled.evidence  # ONNX has pairs for it
+
+
+def test_a_dtype_that_the_exporter_changed_is_told(onnxruntime: Backend) -> None:
+    x = torch.tensor([1.0, -2.0], dtype=torch.bfloat16)
+    compiled = onnxruntime.compile(torch.abs, (x,))
+    assert compiled(x).dtype == torch.float32
+    assert compiled.evidence["exported"] == ["output 0 is float32 in the model, bfloat16 in the program"]
+
+
+def test_an_invalid_model_is_the_exporters(onnxruntime: Backend) -> None:
+    with pytest.raises(BackendError, match="torch.onnx exports an invalid model.*Acos") as caught:
+        onnxruntime.compile(torch.acos, (torch.ones(2, dtype=torch.bfloat16),))
+    assert caught.value.stage == "lower"
+
+
+def test_what_is_declined_is_unsupported(onnxruntime: Backend) -> None:
+    with pytest.raises(BackendUnsupported, match="implementation for Add") as caught:  # valid, and no kernel for it
+        onnxruntime.compile(torch.add, (torch.ones(2, dtype=torch.bfloat16),) * 2)
+    assert (caught.value.stage, caught.value.op) == ("compile", "Add")
+    with pytest.raises(BackendUnsupported, match="ONNX has no torch.complex32"):
+        onnxruntime.compile(lambda x: x.chalf(), (torch.ones(2),))
+    with pytest.raises(BackendUnsupported, match="No ONNX function") as caught:
+        onnxruntime.compile(torch.linalg.qr, (torch.eye(2),))
+    assert (caught.value.stage, caught.value.op) == ("lower", "linalg_qr")
