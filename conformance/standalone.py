@@ -52,15 +52,19 @@ def definitions(path: Callable[..., Any], case: Case) -> list[str]:
     return [
         *lines,
         "        args = [arg.clone() for arg in args]",
-        "        return program(*args), args",
+        "        results = tree_leaves(program(*args))",
+        "        return [leaf for leaf in results if not any(leaf is arg for arg in args)], args",
         "",
         "",
     ]
 
 
 def writes(case: Case) -> bool:
-    """Whether the program may write to its arguments."""
-    return any(call.target.endswith("_") or "out" in call.kwargs for call in case.program.calls)
+    """Whether the program may write to its arguments: in place, to an output, to running statistics."""
+    return any(
+        call.target.endswith(("_", "batch_norm", "instance_norm")) or "out" in call.kwargs
+        for call in case.program.calls
+    )
 
 
 def main(path: Callable[..., Any], backend: str, case: Case, closeness: tuple[float, float]) -> list[str]:

@@ -181,7 +181,7 @@ def run_script(script: Path, verdict: Verdict, python: str | None = None) -> Sho
 
 def shows(verdict: Verdict, stderr: str) -> bool:
     """Whether a script that failed did so as the verdict says: it could lack a package, or fail at something else."""
-    differs = "AssertionError: " in stderr
+    differs = "AssertionError: " in stderr and "AssertionError" not in verdict.message  # which may be the compiler's
     if verdict.outcome is Outcome.MISMATCH:
         return differs
     if verdict.outcome is Outcome.CRASH:

@@ -75,7 +75,10 @@ def reduce(
             raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
-        found = engine.reduce(problem(case, target, judge), PASSES, budget, verdicts, progress)
+        try:
+            found = engine.reduce(problem(case, target, judge), PASSES, budget, verdicts, progress)
+        except engine.NotInteresting as error:
+            raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
         if confirm is None:
             confirm = stack.enter_context(Pool(backend, python=python, jobs=1, timeout=timeout)).verdict
         last = confirm(found.value)

@@ -25,11 +25,18 @@ COMPUTED = object()
 
 
 @dataclass(frozen=True)
+class Written:
+    """In the place of a result that is an argument which the program has written to: its number."""
+
+    argument: int
+
+
+@dataclass(frozen=True)
 class Exported:
     """An ``ExportedProgram`` without mutations, from tensors to a flat list of tensors and numbers.
 
     Its last outputs are the new values of the arguments ``mutated``. ``spec`` is the tree of the program's result, and
-    ``leaves`` what stands in it: ``COMPUTED`` for each output, or a constant.
+    ``leaves`` what stands in it: ``COMPUTED`` for each output, ``Written``, or a constant.
     """
 
     program: Any
@@ -71,7 +78,11 @@ class Exported:
         for index, value in zip(reversed(self.mutated), reversed(flat), strict=False):
             args[index].copy_(value)
         results = iter(flat)
-        return tree_unflatten([next(results) if leaf is COMPUTED else leaf for leaf in self.leaves], self.spec)
+
+        def result(leaf: Any) -> Any:
+            return args[leaf.argument] if isinstance(leaf, Written) else next(results) if leaf is COMPUTED else leaf
+
+        return tree_unflatten([result(leaf) for leaf in self.leaves], self.spec)
 
 
 def capture(
@@ -177,7 +188,7 @@ def _flat(module: Any, mutated: tuple[int, ...] = ()) -> tuple[Any, list[Any]]:
     """The module without the tree and the constants of its result, which no compiler need know, and a list of them.
 
     The list has what ``Exported`` wants to know once the module has been traced. The arguments ``mutated`` are copied
-    before, and the copies come back behind the result.
+    before, and the copies come back behind the result; a result that is one of them does not come back twice.
     """
     import torch
     from torch.utils._pytree import tree_flatten
@@ -193,7 +204,10 @@ def _flat(module: Any, mutated: tuple[int, ...] = ()) -> tuple[Any, list[Any]]:
         def forward(self, *args: Any) -> Any:
             own = [arg.clone() if index in mutated else arg for index, arg in enumerate(args)]
             leaves, spec = tree_flatten(self.module(*own))
-            told[:] = [spec, tuple(COMPUTED if isinstance(leaf, kinds) else leaf for leaf in leaves)]
-            return [leaf for leaf in leaves if isinstance(leaf, kinds)] + [own[index] for index in mutated]
+            written = {id(own[index]): Written(index) for index in mutated}
+            kept = [written.get(id(leaf), COMPUTED if isinstance(leaf, kinds) else leaf) for leaf in leaves]
+            told[:] = [spec, tuple(kept)]
+            computed = [leaf for leaf, place in zip(leaves, kept, strict=True) if place is COMPUTED]
+            return computed + [own[index] for index in mutated]
 
     return Flat(), told

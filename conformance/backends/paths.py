@@ -26,8 +26,15 @@ def run_in_xla(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor,
     from jax.dlpack import from_dlpack
     from jax.extend.backend import get_backend, get_compile_options
     from jaxlib import _jax
-    from torch_mlir import fx
+    from torch_mlir import fx, ir
+    from torch_mlir.extras import fx_importer
 
+    class InPlace:  # XLA takes no constants from MLIR's resources, where torch-mlir puts them
+        @staticmethod
+        def get_from_buffer(array, name, tensor):
+            return ir.DenseElementsAttr.get(array, type=tensor.element_type, shape=tensor.shape)
+
+    fx_importer.DenseResourceElementsAttr = InPlace
     module = fx.export_and_import(exported, output_type="stablehlo")
     jax.config.update("jax_enable_x64", True)
     client, options = get_backend("cpu"), get_compile_options(num_replicas=1, num_partitions=1)

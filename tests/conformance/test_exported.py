@@ -44,6 +44,15 @@ def test_results_and_writes_are_those_of_eager(name: str, core: bool) -> None:
     torch.testing.assert_close(mine, args)
 
 
+def test_an_argument_that_is_written_to_and_returned_is_one_output() -> None:
+    args = (torch.arange(3.0), torch.ones(3))
+    exported = capture(lambda x, y: (x.add_(y), x * 2), args)
+    assert len(exported.outputs) == 2  # the sum and its double; compilers may not know how to give a result twice
+    first, second = run(exported, args)
+    assert first is args[0]
+    torch.testing.assert_close((first, second), (torch.arange(1.0, 4.0), torch.arange(1.0, 4.0) * 2))
+
+
 def test_a_compiler_that_loses_a_result_is_told() -> None:
     args = (torch.ones(2), torch.ones(2))
     exported = capture(lambda x, y: (x + y, x - y), args)
