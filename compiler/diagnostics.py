@@ -46,6 +46,10 @@ class GuardError(TorchstoneError):
     stage = "run"
 
 
+# How the message of a ``flat.check`` begins that declines values eager takes.
+NOT_TAKEN = "torchstone does not take this: "
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return `` (did you mean "x"?)`` for the closest candidate, or an empty string."""
     close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
@@ -82,8 +86,16 @@ def origin(location: Location) -> str:
 
 
 def failed_check(op: Operation) -> str:
-    """Return the message of the error that a ``flat.check`` raises at run time."""
+    """Return the message of the error that a ``flat.check`` raises at run time, for ``check_error``."""
     return "\n".join(filter(None, (op.attributes["message"], origin(op.location))))
+
+
+def check_error(message: str) -> Exception:
+    """Return what a ``flat.check`` that does not hold raises: RuntimeError, as eager does, or Unsupported."""
+    if not message.startswith(NOT_TAKEN):
+        return RuntimeError(message)
+    reason, _, where = message.removeprefix(NOT_TAKEN).partition("\n")
+    return Unsupported(reason, stage="run", where=where)
 
 
 def quote(frame: Frame) -> str:

@@ -64,7 +64,7 @@ class Executable:
         """Run on arguments that fit what was compiled.
 
         GuardError, before anything runs, names the argument that does not fit. RuntimeError is what eager would raise
-        for these values (an integer division by zero).
+        for these values (an integer division by zero). Unsupported is for values that eager takes.
         """
         return self._captured.unflatten(self.run(self._captured.flatten(args, kwargs)))
 

@@ -73,7 +73,7 @@ def compute(
             low = emitter.emit("aten.ge.Tensor", dt.boolean, magnitude, emitter.constant(0, dt.int64))
             high = emitter.emit("aten.le.Tensor", dt.boolean, magnitude, limit)
             small = emitter.emit("aten.logical_and.default", dt.boolean, low, high)
-            emitter.check(small, "an int that is used as a float has to be one: it is over 2**53")
+            emitter.take(small, "an int that is used as a float has to be one: it is over 2**53")
         return emitter.cast(value, dt.float64)
 
     def refuse(relation: str, value: Value, message: str) -> None:

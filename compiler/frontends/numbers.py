@@ -13,7 +13,7 @@ import sympy
 import torch
 from torch.utils._sympy import functions as tsf
 
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
 from torchstone.compiler.frontends.literals import FROM_TORCH
 from torchstone.compiler.frontends.symbolic import from_sympy
 from torchstone.compiler.ir import DType, Location, Operation, TensorType, Value
@@ -30,6 +30,7 @@ _INTEGERS: dict[Any, tuple[str, tuple[Any, ...]]] = {
     tsf.PythonMod: ("aten.remainder.Tensor", ()),
     tsf.Mod: ("aten.remainder.Tensor", ()),
 }
+_DIVIDING = frozenset(name for name, _ in _INTEGERS.values())
 _EITHER = {tsf.Max: "aten.maximum.default", tsf.Min: "aten.minimum.default"}
 _RELATIONS = {
     sympy.Eq: "eq", sympy.Ne: "ne", sympy.StrictLessThan: "lt", sympy.LessThan: "le",
@@ -59,8 +60,12 @@ class Emitter:
         return self.emit("aten._to_copy.default", dtype, value, dtype, None, None, None, False, None)
 
     def check(self, condition: Value, message: str) -> None:
-        """Have a run raise where the condition does not hold."""
+        """Have a run raise where the condition does not hold, as the program would."""
         self._ops.append(Operation("flat.check", (condition,), (), {"message": message}, self._location))
+
+    def take(self, condition: Value, otherwise: str) -> None:
+        """Have a run raise Unsupported where the condition does not hold, for a number the program would take."""
+        self.check(condition, NOT_TAKEN + otherwise)
 
 
 def number_value(number: Number, known: Mapping[str, Value], emitter: Emitter) -> Value:
@@ -76,10 +81,12 @@ def number_value(number: Number, known: Mapping[str, Value], emitter: Emitter) -
         return reduce(lambda a, b: emit(name, dt.boolean, a, b), map(value, args))
 
     def whole(name: str, operands: Sequence[Value], *more: Any) -> Value:
+        if name in _DIVIDING:
+            emitter.check(emit("aten.ne.Tensor", dt.boolean, operands[1], constant(0, dt.int64)), "ZeroDivisionError")
         about = emit(name, dt.float64, *(cast(o, dt.float64) for o in operands), *more)
         size = emit("aten.abs.default", dt.float64, about)
         fits = emit("aten.le.Tensor", dt.boolean, size, constant(2.0**62, dt.float64))
-        emitter.check(fits, "an int of the program is over 2**62, or divided by zero")
+        emitter.take(fits, "an int of the program is over 2**62")
         return emit(name, dt.int64, *operands, *more)
 
     def chain(name: str, args: Sequence[sympy.Basic], *more: Any) -> Value:

@@ -13,7 +13,7 @@ class Kernel(Protocol):
     """A lowered graph that runs: torch tensors in (one for each graph argument), a tuple of the graph's outputs out.
 
     The outputs are fresh tensors that torch owns.
-    RuntimeError carries the message of a failed ``flat.check``.
+    A failed ``flat.check`` raises ``check_error`` of its message.
     """
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]: ...

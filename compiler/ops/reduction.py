@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler.diagnostics import check_error
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.ops.primitive import Primitive, check
@@ -109,7 +110,7 @@ def _check_infer(predicate: TensorType, *, message: str) -> tuple[TensorType, ..
 
 def _check(predicate: Any, *, message: str) -> tuple[()]:
     if not bool(predicate):
-        raise RuntimeError(message)
+        raise check_error(message)
     return ()
 
 
@@ -130,6 +131,6 @@ ROWS = (
         "batch, the rest of a, the rest of b. An empty sum is 0; 16-bit floats accumulate in float32; integers wrap.",
         2, _contract_infer, _contract, ("a_batch", "b_batch", "a_sum", "b_sum"),
     ),
-    Primitive("check", "Raise RuntimeError(message) at run time unless the 0-d bool holds. No result.",
+    Primitive("check", "Raise RuntimeError(message), as eager would, at run time unless the 0-d bool holds. No result.",
               1, _check_infer, _check, ("message",)),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.diagnostics import GuardError, check_error
 from torchstone.compiler.ir.dims import Dim, Expr, evaluate
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.runtime import jit
@@ -36,8 +36,8 @@ class CpuKernel:
     decides between quick compilation and quick code; one that was compiled quickly and is called often, or with sizes
     that make it much work, is compiled again, for quick code.
     ``fused`` says that elementwise ops already share loop nests where they should.
-    Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a tensor does not fit, RuntimeError
-    with the message of a check that failed in the kernel.
+    Raises, compiling, TorchstoneError (stage ``compile``); called, GuardError when a tensor does not fit, and
+    what ``check_error`` makes of the message of a check that failed in the kernel.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ def _run(code: Code, function: jit.Function, inputs: Sequence[torch.Tensor], out
     slot = ctypes.c_int32(0)
     function.call(*arguments, ctypes.addressof(slot))
     if slot.value:
-        raise RuntimeError(code.messages[slot.value - 1])
+        raise check_error(code.messages[slot.value - 1])
 
 
 def _fits(tensor: torch.Tensor, spec: TensorType) -> bool:

@@ -10,7 +10,7 @@ and ``ml_program`` ops when ``torch-mlir-opt`` is installed. Arguments may be an
 contiguous is copied. Results are torch tensors over memory that the kernel allocated, without a copy; they never share
 memory with an argument, and the memory is freed with the last of them. ``result_dtypes`` says which torch dtype each
 result is where MLIR's signless integers do not (uint8 …); by default ``i1`` is bool and integers are signed. Scalar
-results come back as int or float. A ``cf.assert`` that fails raises RuntimeError with its message.
+results come back as int or float. A ``cf.assert`` that fails raises what ``check_error`` makes of its message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
+from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported, check_error
 from torchstone.compiler.runtime import jit, pipelines
 from torchstone.compiler.runtime.bridge import Allocation, adopt, descriptor_struct, dtype_of_element, readable
 from torchstone.compiler.runtime.buffers import lower_copies
@@ -130,7 +130,7 @@ class ReturningKernel:
             arguments.append(ctypes.addressof(slot))
         lone = self._function.call(*([ctypes.addressof(results)] if results is not None else []), *arguments)
         if slot.value:
-            raise RuntimeError(self.messages[slot.value - 1])
+            raise check_error(self.messages[slot.value - 1])
         if results is None:
             return (lone,) if self.results else ()
         return self._take(results)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchstone.compiler.contract.legalizations.empty import checks_to_outputs, fold_empty, is_empty
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, check_error, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand, values_in
 from torchstone.compiler.lowering.target import Kernel, Lowered
 from torchstone.compiler.lowering.tosa import elementwise, movement, reduction
@@ -86,7 +86,7 @@ class _Run:
         kept = len(outputs) - len(self.messages)
         for message, holds in zip(self.messages, outputs[kept:], strict=True):
             if not bool(holds):
-                raise RuntimeError(message)
+                raise check_error(message)
         return outputs[:kept]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.diagnostics import TorchstoneError, check_error
 from torchstone.compiler.runtime.tensorrt import Api
 from torchstone.compiler.runtime.tensorrt.rules import DATA_TYPES
 
@@ -93,14 +93,14 @@ class EngineKernel:
             self._build({})
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """Run on one tensor for each graph argument; RuntimeError carries the message of a failed check."""
+        """Run on one tensor for each graph argument; a failed check raises what ``check_error`` makes of it."""
         program = self.program
         produced: dict[str, Any] = {}
         if program.network.num_outputs:
             produced = self._run({n: t for n, t in zip(program.inputs, tensors, strict=True) if n})
         for name, message in program.checks.items():
             if not bool(produced[name]):
-                raise RuntimeError(message)
+                raise check_error(message)
         return tuple(o.value if isinstance(o, Literal) else produced[o] for o in program.outputs)
 
     def _run(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.conformance.sources.sampling import seeded
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -51,8 +52,9 @@ def test_samples(name: str, agrees: Callable[..., None]) -> None:
     for dtype in DTYPES:
         if dtype not in op.dtypes or (name, dtype) in ROUGHER_IN_EAGER:
             continue
-        torch.manual_seed(0)
-        for sample in itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES):
+        with seeded(name):
+            samples = list(itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES))
+        for sample in samples:
             program, tensors = _program(op, sample)
             try:
                 program(*(t.clone() for t in tensors))
