@@ -1,4 +1,7 @@
-"""How many workers the machine can take: its cores, and its memory, by what this process may have of them."""
+"""How many workers the machine can take: its cores, and its memory, by what this process may have of them.
+
+And whether it has run out of memory all the same.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,12 @@ def available_memory(root: Path = Path("/")) -> int:
                 statistics = dict(line.split() for line in _read(group / "memory.stat").splitlines())
                 free.append(limit - taken + int(statistics.get(cache, 0)))
     return max(0, min(free))
+
+
+def oom_kills(root: Path = Path("/")) -> int:
+    """Return how many processes the system has killed for want of memory since it started; 0 where it does not tell."""
+    lines = _read(root / "proc/vmstat").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:

@@ -33,7 +33,11 @@ def spreadsheet_safe(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
 
 
+def size(count: int) -> str:
+    """Bytes in words: ``300 MiB``, ``8.0 GiB``."""
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"
+
+
 def over(used: int, limit: int) -> str:
     """Say that so many bytes are over a limit."""
-    used_text, limit_text = (f"{n / (1 << 30):.1f} GiB" if n >= 1 << 30 else f"{n >> 20} MiB" for n in (used, limit))
-    return f"{used_text} is over the limit of {limit_text}"
+    return f"{size(used)} is over the limit of {size(limit)}"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError
+from torchstone.conformance.machine import oom_kills
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.marks import describe_exit
@@ -25,6 +26,7 @@ from torchstone.conformance.runner.process import ForkServer, Gone
 from torchstone.conformance.runner.retry import Batch, Result, Task, weigh
 from torchstone.conformance.runner.retry import about as _about
 from torchstone.conformance.runner.slot import Limits, Slot
+from torchstone.conformance.text import size
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ STARTUP_SECONDS = 300.0
 STARTUP_DEATHS = 3
 TICK_SECONDS = 0.2
 DYING_SECONDS = 30.0  # for news of a worker whose channel has closed: the fork server may be busy importing
-LOST = 3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame
+LOST = 3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame;
+# and one whose worker the system killed so often for want of memory is given up
 GIB = 1 << 30
 _NUMBERS = itertools.count()  # of pools: their cache folders may lie in one fork server's
 
@@ -80,6 +83,7 @@ class Pool:
         self._backlog: deque[Task] = deque()  # tasks that lost their place when a worker died before them
         self._suspects: deque[Task] = deque()  # tasks under which the fork server died: one at a time, from then on
         self._deaths = 0
+        self._oom_kills = oom_kills()
         self._started = False  # a worker has been ready
         self._unloadable: dict[str, Any] = {}  # where loading the backend is the end of a worker: what cases get for it
         self._selector = selectors.DefaultSelector()
@@ -306,18 +310,37 @@ class Pool:
         elif working and not begun and slot.queue[0].missed < LOST - 1:
             slot.queue[0].missed += 1  # killed while it was idle, for one: that says nothing about the case
         elif working:
-            task = slot.queue.popleft()
-            by_hand = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
-            if by_hand:
-                why += " (by hand, or by the system when memory ran out)"
-            evidence = {"stderr": worker.tail, "after": list(slot.before)}
-            verdict = Verdict(
-                **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
-                evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
-            )  # fmt: skip
-            self._judge(slot, task, verdict, called=stage is not None, retry=self.retry and not by_hand)
+            self._settle_dead(slot, why, outcome, code, stage, worker.tail, seconds)
         if slot.queue:
             self._spawn(slot)
+
+    def _settle_dead(
+        self, slot: Slot, why: str, outcome: Outcome, code: int, stage: Stage | None, words: str, seconds: float
+    ) -> None:
+        """Judge the case that a worker died of, or have it tried again."""
+        task = slot.queue.popleft()
+        killed = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
+        if killed and self._out_of_memory():
+            outcome = Outcome.OOM if slot.largest > self.limits.memory // 2 else Outcome.UNTESTED
+            held = f"{size(slot.largest)} of the {size(self.limits.memory)} it may take"
+            why = f"the machine ran out of memory and killed the worker, which had {held}; fewer --jobs may help"
+            task.starved += 1
+            if task.starved < LOST:
+                self._leave_alone(slot, task)
+                return
+        elif killed:
+            why += " (by hand, or by itself)"
+        evidence = {"stderr": words, "after": list(slot.before)}
+        verdict = Verdict(
+            **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
+            evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
+        )  # fmt: skip
+        self._judge(slot, task, verdict, called=stage is not None, retry=self.retry and not killed)
+
+    def _out_of_memory(self) -> bool:
+        """Whether the system has killed a process for want of memory since this was last asked."""
+        before, self._oom_kills = self._oom_kills, oom_kills()
+        return self._oom_kills > before
 
     def _cannot_start(self, why: str, outcome: Outcome, words: str, by_backend: bool) -> None:
         """Give up: with a verdict for every case where the backend is the reason, else by HarnessError."""
@@ -381,6 +404,7 @@ class Pool:
         """Go on after the fork server has died, and every worker with it; whose doing it was, if a case's, is open."""
         assert self._server is not None
         self._gone = False
+        starved = self._out_of_memory()
         self._selector.unregister(self._server.control)
         words, up = self._server.last_words(), self._server.up
         working = [slot for slot in self._slots if slot.sent]
@@ -397,8 +421,11 @@ class Pool:
                 self._suspects.append(task)
                 continue
             message = f"the process that forks the workers died each of the {task.lost} times that this case was tried"
+            outcome = Outcome.CRASH
+            if starved:
+                outcome, message = Outcome.UNTESTED, f"{message}; the machine ran out of memory"
             verdict = Verdict(
-                **_about(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.CRASH, message=message
+                **_about(task.case), backend=self.backend, stage=Stage.RUN, outcome=outcome, message=message
             )
             task.settle(verdict)
         for slot in self._slots:

@@ -43,6 +43,7 @@ class Task:
     second: Verdict | None = None  # set when the retry did too: now eager is tried alone
     alone: bool = False  # not to be compiled together with others
     lost: int = 0  # how often the fork server died under it
+    starved: int = 0  # how often the system killed its worker for want of memory
     missed: int = 0  # how often a worker died that was to have it, and had not begun it
 
     def settle(self, verdict: Verdict) -> None:

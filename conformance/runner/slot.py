@@ -45,6 +45,7 @@ class Slot:
     baseline: int = 0
     retire: bool = False
     alone: bool = False
+    largest: int = 0  # resident bytes of its worker, as last seen
     cold: int = 0  # counts cache folders: a new one after every violent death
     before: deque[str] = field(default_factory=lambda: deque(maxlen=3))  # the cases that its worker did last
 
@@ -59,7 +60,7 @@ class Slot:
     def expect(self, seconds: float) -> None:
         """Wait for a new worker, at most so many seconds until it is ready."""
         self.empty()
-        self.served = 0
+        self.served = self.largest = 0
         self.before.clear()
         self.deadline = self.looked = time.monotonic() + seconds
 
@@ -112,7 +113,8 @@ class Slot:
         """Say what the worker has too much of; an empty string if nothing."""
         if self.worker is None:
             return ""
-        if (used := self.worker.resident()) > self.limits.memory:
+        self.largest = used = self.worker.resident()
+        if used > self.limits.memory:
             return f"resident memory {over(used, self.limits.memory)}"
         if self.ready and (used := self._written()) > self.limits.disk:
             return f"what its temporary folder holds, {over(used, self.limits.disk)}"

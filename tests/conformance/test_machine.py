@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.conformance.machine import available_memory, cores, fitting_jobs
+from torchstone.conformance.machine import available_memory, cores, fitting_jobs, oom_kills
 
 GIB = 1 << 30
 
@@ -80,3 +80,8 @@ def test_a_container_of_version_1(tmp_path):
 
 def test_a_system_that_tells_nothing(tmp_path):
     assert fitting_jobs(8 * GIB, tmp_path) == 8
+
+
+def test_what_the_system_has_killed(tmp_path):
+    assert oom_kills(tmp_path) == 0
+    assert oom_kills(machine(tmp_path, {"proc/vmstat": "pgfault 12\noom_kill 7\noom_kill_other 9\n"})) == 7

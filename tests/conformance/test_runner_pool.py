@@ -14,6 +14,7 @@ from torture_cases import torture_case
 
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner import pool as pool_module
 from torchstone.conformance.runner.folders import PREFIX, Folder, sweep
 from torchstone.conformance.runner.look import look
 from torchstone.conformance.runner.process import _ENVIRONMENT
@@ -83,6 +84,17 @@ def test_retry_tells_flaky_from_broken():
         assert pool.spawned == 5
 
 
+def test_a_machine_out_of_memory_is_not_the_cases_fault(monkeypatch):
+    """What the system kills to have memory again may be whichever process; the same case alone tells."""
+    kills = iter([0, 1, 1, 2, 3, 4])
+    monkeypatch.setattr(pool_module, "oom_kills", lambda: next(kills))
+    with Pool(BACKEND, jobs=1, timeout=20) as pool:
+        again = pool.verdict(torture_case("kill_by_hand"))
+        starved = pool.verdict(torture_case("kill_by_hand", 1))
+    assert again.outcome is Outcome.CRASH and "killed by SIGKILL" in again.message, "it dies of itself"
+    assert starved.outcome is Outcome.UNTESTED and "the machine ran out of memory" in starved.message
+
+
 @pytest.mark.parametrize("backend", ["EagerDies", "EagerDiesOften"])
 def test_what_kills_eager_is_not_the_backends_fault(backend):
     case = torture_case("obey")
@@ -98,6 +110,8 @@ def test_a_worker_killed_mid_case_is_one_crash():
         got.append(next(results))
         slot = pool._slots[0]
         assert slot.worker is not None and slot.sent
+        while not slot.begun():
+            time.sleep(0.01)
         os.kill(slot.worker.pid, 9)
         got += results
         assert sorted(v.outcome for v in got) == ["crash", "pass", "pass", "pass"]
@@ -237,6 +251,7 @@ import os, sys
 sys.path.insert(0, {str(HERE)!r})
 from torture_cases import torture_case
 from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner import pool as pool_module
 pool = Pool({BACKEND!r}, jobs=1)
 assert pool.verdict(torture_case("obey")).outcome == "pass"
 print(pool._slots[0].worker.pid, flush=True)
