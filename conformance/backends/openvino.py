@@ -8,6 +8,7 @@ carries the nodes that ran and how, out of the plugin's own counters.
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -77,10 +78,18 @@ class _Executable:
         return self.exported.finish(args, [_tensor(value) for value in request.output_tensors])
 
 
-def _converted(program: Any, args: tuple[Tensor, ...]) -> Any:
-    """The model, with the sizes of its inputs. They cannot be told at once of a model that has lost an input."""
+@cache
+def _openvino() -> Any:
+    """OpenVINO, without its telemetry, which otherwise starts processes to call home, nine for each program."""
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino
 
+    return openvino
+
+
+def _converted(program: Any, args: tuple[Tensor, ...]) -> Any:
+    """The model, with the sizes of its inputs. They cannot be told at once of a model that has lost an input."""
+    openvino = _openvino()
     shapes = [openvino.PartialShape(list(tensor.shape)) for tensor in args]
     try:
         return openvino.convert_model(program, input=shapes)
@@ -100,17 +109,15 @@ def _executed(node: Any) -> bool:
 
 @cache
 def _core() -> Any:
-    import openvino
-
-    return openvino.Core()
+    return _openvino().Core()
 
 
 @cache
 def _types() -> dict[Any, Any]:
     """The element type of each dtype."""
     import torch
-    from openvino import Type
 
+    Type = _openvino().Type
     return {
         torch.float32: Type.f32, torch.float64: Type.f64, torch.float16: Type.f16, torch.bfloat16: Type.bf16,
         torch.int64: Type.i64, torch.int32: Type.i32, torch.int16: Type.i16, torch.int8: Type.i8,
@@ -121,9 +128,9 @@ def _types() -> dict[Any, Any]:
 
 def _value(tensor: Tensor) -> Any:
     """A copy in a tensor of OpenVINO's own; the bytes are the same."""
-    import openvino
     import torch
 
+    openvino = _openvino()
     own = openvino.Tensor(_types()[tensor.dtype], openvino.Shape(list(tensor.shape)))
     if tensor.numel():
         flat = tensor.detach().contiguous().resolve_neg().reshape(-1).view(torch.uint8)
