@@ -64,7 +64,7 @@ print(torch.atan2(torch.tensor(3), torch.tensor(2)), run(torch.atan2, torch.tens
 zero = torch.tensor(0.0)
 print(torch.nonzero(zero).shape, run(torch.nonzero, zero)[0].shape)  # [0, 0] and [0, 1]
 print(runs(3, lambda x: x.repeat(()), zero + 5))  # not 5
-print(runs(6, torch.bernoulli, zero + 0.03))  # 1 every other time
+print(runs(6, torch.bernoulli, zero + 0.03))  # 1 in every call
 for fn, arg in ((twice, x), (unfold, torch.rand(0, 1, 5, 5))):
     try:
         run(fn, arg)
