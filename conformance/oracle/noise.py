@@ -24,6 +24,7 @@ from torchstone.conformance.oracle.draws import draws
 from torchstone.conformance.oracle.recurrences import RECURRENCES
 from torchstone.conformance.oracle.sums import adds_in_float32
 from torchstone.conformance.oracle.ulp import precision, representable
+from torchstone.conformance.oracle.waves import WAVES
 from torchstone.conformance.tolerances import SAME_FORMULA, real_dtype
 
 _EXACT = """
@@ -68,7 +69,7 @@ def _copies_view(name: str) -> bool:
 def decompositions() -> dict[Any, Any]:
     from torch._decomp import decomposition_table  # half a second, and only for cases that need a referee
 
-    table = {**decomposition_table, **RECURRENCES}
+    table = {**decomposition_table, **RECURRENCES, **WAVES}
     for scan in (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default):
         table.pop(scan, None)  # theirs makes a matrix of each row: gigabytes, of rows that are long
     return table

@@ -82,3 +82,21 @@ def test_between_the_sides_of_a_jump_is_no_answer_however_near_it_is(x: float) -
     program = several(("mul", X, 2.0), ("floor", Ref("r0")), ("mul", Ref("r1"), 3e4), ("sin", Ref("r2")))
     finding = compare(program, lambda x: program(x) + 0.3, torch.tensor([x]))
     assert finding.outcome is Outcome.MISMATCH, finding
+
+
+@pytest.mark.parametrize("name", ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai", "spherical_bessel_j0"])
+def test_beside_the_zero_of_a_wave_its_amplitude_counts_and_elsewhere_the_number(name: str) -> None:
+    function = getattr(torch.special, name)
+    x = (1 if name != "airy_ai" else -1) * torch.linspace(0.8, 9.0, 4001)
+    zero = int(function(x.double()).abs().argmin())
+    away = int(function(x.double()).abs().argmax())
+
+    def off(at: int, error: float) -> Outcome:
+        return compare(
+            one(f"special.{name}"), lambda x: with_element(float(function(x.double())[at]) + error, at)(function(x)), x
+        ).outcome
+
+    height = float(function(x.double())[len(x) // 2 :].abs().max())
+    assert off(zero, 2.0**-23 * height) is Outcome.PASS
+    assert off(zero, 2.0**-16 * height) is Outcome.MISMATCH
+    assert off(away, 2.0**-16 * height) is Outcome.MISMATCH
