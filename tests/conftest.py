@@ -1,9 +1,15 @@
 """Settings for the whole suite."""
 
+import gc
+import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Before torch is imported, here and in the processes that tests start. The tensors are small, and the suite is run in a
+# process a core: threads that wait for each other are a quarter of what it takes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A job that a shell starts in the background ignores SIGINT, and so does every process it starts: the tests that
 # interrupt a command would wait for ever.
@@ -19,6 +25,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("torchstone")
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage walk over the tests, and what they have imported, again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -75,7 +75,7 @@ def test_failures_set_the_exit_code_and_replay_from_the_store(capfd, tmp_path, m
     assert invoke(capfd, "replay", saved, "-b", "eager")[0] == 0
 
 
-def wait_for(condition, what: str, seconds: float = 60.0):
+def wait_for(condition, what: str, seconds: float = 120.0):
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"waited in vain for {what}"
@@ -100,7 +100,8 @@ def test_an_interrupted_run_keeps_its_results_and_resumes(capfd, tmp_path, numbe
     monkeypatch.chdir(TORTURE)
     store, temp = tmp_path / "results.sqlite", tmp_path / "temp"
     temp.mkdir()
-    args = ["run", "-b", "faulty_backend:Slow", "--op", "add", "--jobs", "1", "--store", str(store)]
+    cases = ["--source", "models", "--op", "bert", "--op", "gpt", "--op", "lstm", "--op", "mlp", "--dtype", "float32"]
+    args = ["run", "-b", "faulty_backend:Slow", *cases, "--jobs", "1", "--store", str(store)]
     env = os.environ | {"TMPDIR": str(temp), "FAULTY_SECONDS": "0.3"}
     process = subprocess.Popen([*COMMAND, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     wait_for(lambda: journalled(store) >= 2, "two verdicts")

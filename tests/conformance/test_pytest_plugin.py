@@ -144,15 +144,16 @@ SUITE = (
 
 def test_the_suite_under_xdist(project: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
-    only = ("-m", "not source_own and (op_neg or torchstone(op='nn.functional.relu'))")
+    suite = ("--torchstone-backend=eager", "--torchstone-source=models", "--torchstone-op=mlp", "--torchstone-op=lstm")
+    only = ("-m", "not source_own and (op_mlp or torchstone(op='lstm'))")
     done = project.runpytest_subprocess(
-        "-n2", "-v", *SUITE, *only, "--torchstone-variant=empty", "--torchstone-in-process"
+        "-n2", "-v", *suite, *only, "--torchstone-limit=2", "--torchstone-variant=empty", "--torchstone-in-process"
     )
     ids = sorted(line.split()[-1] for line in done.outlines if " PASSED " in line or " SKIPPED torch" in line)
-    names = ["neg:float32:0", "nn.functional.relu:float32:0", "nn.functional.relu:float32:1"]
-    assert ids == [f"torchstone::eager::opinfo:{name}:empty" for name in names], done.stdout.str()
+    names = ["lstm:float32:0", "lstm:float32:1", "mlp:float32:0", "mlp:float32:1"]
+    assert ids == [f"torchstone::eager::models:{name}:empty" for name in names], done.stdout.str()
     told = [line for line in done.outlines if line.startswith("torchstone: eager: ")]
-    assert len(told) == 1 and sum(map(int, (word for word in told[0].split() if word.isdigit()))) == 3
+    assert len(told) == 1 and sum(map(int, (word for word in told[0].split() if word.isdigit()))) == 4
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def kill_again_and_again(folder: Path, count: int, moments: list[int], dice: ran
 
 
 def test_a_killed_run_goes_on_where_its_store_ends(tmp_path):
-    kill_again_and_again(tmp_path, 150, [40, 30], random.Random(4))
+    kill_again_and_again(tmp_path, 80, [40], random.Random(4))
 
 
 @pytest.mark.torture

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import source_digests
 import torch
 
 from torchstone.conformance.backends import load
@@ -69,29 +71,11 @@ def test_ids_name_the_same_bytes(name: str, op: str) -> None:
         assert find_case(case.id).to_bytes() == Case.from_bytes(case.to_bytes()).to_bytes() == case.to_bytes()
 
 
-DIGEST = """
-import hashlib
-from torchstone.conformance.sources import SOURCES, iterate, load
-FIRST = {"opinfo": ["meshgrid*", "uniform", "sort", "nn.functional.conv2d", "svd_lowrank"], "corpus": ["*"]}
-for name in SOURCES:
-    digest = hashlib.sha256()
-    names = load(name).op_names()
-    ops = [*FIRST.get(name, []), *names[:: len(names) // 6 + 1]]
-    for variant in ("default", "special") if name == "opinfo" else ("default",):
-        for entry in iterate({name: load(name).select(ops)}, ["float32", "int64"], 3, [variant]):
-            digest.update(entry.id.encode() + (entry.to_bytes() if hasattr(entry, "to_bytes") else b""))
-    print(name, digest.hexdigest())
-"""
-
-
 def test_ids_mean_the_same_bytes_in_every_process() -> None:
-    runs = [
-        subprocess.Popen([sys.executable, "-c", DIGEST], env={"PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)
-        for seed in ("1", "2")
-    ]
-    first, second = (run.communicate()[0].decode().splitlines() for run in runs)
-    assert [run.returncode for run in runs] == [0, 0]
-    assert [line.split()[0] for line in first] == list(SOURCES) and first == second
+    command, env = [sys.executable, source_digests.__file__], os.environ | {"PYTHONHASHSEED": "1"}
+    other = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in other] == list(SOURCES)
+    assert list(source_digests.digests()) == other
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
 
 from torchstone.cli import invoke
+from torchstone.cli.fuzz import _Progress
 from torchstone.conformance.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
@@ -141,24 +141,19 @@ def test_exit_codes_and_the_ranked_list(tmp_path, capsys):
     assert any(line.split()[:5] == ["1", "mismatch", "sub", "1", "1"] for line in out.splitlines())
 
 
-def test_ctrl_c_keeps_the_findings(tmp_path):
-    script = f"""
-import os, signal, sys
-sys.path.insert(0, {str(Path.cwd())!r})
-import torchstone.cli.fuzz as command
-from torchstone.cli import invoke
-show = command._Progress.show
-def interrupt(self, tally):
-    if len(tally.findings):
-        os.kill(os.getpid(), signal.SIGINT)
-    show(self, tally)
-command._Progress.show = interrupt
-args = ["--backend", "tests.planted:swapped_sub", "--op", "sub", "--seed", "1", "--time", "10m"]
-sys.exit(invoke(["fuzz", *args, "--out", {str(tmp_path)!r}]))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 130, done.stderr
-    assert "the findings so far are kept" in done.stderr
-    assert "1 findings" in done.stdout or "2 findings" in done.stdout
+def test_ctrl_c_keeps_the_findings(tmp_path, capsys, monkeypatch):
+    show = _Progress.show
+
+    def interrupt(self, tally):
+        if len(tally.findings):
+            signal.raise_signal(signal.SIGINT)
+        show(self, tally)
+
+    monkeypatch.setattr(_Progress, "show", interrupt)
+    args = ["--backend", "tests.planted:swapped_sub", "--op", "sub", "--seed", "1", "--time", "10m"]
+    assert invoke(["fuzz", *args, "--out", str(tmp_path)]) == 130
+    done = capsys.readouterr()
+    assert "the findings so far are kept" in done.err
+    assert "1 findings" in done.out or "2 findings" in done.out
     summary = json.loads((tmp_path / "campaign.json").read_text())
     assert summary["interrupted"] and summary["findings"]
