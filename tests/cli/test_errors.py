@@ -12,6 +12,8 @@ from torchstone import cli
 from torchstone.cli.options import DTYPES
 from torchstone.conformance.store import SCHEMA_VERSION, Store
 
+pytestmark = pytest.mark.usefixtures("fork_server")
+
 
 def invoke(capfd, *args: object) -> tuple[int, str, str]:
     code = cli.invoke([str(arg) for arg in args])

@@ -20,6 +20,7 @@ from torchstone.conformance.trial import try_case
 from torchstone.fuzz import selftrial
 from torchstone.fuzz.selftrial import Found, SelfTrial, cases
 
+pytestmark = pytest.mark.usefixtures("fork_server")
 TABLES = (EXPANSIONS._rows, elementwise.FLOAT, elementwise.INT, complexes.RULES, build.STRUCTURED)
 
 

@@ -19,6 +19,7 @@ from torchstone.reducers.batch import Failure, distinct, run_script, shows
 from torchstone.reducers.failure import reduce
 from torchstone.reducers.write import SCRIPT
 
+pytestmark = pytest.mark.usefixtures("fork_server")
 BACKEND = "tests.planted:swapped_sub"
 
 

@@ -13,6 +13,7 @@ from torchstone.conformance.case import Case
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.corpus import Corpus
 
+pytestmark = pytest.mark.usefixtures("fork_server")
 BACKEND = "tests.planted:swapped_sub"
 
 
