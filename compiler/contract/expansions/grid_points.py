@@ -189,7 +189,10 @@ def cubic(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
     weights, slopes = cubic_weights(b, b.cast(b.sub(place, below), wide))
     scale = axis.number(weights[0], axis.reach, over=2)
     slope = concat(b, [b.mul(v, scale) for v in slopes], last)
-    return Taps(axis.index(axis.padded(four)), concat(b, weights, last), slope)
+    places = axis.padded(four)
+    if place.dtype == dt.float64:  # mirrored from afar they are halves: eager rounds float64's, and cuts off float32's
+        places = b.round(places)
+    return Taps(axis.index(places), concat(b, weights, last), slope)
 
 
 def cubic_weights(b: Expander, t: Value) -> tuple[list[Value], list[Value]]:

@@ -85,16 +85,31 @@ class _Pixels:
         rank = len(self.points)
         return self.b.reduce(value, "sum", tuple(range(rank, rank + self.space)))
 
+    def summed_by_rows(self, value: Value) -> Value:
+        """The weighted sum over the taps along the last dim, and then over those along the one before.
+
+        So does eager's cubic kernel: which sum overflows, and what is lost beside large terms that cancel, goes by it.
+        """
+        b, rank = self.b, len(self.points)
+        for d in reversed(range(self.space)):
+            weight = self.taps[d].weight
+            assert weight is not None
+            value = b.mul(value, b.broadcast(weight, value.shape, (*range(rank), rank + d)))
+            value = self._in_turn(value, rank + d)
+        return value
+
     def summed_in_turn(self, value: Value) -> Value:
         """The sum over the taps, rounded after each of them.
 
         So do eager's kernels of 3-d images and of 16-bit floats, and of terms that cancel only the roundings are left.
         """
-        b, rank = self.b, len(self.points)
-        rest = value.shape[len(self.shape) :]
         count = math.prod(int(t.index.shape[-1]) for t in self.taps)  # type: ignore[arg-type]
-        row = b.reshape(value, (*self.points, count, *rest))
-        terms = [b.reshape(b.slice(row, rank, k, k + 1), (*self.points, *rest)) for k in range(count)]
+        row = self.b.reshape(value, (*self.points, count, *value.shape[len(self.shape) :]))
+        return self._in_turn(row, len(self.points))
+
+    def _in_turn(self, value: Value, dim: int) -> Value:
+        b, shape = self.b, (*value.shape[:dim], *value.shape[dim + 1 :])
+        terms = [b.reshape(b.slice(value, dim, k, k + 1), shape) for k in range(int(value.shape[dim]))]  # type: ignore[arg-type]
         return reduce(b.add, terms, const(b, terms[0], 0))
 
 
@@ -107,6 +122,8 @@ def grid_sampler(b: Expander, x: Value, grid: Value, mode: int, padding: int, al
     value, weight = pixels.values(), pixels.weights()
     if weight is None:  # one pixel, as it is
         out = b.reshape(value, (*pixels.points, x.shape[1]))
+    elif mode == _BICUBIC:
+        out = pixels.summed_by_rows(value)
     else:
         terms = b.mul(value, pixels.over_channels(weight))
         out = pixels.summed_in_turn(terms) if pixels.space == 3 or x.dtype.is_half else pixels.summed(terms)

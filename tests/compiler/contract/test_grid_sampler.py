@@ -143,3 +143,16 @@ def test_the_gradient_of_an_even_image_is_nothing() -> None:
     grad, image, grid = torch.randn(1, 2, 4, 4), torch.ones(1, 2, 6, 6), torch.rand(1, 4, 4, 2) * 0.2
     compiled = compile(lambda *args: op(*args, 2, 1, False, (True, True)), (grad, image, grid), target="linalg")
     assert not compiled(grad, image, grid)[1].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_cubic_sums_overflow_row_by_row(dtype: torch.dtype) -> None:
+    """As eager's: infinities that then meet are NaN, and what is small is lost beside large terms that cancel."""
+    largest = torch.finfo(dtype).max
+    image = torch.tensor([[1.0, largest, -2.0, largest], [largest, 0.3, 0.7, -largest]] * 2).to(dtype)[None, None]
+    grid = torch.cat([torch.rand(1, 30, 4, 2) * 3 - 1.5, torch.tensor([[[[0.0, 0.3], [0.5, 0.0]] * 2]])], 1).to(dtype)
+    for padding in ("border", "reflection"):
+        program = partial(F.grid_sample, mode="bicubic", padding_mode=padding, align_corners=False)
+        got, expected = compile(program, (image, grid))(image, grid), program(image, grid)
+        assert expected.isnan().any() and torch.equal(got.isfinite(), expected.isfinite())
+        assert torch.equal(got.isnan(), expected.isnan())
