@@ -20,10 +20,9 @@ def run(fn, *args):
 def runs(count, fn, *args):
     exported = torch.export.export(M(fn), args)
     model = openvino.convert_model(exported, input=[openvino.PartialShape(list(arg.shape)) for arg in args])
-    compiled = openvino.Core().compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})
+    request = openvino.Core().compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"}).create_infer_request()
     results = []
     for _ in range(count):
-        request = compiled.create_infer_request()
         request.infer([arg.numpy() for arg in args])
         results.append([torch.from_numpy(value.data.copy()) for value in request.output_tensors])
     return results
@@ -64,9 +63,19 @@ print(torch.atan2(torch.tensor(3), torch.tensor(2)), run(torch.atan2, torch.tens
 zero = torch.tensor(0.0)
 print(torch.nonzero(zero).shape, run(torch.nonzero, zero)[0].shape)  # [0, 0] and [0, 1]
 print(runs(3, lambda x: x.repeat(()), zero + 5))  # not 5
-print(runs(6, torch.bernoulli, zero + 0.03))  # 1 in every call
-for fn, arg in ((twice, x), (unfold, torch.rand(0, 1, 5, 5))):
+print(runs(6, torch.bernoulli, zero + 0.03))  # 1 and 0 in turns
+print([run(fn, zero.long() - 8, zero.long() + 6) for fn in (torch.gcd, torch.floor_divide)])  # -2 and -1, not 2 and -2
+pair = torch.tensor([[[1, 2, 3, 4]]])
+print(
+    torch.nn.functional.avg_pool1d(pair, 2), run(lambda x: torch.nn.functional.avg_pool1d(x, 2), pair)
+)  # [1, 3], [2, 4]
+for fn, arg in (
+    (twice, x),
+    (lambda x: x @ x.mT, torch.ones(2, 0, dtype=torch.int64)),
+    (unfold, torch.rand(0, 1, 5, 5)),
+):
     try:
         run(fn, arg)
     except Exception as error:
         print(str(error).strip().splitlines()[-1])  # Tensor name is not a number; a Reshape of 0 elements
+run(lambda x: x.expand(()), zero)  # the process dies
