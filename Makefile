@@ -69,7 +69,7 @@ conformance: $(VENV)/.stamp-tox ## run the suite from an installed package: a fe
 selftrial: $(VENV)/.stamp-tox ## plant bugs in the compiler; see whether the harness finds them
 	$(TOX) selftrial
 
-torture: $(VENV)/.stamp-tox ## kill the runner at random moments, resume it
+torture: $(VENV)/.stamp-tox ## the long tests: kill the runner at random moments, train whole models
 	$(TOX) torture
 
 ray: $(VENV)/.stamp-tox ## run on a Ray cluster of this machine, and lose a node of it

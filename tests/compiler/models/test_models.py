@@ -12,6 +12,8 @@ from tests.compiler.models.examples import EXAMPLES, dynamic, loss_of
 from torchstone.compiler.driver import compile
 
 CELLS = [*itertools.product(("evaluator", "linalg"), EXAMPLES)]
+# Dynamo takes its time. The others are trained without it all the same, and `test_dynamo.py` has a batch norm.
+SHORT = ("mlp", "bert", "lstm")
 
 
 def state_of(model: nn.Module) -> list[Any]:
@@ -65,7 +67,10 @@ def test_a_step_of_training(target: str, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize(("target", "name"), [cell for cell in CELLS if cell[0] == "evaluator"])
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [pytest.param("evaluator", n, marks=() if n in SHORT else pytest.mark.torture) for n in EXAMPLES],
+)
 @torch._dynamo.config.patch(allow_rnn=True)
 def test_training_under_torch_compile(target: str, name: str) -> None:
     torch._dynamo.reset()
