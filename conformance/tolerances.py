@@ -84,9 +84,9 @@ A sum, product, quotient or root of 16-bit numbers, computed in 16 bits by IEEE 
 units and then rounded to nearest, is nearer than this. One that is cut off, or rounded twice, mostly is not.
 """
 
-SAME_FORMULA = (1e-9, 1e-12)
-"""Relative and absolute, in float64: a decomposition closer than this to its op computes the same; the wrong ones among
-them (complex numbers, odd layouts) are off in their first digits."""
+SAME_FORMULA = (1e-6, 1e-12)
+"""Relative and absolute, in float64: a decomposition closer than this to its op computes the same, though terms that
+cancel cost it some digits; the wrong ones among them (complex numbers, odd layouts) are off in their first digits."""
 
 SAME_FUNCTION = 1e-3
 """Further than this from the float64 run, of 1 or of the value, SciPy means another function there: a pole, an edge."""

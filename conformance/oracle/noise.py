@@ -254,10 +254,13 @@ class RoundingNoise(TorchDispatchMode):
         return self.found[key]
 
     def _sums_exactly(self, operands: list[Tensor], results: list[Tensor]) -> bool:
-        """Whether no order of the additions rounds: whole numbers that stay small. (That a result is a number of the
-        dtype says little: terms that cancel leave few bits.)"""
-        whole = all(bool((operand == _whole(operand)).all()) for operand in operands)
-        return whole and all(bool(representable(result, self.exact_in).all()) for result in results)
+        """Whether no order of the additions rounds: whole numbers whose partial sums stay small. (That a result is a
+        number of the dtype says little: terms that cancel leave few bits.)"""
+        if not all(bool((operand == _whole(operand)).all()) for operand in operands):
+            return False
+        largest = math.prod(max(1.0, float(operand.abs().max())) for operand in operands if operand.numel())
+        small = largest * length_of(operands, results) <= 2.0 ** precision(self.exact_in)
+        return small and all(bool(representable(result, self.exact_in).all()) for result in results)
 
 
 def _whole(value: Tensor) -> Tensor:

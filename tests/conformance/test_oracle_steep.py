@@ -100,3 +100,17 @@ def test_beside_the_zero_of_a_wave_its_amplitude_counts_and_elsewhere_the_number
     assert off(zero, 2.0**-23 * height) is Outcome.PASS
     assert off(zero, 2.0**-16 * height) is Outcome.MISMATCH
     assert off(away, 2.0**-16 * height) is Outcome.MISMATCH
+
+
+@pytest.mark.parametrize("scale", [2.0**34, 2.0**38])
+def test_a_mean_that_is_rounded_is_seen_where_nothing_but_its_rounding_is_left(scale: float) -> None:
+    """The sum of a row that has been normalized is zero, but for what rounding the mean leaves in each element."""
+    x = scale + 1e6 * torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+    program = several(("nn.functional.layer_norm", X, (16,)), ("sum", Ref("r0"), -1))
+
+    def by_steps(x: torch.Tensor, off: float = 0.0) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True) * (1 + off)
+        return (centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)).sum(-1)
+
+    assert compare(program, by_steps, x).outcome is Outcome.PASS
+    assert compare(program, lambda x: by_steps(x, 1e-4), x).outcome is Outcome.MISMATCH
