@@ -9,6 +9,7 @@ import torch
 
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendError, BackendUnsupported
+from torchstone.conformance.backends.paths import PATHS
 from torchstone.conformance.case import Case
 from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.trial import try_case
@@ -57,6 +58,17 @@ def test_structure_sizes_strides_and_writes(backend: Backend) -> None:
     same(backend, lambda x: x + 1, torch.rand(0, 3))
     same(backend, lambda x: ~x, torch.tensor([True, False]))
     same(backend, lambda x: (x + torch.tensor([1.0, 2.0, 5.0]), torch.tensor([True, False])), torch.rand(3))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export's own
+def test_the_path_that_scripts_carry_gives_the_same(backend: Backend) -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [x + torch.tensor([1.0, 2.0, 5.0]), x * 2]  # XLA wants its constants in another place
+
+    x = torch.rand(3)
+    results = PATHS[backend.name](torch.export.export(Module(), (x,)), (x,))
+    torch.testing.assert_close(results, [x + torch.tensor([1.0, 2.0, 5.0]), x * 2])
 
 
 def test_what_ran_is_told(backend: Backend) -> None:
