@@ -48,7 +48,9 @@ class _TorchMlir(Packaged):
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         exported, module = self.imported(fn, args)
-        return _Executable(exported, self._lower(module))
+        module = self._lower(module)
+        _call_expm1(module)
+        return _Executable(exported, module)
 
     def imported(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> tuple[Exported, Any]:
         """Return the program and its module in torch-mlir's output type."""
@@ -157,6 +159,43 @@ def _diagnostics(context: Any) -> Iterator[list[str]]:
         yield said
     finally:
         handler.detach()
+
+
+def _call_expm1(module: Any) -> None:
+    """Let the C library compute ``math.expm1``, in float32 at least.
+
+    What our runtime lowers math by is MLIR's conversion to LLVM, which makes ``exp(x) - 1`` of it: near 0 that loses
+    every digit, and torch-mlir asked for the function that does not.
+    """
+    ir = _module("ir")
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "math.expm1":
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    with module.context:
+        float32, float64 = ir.F32Type.get(), ir.F64Type.get()
+        for op in found:
+            (value,), (result,) = op.operands, op.results
+            wide = float64 if value.type == float64 else float32
+            with ir.InsertionPoint(op), op.location:
+                given = value if value.type == wide else _created(ir, "arith.extf", wide, value)
+                name = ir.FlatSymbolRefAttr.get("expm1" if wide == float64 else "expm1f")
+                called = _created(ir, "func.call", wide, given, callee=name)
+                result.replace_all_uses_with(
+                    called if value.type == wide else _created(ir, "arith.truncf", value.type, called)
+                )
+            op.erase()
+            declared = f"func.func private @{name.value}({wide}) -> {wide}"
+            if name.value not in ir.SymbolTable(module.operation):
+                ir.InsertionPoint.at_block_begin(module.body).insert(ir.Operation.parse(declared))
+
+
+def _created(ir: Any, op: str, result: Any, operand: Any, **attributes: Any) -> Any:
+    return ir.Operation.create(op, results=[result], operands=[operand], attributes=attributes).result
 
 
 def _run(pipeline: str, module: Any, said: list[str]) -> None:

@@ -123,6 +123,15 @@ def test_torch_mlir_gives_unsigned_integers_back():
     assert got.dtype is torch.uint8 and got.tolist() == [200, 6]
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_torch_mlirs_expm1_keeps_its_digits_near_zero(dtype):
+    x = torch.tensor([-1e-3, 1e-5, 3.0], dtype=dtype)
+    compiled = backends.load("torch-mlir-linalg").compile(lambda x: (torch.expm1(x), torch.expm1(x * 2)), (x,))
+    torch.testing.assert_close(
+        compiled(x), (torch.expm1(x), torch.expm1(x * 2)), atol=0, rtol=2 * torch.finfo(dtype).eps
+    )
+
+
 def test_torch_mlir_writes_mutations_back():
     add = program(Call("torch.Tensor.add_", (Ref("x"), 1), {}, "y"), outputs=[Ref("y")])
     compiled = torch_mlir().compile(add, (torch.zeros(3),))
