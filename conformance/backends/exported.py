@@ -53,8 +53,8 @@ class Exported:
     def finish(self, args: Sequence[Tensor], computed: Sequence[Tensor]) -> Any:
         """Return the program's result, given a tensor for each output that is none of the program's constants.
 
-        Numbers come as 0-d tensors; mutated arguments are written to. An output that is an argument comes back from
-        compilers as a fresh tensor; the result is the argument itself.
+        Numbers come as such or as 0-d tensors; mutated arguments are written to. An output that is an argument comes
+        back from compilers as a fresh tensor; the result is the argument itself.
         """
         import torch
         from torch.utils._pytree import tree_unflatten
@@ -74,7 +74,8 @@ class Exported:
                 value = next(given)
                 flat.append(by_name.get(getattr(spec.arg, "name", ""), value))
             else:
-                flat.append(next(given).item() if isinstance(want, numbers) else want)
+                number = next(given) if isinstance(want, numbers) else want
+                flat.append(number.item() if isinstance(number, torch.Tensor) else number)
         for index, value in zip(reversed(self.mutated), reversed(flat), strict=False):
             args[index].copy_(value)
         results = iter(flat)

@@ -71,6 +71,11 @@ class _TorchMlir(Packaged):
                 raise BackendUnsupported(f"importer: {error}", "lower") from error
             except KeyError as error:  # the importer's table of dtypes
                 raise BackendUnsupported(f"importer: it has no {error}", "lower") from error
+            except AssertionError as error:
+                if "ml_dtypes" not in str(error):
+                    raise BackendError(f"importer: AssertionError: {error}", "lower") from error
+                reason = "importer: constants of this dtype need the package ml_dtypes: pip install ml_dtypes"
+                raise BackendUnsupported(reason, "lower") from error
             except Exception as error:
                 raise BackendError(f"importer: {type(error).__name__}: {error}", "lower") from error
         return exported, module

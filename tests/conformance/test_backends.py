@@ -123,6 +123,15 @@ def test_torch_mlir_gives_unsigned_integers_back():
     assert got.dtype is torch.uint8 and got.tolist() == [200, 6]
 
 
+def test_torch_mlir_takes_constants_of_bfloat16_and_gives_numbers():
+    x = torch.tensor([1.0, 2.0], dtype=torch.bfloat16)
+
+    def program(x):
+        return x + torch.tensor([3.0, 4.0], dtype=torch.bfloat16), x[0].item()
+
+    torch.testing.assert_close(backends.load("torch-mlir-linalg").compile(program, (x,))(x), program(x))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_torch_mlirs_expm1_keeps_its_digits_near_zero(dtype):
     x = torch.tensor([-1e-3, 1e-5, 3.0], dtype=dtype)

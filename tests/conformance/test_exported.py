@@ -53,6 +53,12 @@ def test_an_argument_that_is_written_to_and_returned_is_one_output() -> None:
     torch.testing.assert_close((first, second), (torch.arange(1.0, 4.0), torch.arange(1.0, 4.0) * 2))
 
 
+def test_a_number_may_come_as_one() -> None:
+    x = torch.arange(3.0)
+    exported = capture(lambda x: (x.sum().item(), x * 2), (x,))
+    assert exported.finish((x,), [3.0, x * 2])[0] == exported.finish((x,), [torch.tensor(3.0), x * 2])[0] == 3.0
+
+
 def test_a_compiler_that_loses_a_result_is_told() -> None:
     args = (torch.ones(2), torch.ones(2))
     exported = capture(lambda x, y: (x + y, x - y), args)
