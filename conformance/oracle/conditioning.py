@@ -12,7 +12,7 @@ from torchstone.conformance.oracle.context import Context
 from torchstone.conformance.oracle.reference import spread_of
 from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.oracle.values import Reference, among, between, near, steep, strewn, within
-from torchstone.conformance.tolerances import AMPLIFIED, EXPLAINED, Tolerance, real_dtype
+from torchstone.conformance.tolerances import AMPLIFIED, Tolerance, real_dtype
 
 
 def conditioned(
@@ -26,8 +26,6 @@ def conditioned(
     if truth is not None:
         noisy = context.others(referee.noisy + referee.wild, like)
         rounded = among(actual, [truth.values, *noisy], dtype, row) if noisy else none
-        error, bound = torch.abs(actual - truth.values), torch.abs(expected - truth.values)
-        rounded |= torch.isfinite(expected) & (bound <= EXPLAINED * truth.spread) & (error <= row.factor * bound)
     if referee.all_exact:
         return rounded
     moved = context.others(referee.moved, like)

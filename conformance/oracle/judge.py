@@ -67,6 +67,7 @@ class Finding:
 
 
 PASS = Finding(Outcome.PASS)
+_OPEN = Finding(Outcome.PASS, evidence={"rule": "equal up to what PyTorch leaves open"})
 
 
 def judge(
@@ -82,12 +83,14 @@ def judge(
         finding = _judge(referee, expected, actual)
         if finding.kind != Kind.VALUE:
             return finding
-        if (
-            (seed is None and _chosen(program, args, actual))
-            or _derived(program, args, expected, actual, seed)
-            or any(_judge(*beside).ok for beside in turned(referee, expected, actual))
-        ):
-            return Finding(Outcome.PASS, evidence={"rule": "equal up to what PyTorch leaves open"})
+        if (seed is None and _chosen(program, args, actual)) or _derived(program, args, expected, actual, seed):
+            return _OPEN
+        for beside in (_judge(*choice) for choice in turned(referee, expected, actual)):
+            if beside.ok:
+                return _OPEN
+            # The other choice is as right, and so is what is ill-conditioned beside it.
+            if beside.outcome is Outcome.ILL_CONDITIONED and finding.outcome is Outcome.MISMATCH:
+                finding = beside
         return finding
 
 

@@ -113,3 +113,29 @@ def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: to
         turned[1][2, 3] *= 1.001
     finding = judge(program, args, Observed((a, b), fresh(args)), Observed(turned, fresh(args)))
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
+
+
+@pytest.mark.parametrize("length", [1.0, 3.0])
+def test_what_rounding_decides_beside_other_signs_is_ill_conditioned(length: float) -> None:
+    """The second vector of a matrix of rank one is any that is orthogonal to the first, and of either sign."""
+    x = (
+        torch.tensor([[-4.826985, -7.582430]], dtype=torch.float64).expand(4, 2).contiguous()
+        @ torch.tensor([[-4.150805, 7.380839]] * 3, dtype=torch.float64).mT
+    )
+    start = torch.tensor([[0.3, -1.1], [0.9, 0.2], [-0.4, 0.7]], dtype=torch.float64)
+    calls = (
+        Call("torch.matmul", (Ref("x"), Ref("y")), {}, "r0"),
+        Call("torch.linalg.qr", (Ref("r0"),), {}, "r1"),
+        Call("torch.Tensor.mT", (Ref("r1", (0,)),), {}, "r2"),
+        Call("torch.matmul", (Ref("r2"), Ref("x")), {}, "r3"),
+        Call("torch.linalg.svd", (Ref("r3"),), {"full_matrices": False}, "r4"),
+        Call("torch.matmul", (Ref("r1", (0,)), Ref("r4", (0,))), {}, "r5"),
+    )
+    program = Program(("x", "y"), calls, (Ref("r5"), Ref("r4", (2,))))
+    args = (x, start)
+    left, right = program(*fresh(args))
+    other = torch.tensor([-0.5, 5 / 6, -1 / 6, -1 / 6], dtype=torch.float64)
+    other = other if other @ left[:, 1] < 0 else -other
+    given = (torch.stack([left[:, 0], length * other], 1), right)
+    finding = judge(program, args, Observed((left, right), fresh(args)), Observed(given, fresh(args)))
+    assert finding.outcome == ("ill-conditioned" if length == 1 else "mismatch"), finding
