@@ -24,6 +24,9 @@ LENGTH = 2053
 MOST = 1 << 17
 """Elements of all inputs."""
 
+ROOM = 1 << 24
+"""Elements of a result that is computed at all, to see how large it is."""
+
 _Dims = tuple[tuple[int, int], ...]
 """(which input, which dim)."""
 
@@ -86,13 +89,19 @@ def _grown(case: Case, dims: _Dims) -> Case:
 
 
 def _told(program: Program, size: int) -> Program:
-    """The program with the length in place of a size among its lists of sizes: the shape that is normalized."""
+    """The program with the length in place of a size among its lists of sizes: the shape that is normalized.
+
+    A list with several of that size, which would be gigabytes (those of a cube that is expanded), stays as it is.
+    """
 
     def item(value: Any) -> Any:
         return LENGTH if type(value) is int and value == size else value
 
     def argument(value: Any) -> Any:
-        return map_leaves(value, item) if isinstance(value, tuple | list) else value
+        if not isinstance(value, tuple | list):
+            return value
+        told = map_leaves(value, item)
+        return told if math.prod(each for each in told if type(each) is int) <= ROOM else value
 
     calls = tuple(
         Call(c.target, tuple(map(argument, c.args)), {k: argument(v) for k, v in c.kwargs.items()}, c.result)
