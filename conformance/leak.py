@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from torchstone.conformance.again import Run, observe
 from torchstone.conformance.case import Case
@@ -39,12 +41,16 @@ def leaking(finding: Finding, case: Case, executable: Run) -> Finding:
 
 
 def _growth(case: Case, executable: Run, tidy: Callable[[], object] = int) -> int:
-    """How many bytes larger the process is after a call, whose results are let go."""
+    """How many bytes more the process has after a call, whose results are let go.
+
+    The larger of two answers: a leak out of memory that was freed before makes the process no larger, and what is not
+    the C library's to give is not in its books.
+    """
     args = case.fresh_args()
-    before = _resident()
+    before = _resident(), _allocated()
     observe(executable, args)
     tidy()
-    return _resident() - before
+    return max(_resident() - before[0], _allocated() - before[1])
 
 
 def _resident() -> int:
@@ -52,3 +58,34 @@ def _resident() -> int:
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
+
+
+class _Books(ctypes.Structure):
+    """glibc's ``struct mallinfo2``."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+@cache
+def _books() -> Callable[[], _Books] | None:
+    try:
+        tell = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError):
+        return None
+    tell.restype = _Books
+    return tell
+
+
+def _allocated() -> int:
+    """Bytes that the C library's allocator has given and not got back; 0 where it does not tell."""
+    tell = _books()
+    if tell is None:
+        return 0
+    books = tell()
+    return books.uordblks + books.hblkhd

@@ -37,7 +37,7 @@ def test_a_dtype_that_the_exporter_changed_is_told(onnxruntime: Backend) -> None
 
 
 def test_an_invalid_model_is_the_exporters(onnxruntime: Backend) -> None:
-    with pytest.raises(BackendError, match="torch.onnx exports an invalid model.*Acos") as caught:
+    with pytest.raises(BackendError, match=r"torch\.onnx exports an invalid model.*Acos") as caught:
         onnxruntime.compile(torch.acos, (torch.ones(2, dtype=torch.bfloat16),))
     assert caught.value.stage == "lower"
 
@@ -46,7 +46,7 @@ def test_what_is_declined_is_unsupported(onnxruntime: Backend) -> None:
     with pytest.raises(BackendUnsupported, match="implementation for Add") as caught:  # valid, and no kernel for it
         onnxruntime.compile(torch.add, (torch.ones(2, dtype=torch.bfloat16),) * 2)
     assert (caught.value.stage, caught.value.op) == ("compile", "Add")
-    with pytest.raises(BackendUnsupported, match="ONNX has no torch.complex32"):
+    with pytest.raises(BackendUnsupported, match=r"ONNX has no torch\.complex32"):
         onnxruntime.compile(lambda x: x.chalf(), (torch.ones(2),))
     with pytest.raises(BackendUnsupported, match="No ONNX function") as caught:
         onnxruntime.compile(torch.linalg.qr, (torch.eye(2),))
