@@ -177,6 +177,10 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
         finding = randomness.compare(free, case, backend, executable, expected, actual)
     else:
         finding = _compare(program, case, executable, expected, actual)
+        if finding.outcome is Outcome.MISMATCH and (
+            free := randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)
+        ):
+            finding = randomness.compare(free, case, backend, executable, expected, actual)
     if finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED):
         try:
             finding = _worse(finding, call_again(case, executable, expected, actual, repeats=not free))

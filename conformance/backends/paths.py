@@ -6,6 +6,7 @@
 
 # Compilers that are not installed, and values whose types their users do not spell out either.
 # pyright: reportMissingImports=false, reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import torch

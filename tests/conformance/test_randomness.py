@@ -175,3 +175,13 @@ def test_memory_that_nobody_wrote_to_has_an_outline_alone() -> None:
     like = case_of("torch.empty_like", inputs={"x0": X})
     assert outcome(try_case(like, running(torch.zeros_like)))[1] == "pass"
     assert outcome(try_case(like, running(lambda x: torch.zeros(400).int())))[1:] == ("mismatch", "dtype")
+
+
+def test_a_number_that_is_seldom_drawn_is_drawn() -> None:
+    """Sixteen seeds give zero; one that a backend draws is no wrong number, and one in each call is."""
+    seldom = case_of("torch.bernoulli", inputs={"x0": torch.full((1,), 0.02)})
+    calls = iter(range(1000))
+    once = try_case(seldom, running(lambda x: torch.ones(1) if not next(calls) else (own(1) < 0.02).float()))
+    assert once.outcome is Outcome.PASS and once.evidence["rule"] == "distribution", once
+    always = try_case(seldom, running(lambda x: torch.ones(1)))
+    assert (always.outcome, always.kind) == (Outcome.MISMATCH, "distribution")
