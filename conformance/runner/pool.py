@@ -330,6 +330,9 @@ class Pool:
                 return
         elif killed:
             why += " (by hand, or by itself)"
+        elif outcome is Outcome.TIMEOUT and stage is Stage.COMPARE:
+            outcome = Outcome.UNTESTED
+            why = f"the backend answered, and judging it took over {self.limits.timeout:g} s in all"
         evidence = {"stderr": words, "after": list(slot.before)}
         verdict = Verdict(
             **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,

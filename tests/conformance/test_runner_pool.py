@@ -103,6 +103,13 @@ def test_what_kills_eager_is_not_the_backends_fault(backend):
     assert verdict.outcome is Outcome.UNTESTED and "eager itself: killed by SIGABRT" in verdict.message
 
 
+def test_the_time_that_the_oracle_takes_is_not_the_backends():
+    with Pool("torture_backend:SlowOracle", timeout=1.5) as pool:
+        verdict = pool.verdict(torture_case("obey"))
+    assert (verdict.outcome, verdict.stage) == (Outcome.UNTESTED, Stage.COMPARE)
+    assert "answered, and judging it took over 1.5 s in all" in verdict.message
+
+
 def test_a_worker_killed_mid_case_is_one_crash():
     with Pool(BACKEND, jobs=1, timeout=30) as pool:
         got = []

@@ -464,6 +464,21 @@ class EagerDiesOften(Torture):
         return fn
 
 
+class SlowOracle(Torture):
+    """Answers at once, wrongly, what takes long to judge: eager's second run, which the oracle makes, does not end."""
+
+    name = "slow-oracle"
+
+    def warm_up(self):
+        from torchstone.conformance.program import Program
+
+        runs = iter(range(9))
+        Program.__call__ = lambda self, *tensors: time.sleep(60) if next(runs) else tensors[0] + tensors[0]
+
+    def compile(self, fn, args):
+        return lambda *tensors: tensors[0] * 2 + 0.3
+
+
 class DiesAtStart(Torture):
     name = "dies-at-start"
 
