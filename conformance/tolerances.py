@@ -67,6 +67,13 @@ AMPLIFIED = 2.0
 """How far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where rounding is
 amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice as far."""
 
+OF_ITS_OWN = 0.75
+"""Of the gaps between sixteen runs, put in order: how many have to be wider than half the digits of their range for
+each run to have a number of its own. Of a jump between two sides one is."""
+
+BESIDE = 1 / 4
+"""How near to one of those numbers, in parts of their range, another right one is."""
+
 TINY_STEP = 2.0**-12
 """In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity, and how steep a function is."""
 

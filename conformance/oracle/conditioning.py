@@ -11,7 +11,7 @@ from torch import Tensor
 from torchstone.conformance.oracle.context import Context
 from torchstone.conformance.oracle.reference import spread_of
 from torchstone.conformance.oracle.ulp import wide
-from torchstone.conformance.oracle.values import Reference, among, between, near, steep, strewn, within
+from torchstone.conformance.oracle.values import Reference, among, between, loose, near, steep, strewn, within
 from torchstone.conformance.tolerances import AMPLIFIED, Tolerance, real_dtype
 
 
@@ -78,7 +78,8 @@ def amplified(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.d
     if not expected.is_complex():
         over = torch.isinf(expected) & (torch.sgn(expected) * truth.values + room > torch.finfo(dtype).max)
     near_by = within(actual, truth.values, room) & (within(expected, truth.values, room) | over)
-    return strewn([truth.values, *runs]) & near_by
+    runs = [truth.values, *runs]
+    return (strewn(runs) | loose(actual, runs, dtype)) & near_by
 
 
 def undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: Context) -> Tensor:

@@ -99,8 +99,23 @@ def _turn_svd(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     return left, singular, right
 
 
+def _first(parts: tuple[Tensor, ...]) -> Tensor:
+    """The columns of Q that R has a row for: none where only R was asked for, its Q is empty."""
+    q, r = parts
+    return q[..., : min(r.shape[-2:])] if q.dim() >= 2 else q
+
+
+def _turn_qr(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
+    q, r = (part.clone() for part in parts)
+    count = phase.shape[-1]
+    q[..., :count] *= phase
+    r[..., :count, :] *= phase.conj_physical().mT
+    return q, r
+
+
 _TURNED: dict[Any, tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, ...]]]] = {
     aten._linalg_svd.default: (lambda parts: parts[0][..., : parts[1].shape[-1]], _turn_svd),
     aten._linalg_eigh.default: (lambda parts: parts[1], lambda parts, phase: (parts[0], parts[1] * phase)),
+    aten.linalg_qr.default: (_first, _turn_qr),
 }
 """The columns whose phases are free, and the factorization with these times others."""

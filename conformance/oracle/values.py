@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
-from torchstone.conformance.tolerances import EXPLAINED, HARDLY, LINEAR, MODEL, TINY_STEP, Tolerance
+from torchstone.conformance.tolerances import BESIDE, EXPLAINED, HARDLY, LINEAR, MODEL, OF_ITS_OWN, TINY_STEP, Tolerance
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,24 @@ def strewn(runs: list[Tensor]) -> Tensor:
     ordered = stacked.sort(0).values
     gaps, extent = ordered.diff(dim=0).amax(0), ordered[-1] - ordered[0]
     return (gaps <= extent / 2) & (extent > 0) & torch.isfinite(extent)
+
+
+def loose(actual: Tensor, runs: list[Tensor], dtype: torch.dtype) -> Tensor:
+    """Where nearly every run of the rounding model gives a number of its own, and this one is beside one of them.
+
+    So it is of the direction of a vector that rounding alone decides, however unevenly rounding strews it. What lies in
+    the gap between two sides of a jump is beside neither. Of complex numbers both parts are. Few runs tell nothing.
+    """
+    stacked = torch.stack(runs)
+    if len(runs) < 8:
+        return torch.zeros(actual.shape, dtype=torch.bool)
+    if actual.is_complex():
+        parts = ([part(one) for one in (actual, *runs)] for part in (torch.real, torch.imag))
+        return torch.stack([loose(one, others, dtype) for one, *others in parts]).all(0)
+    ordered = stacked.sort(0).values
+    gaps, extent = ordered.diff(dim=0), ordered[-1] - ordered[0]
+    own = (gaps > extent * 2.0 ** -(precision(dtype) // 2)).sum(0) >= OF_ITS_OWN * len(gaps)
+    return own & ((stacked - actual).abs().amin(0) <= BESIDE * extent) & torch.isfinite(extent)
 
 
 def between(actual: Tensor, runs: list[Tensor]) -> Tensor:

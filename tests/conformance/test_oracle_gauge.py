@@ -19,6 +19,9 @@ FACTORED: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
     "svd": lambda x: torch.linalg.svd(x, full_matrices=False),
     "full svd": torch.linalg.svd,
     "eigh": lambda x: torch.linalg.eigh(x @ x.mH),
+    "qr": torch.linalg.qr,
+    "full qr": lambda x: torch.linalg.qr(x, mode="complete"),
+    "r of qr": lambda x: torch.linalg.qr(x, mode="r"),
 }
 
 
@@ -35,9 +38,11 @@ def test_a_factorization_takes_noted_phases_and_stays_one(
         plain = FACTORED[name](x)
     turned = []
     for func, (*before, last) in factors.found:  # other phases of the same vectors
-        count = before[-1].shape[-1]
+        count = min(last.shape[-2:]) if "qr" in name else before[-1].shape[-1]
         phase = torch.sgn(torch.randn(count, generator=generator, dtype=dtype))
-        if name == "eigh":
+        if name == "r of qr":
+            turned.append((func, (*before, last)))
+        elif name == "eigh":
             turned.append((func, (*before, last * phase)))
         else:
             left = before[0].clone()
@@ -51,6 +56,8 @@ def test_a_factorization_takes_noted_phases_and_stays_one(
         torch.testing.assert_close(mine, noted)
     if name == "svd":
         torch.testing.assert_close((found[0] * found[1].unsqueeze(-2)) @ found[2], x)
+    elif name in ("qr", "full qr"):
+        torch.testing.assert_close(found[0] @ found[1], x)
     assert all(mine.shape == other.shape for mine, other in zip(found, plain, strict=True))
 
 

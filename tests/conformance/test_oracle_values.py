@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchstone.conformance import tolerances
 from torchstone.conformance.oracle.ulp import precision, representable, step, ulp, wide
-from torchstone.conformance.oracle.values import Reference, among, near, refereed, same, strewn
+from torchstone.conformance.oracle.values import Reference, among, loose, near, refereed, same, strewn
 from torchstone.conformance.tolerances import COMPONENT, DEPARTURES, TABLE, tolerance
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -286,6 +286,29 @@ def test_only_runs_that_leave_no_gap_are_strewn() -> None:
     one[:, 7] = sides[:, 7].double()  # a jump among them is seen for itself
     assert not strewn(list(one))[7] and strewn(list(one)).double().mean() > 0.95
     assert not strewn([*noise, noise[0] * torch.inf]).any()
+
+
+@pytest.mark.parametrize("complex_too", [False, True])
+def test_beside_a_run_of_its_own_is_loose_and_in_the_gap_of_a_jump_is_not(complex_too: bool) -> None:
+    """Directions that rounding decides lie in two clouds; a jump has two sides, which are smooth."""
+    generator = torch.Generator().manual_seed(4)
+    noise = torch.randn(17, 200, generator=generator, dtype=torch.float64)
+    sides = torch.randint(0, 2, noise.shape, generator=generator) * 2.0 - 1.0
+    sides[0], sides[1] = 1.0, -1.0
+    clouds = sides * (1 + 0.1 * noise)
+    jump = sides * (1 + 1e-9 * noise)
+
+    def found(values: torch.Tensor, runs: torch.Tensor) -> torch.Tensor:
+        some = (lambda x: torch.complex(x, x.flip(0))) if complex_too else (lambda x: x)
+        return loose(some(values), list(some(runs)), torch.float32)
+
+    assert found(clouds[5], clouds).double().mean() > 0.95
+    assert found(clouds[5] + 0.1, clouds).double().mean() > 0.95
+    assert not found(torch.zeros_like(clouds[0]), clouds).any()  # in the gap
+    assert not found(clouds[5] + 5.0, clouds).any()
+    assert not found(jump[5] + 0.1, jump).any()
+    assert not found(jump[5], jump).any()
+    assert not loose(clouds[5], list(clouds[:5]), torch.float32).any()
 
 
 def test_the_finite_part_of_a_complex_number_has_ulps_too() -> None:
