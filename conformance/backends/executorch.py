@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
-from torchstone.conformance.backends.exported import Exported, capture, ops_listed_once
+from torchstone.conformance.backends.composite import composite_ops_known
+from torchstone.conformance.backends.exported import Exported, capture
 from torchstone.conformance.backends.native import words_of
 from torchstone.conformance.backends.packaged import Packaged
 
@@ -92,7 +93,7 @@ def _lower(program: Any) -> bytes:
 
     logging.getLogger("executorch").setLevel(logging.ERROR)
     try:
-        with ops_listed_once():
+        with composite_ops_known():
             edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
         return edge.to_executorch().buffer
     except Exception as error:

@@ -8,14 +8,12 @@ results = exported.finish(args, run(args))  # nested as the program's, mutated a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from torchstone.conformance.backends.base import BackendError, BackendUnsupported
+from torchstone.conformance.backends.composite import composite_ops_known
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -158,31 +156,12 @@ def _statistics(program: Any) -> dict[Any, Any]:
 
 def _functional(program: Any, decompositions: Mapping[Any, Any] | None) -> Any:
     """The program without writes; as it is else, if no table of decompositions is given, unless a norm hides some."""
-    with warnings.catch_warnings(), ops_listed_once():
+    with warnings.catch_warnings(), composite_ops_known():
         warnings.simplefilter("ignore")
         if decompositions is not None:
             return program.run_decompositions(dict(decompositions) | _statistics(program))
         core = any(map(_keeps_statistics, _schemas(program)))
         return program.run_decompositions(None if core else {})
-
-
-@contextmanager
-def ops_listed_once() -> Iterator[None]:
-    """Let PyTorch list its composite ops once: decomposing walks its registry several times, 1 s a program.
-
-    Nothing is registered while programs are decomposed.
-    """
-    from torch._export import utils
-    from torch.export import decomp_utils, exported_program
-
-    global _listed
-    name = "_collect_all_valid_cia_ops"
-    _listed = _listed or cache(getattr(utils, name))
-    with patch.object(decomp_utils, name, _listed), patch.object(exported_program, name, _listed):
-        yield
-
-
-_listed: Any = None
 
 
 def _flat(module: Any, mutated: tuple[int, ...] = ()) -> tuple[Any, list[Any]]:

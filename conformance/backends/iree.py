@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.exported import Exported, capture
 from torchstone.conformance.backends.native import words_of
 from torchstone.conformance.backends.packaged import Packaged
@@ -107,7 +108,7 @@ def _import(program: Any) -> str:
     import torch
     from iree.turbine import aot
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), composite_ops_known():
         warnings.simplefilter("ignore")
         try:
             return str(aot.export(program).mlir_module)

@@ -21,7 +21,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.base import BackendError, BackendUnsupported
-from torchstone.conformance.backends.exported import Exported, capture, ops_listed_once
+from torchstone.conformance.backends.composite import composite_ops_known
+from torchstone.conformance.backends.exported import Exported, capture
 from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _to_onnx(program: Any) -> bytes:
     from torch.onnx import _constants
     from torch.onnx._internal.exporter import _core
 
-    with warnings.catch_warnings(), ops_listed_once():
+    with warnings.catch_warnings(), composite_ops_known():
         warnings.simplefilter("ignore")
         try:
             # What torch.onnx.export calls; that builds its table of functions anew each time, which takes 2 s.

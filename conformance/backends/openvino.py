@@ -16,7 +16,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.base import BackendError, BackendUnsupported
-from torchstone.conformance.backends.exported import Exported, capture, ops_listed_once
+from torchstone.conformance.backends.composite import composite_ops_known
+from torchstone.conformance.backends.exported import Exported, capture
 from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class _Executable:
         for tensor in (*args, *(want for want in exported.outputs if hasattr(want, "dtype"))):
             if tensor.dtype not in _types():
                 raise BackendUnsupported(f"no type for {tensor.dtype}", "lower")
-        with warnings.catch_warnings(), ops_listed_once():
+        with warnings.catch_warnings(), composite_ops_known():
             warnings.simplefilter("ignore")
             try:
                 model = _converted(exported.program, args)

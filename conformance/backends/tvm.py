@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.base import BackendError, BackendUnsupported, counted
-from torchstone.conformance.backends.exported import Exported, capture, ops_listed_once
+from torchstone.conformance.backends.composite import composite_ops_known
+from torchstone.conformance.backends.exported import Exported, capture
 from torchstone.conformance.backends.packaged import Packaged
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class _Executable:
         from tvm.relax.frontend.torch import from_exported_program
 
         self.exported = exported
-        with warnings.catch_warnings(), ops_listed_once():
+        with warnings.catch_warnings(), composite_ops_known():
             warnings.simplefilter("ignore")
             try:
                 module = from_exported_program(exported.program)
