@@ -110,6 +110,8 @@ def capture(
     try:
         module, told = _flat(as_module(fn))
         program = export(module)
+        if _by_memory(program) and not all(map(_fills_its_memory, args)):
+            raise BackendUnsupported(_NEEDS_MEMORY, "capture")
         if decompositions is None and not _writes(program):
             return Exported(program, *told)
         functional = _functional(program, decompositions)
@@ -130,6 +132,19 @@ def capture(
     except Exception as error:
         first = str(error).strip().splitlines()[:2]
         raise BackendUnsupported(f"torch.export: {type(error).__name__}: {' '.join(first)}", "capture") from error
+
+
+_NEEDS_MEMORY = "as_strided goes by the memory of its argument, which is a view; the compiler is given a dense copy"
+
+
+def _by_memory(program: Any) -> bool:
+    """Whether the program goes by how its arguments lie in memory, and not by their values alone."""
+    return any(schema.name.startswith("aten::as_strided") for schema in _schemas(program))
+
+
+def _fills_its_memory(tensor: Tensor) -> bool:
+    held = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    return held and tensor.is_contiguous()
 
 
 def _schemas(program: Any) -> list[Any]:

@@ -53,6 +53,23 @@ def test_an_argument_that_is_written_to_and_returned_is_one_output() -> None:
     torch.testing.assert_close((first, second), (torch.arange(1.0, 4.0), torch.arange(1.0, 4.0) * 2))
 
 
+@pytest.mark.parametrize("core", [False, True])
+def test_what_goes_by_the_memory_of_a_view_is_declined(core: bool) -> None:
+    """A compiler is given dense copies: what lies around a view, and in which order, is not there."""
+    base = torch.arange(12.0).reshape(3, 4)
+    table: Any = torch.export.default_decompositions() if core else None
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(x, (2, 2), (2, 1), 1)
+
+    torch.testing.assert_close(run(capture(fn, (base,), table), (base,)), fn(base))
+    for view in (base[1:], base[:2], base.t(), base[:, :2], base[0].expand(3, 4)):
+        with pytest.raises(BackendUnsupported, match="as_strided") as caught:
+            capture(fn, (view,), table)
+        assert caught.value.stage == "capture"
+        assert run(capture(torch.sin, (view,), table), (view,)).equal(view.sin())
+
+
 def test_a_number_may_come_as_one() -> None:
     x = torch.arange(3.0)
     exported = capture(lambda x: (x.sum().item(), x * 2), (x,))
