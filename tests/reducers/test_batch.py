@@ -67,6 +67,12 @@ def test_the_failures_of_a_run_become_scripts_that_show_them_and_are_not_made_tw
     assert invoke(command) == 0
     assert "(done before)" in capsys.readouterr().err
     assert (folder / SCRIPT).stat().st_mtime_ns == written
+    assert invoke([*command, "--outcome", "crash", "--outcome", "timeout"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert invoke([*command, "--outcome", "mismatch"]) == 0
+    assert [row["failure"] for row in json.loads(capsys.readouterr().out)] == [told["failure"]]
+    assert invoke([*command, "--outcome", "pass"]) == 2
+    assert "what can be reduced" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -76,6 +82,7 @@ def test_the_failures_of_a_run_become_scripts_that_show_them_and_are_not_made_tw
         (["-b", "eager"], "give a case, or --all"),
         (["x", "--all", "-b", "eager"], "give a case, or --all"),
         (["--all", "-b", "eager", "--keep", "kept"], "--keep is for one case"),
+        (["x", "-b", "eager", "--outcome", "crash"], "--outcome is for --all"),
     ],
 )
 def test_what_does_not_go_together_is_said(arguments, message, capsys):

@@ -26,6 +26,10 @@ def reduce(
         bool,
         typer.Option("--all", help="Reduce all failures of a run (the last, or --run) on the backend, each bug once."),
     ] = False,
+    outcome: Annotated[
+        list[str] | None,
+        typer.Option("--outcome", help="With --all: only failures of this outcome, as mismatch or crash; repeatable."),
+    ] = None,
     time: Annotated[str, typer.Option("--time", help="How long for a failure: 60s, 10m.")] = "5m",
     trials: Annotated[int, typer.Option("--trials", min=1, help="Cases to try for a failure, at most.")] = 2000,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
@@ -53,12 +57,14 @@ def reduce(
         raise InputError("give the --backend that it fails on")
     if (case is None) is not every:
         raise InputError("give a case, or --all for the failures of a run, and not both")
+    if outcome and not every:
+        raise InputError("--outcome is for --all: a case fails as it does")
     if every and keep is not None:
         raise InputError("--keep is for one case: copy the case.safetensors that --all writes")
     budget = seconds(time)
     pythons = pythons_of(python or [], [backend])
     if every:
-        return _all(backend, run, budget, trials, timeout, out, pythons.get(backend), form, store)
+        return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
     check_backends([backend], pythons)
     assert case is not None
     found = find_case(case, store, run)
@@ -88,8 +94,8 @@ def reduce(
 
 
 def _all(
-    backend: str, run: str | None, seconds: float, trials: int, timeout: float, out: Path | None, python: str | None,
-    form: Format, path: Path | None,
+    backend: str, run: str | None, outcomes: list[str], seconds: float, trials: int, timeout: float, out: Path | None,
+    python: str | None, form: Format, path: Path | None,
 ) -> int:  # fmt: skip
     """Reduce the failures of a run, telling each as it is done, and list them."""
     from torchstone.conformance.errors import UnknownName
@@ -101,12 +107,16 @@ def _all(
             raise UnknownName("backend", backend, record.options["backends"], more=f"; run {record.run} has no other")
         python = python or record.options.get("pythons", {}).get(backend)
         check_backends([backend], {backend: python} if python else {})
-        from torchstone.reducers.batch import distinct, reduce_all
+        from torchstone.reducers.batch import REDUCED, distinct, reduce_all
         from torchstone.reducers.engine import Budget
         from torchstone.reducers.write import prepare
 
+        for name in outcomes:
+            if name not in REDUCED:
+                raise UnknownName("outcome", name, REDUCED, more=": what can be reduced")
         folder = prepare(out or Path(".torchstone/reduced") / re.sub(r"[^\w.-]", "_", backend))
         failures = distinct(db.iter_verdicts(record.run), backend)
+        failures = [failure for failure in failures if not outcomes or failure.signature.outcome in outcomes]
         budget = Budget(trials=trials, seconds=seconds)
         rows = []
         made = reduce_all(db, record.run, failures, folder, budget=budget, timeout=timeout, python=python)
