@@ -107,6 +107,16 @@ def movable(value: Any) -> bool:
     )
 
 
+def transformed(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
+    """How many terms go into one result of a Fourier transform, of all its dims together; 1 for any other op."""
+    name = func._schema.name.split("::")[1].lstrip("_")
+    if not name.startswith("fft_"):
+        return 1.0
+    given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    sizes = [args[0].shape[dim] for dim in given["dim"]]
+    return float(math.prod([*sizes[:-1], given.get("last_dim_size", sizes[-1])])) if sizes else 1.0
+
+
 def length_of(operands: list[Tensor], results: list[Tensor]) -> float:
     """About how many terms go into one result: exact for reductions and matrix products, a guess for the rest."""
     sizes = sorted((operand.numel() for operand in operands), reverse=True)
@@ -195,7 +205,7 @@ class RoundingNoise(TorchDispatchMode):
         """What an accumulation that gave ``out`` may give in another order."""
         if self._sums_exactly(operands, results):
             return out
-        moved = self._moved_operands(args, kwargs, [], results)
+        moved = self._moved_operands(args, kwargs, [], results, transformed(func, args, kwargs))
         return func(*moved[0], **moved[1])
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -212,9 +222,11 @@ class RoundingNoise(TorchDispatchMode):
                 tensor.copy_(self._round(tensor))
         return tree_map(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
 
-    def _moved_operands(self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor]) -> Any:
+    def _moved_operands(
+        self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor], terms: float = 1.0
+    ) -> Any:
         operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
-        scale = _growth(length_of(operands, results))
+        scale = _growth(max(length_of(operands, results), terms))
         if self.in_float32:
             scale *= torch.finfo(torch.float32).eps / self.eps
 

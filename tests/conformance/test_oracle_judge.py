@@ -60,6 +60,7 @@ def with_element(value: float, at: int = 0) -> Callable[[Tensor], Tensor]:
 
 POINTS = torch.linspace(-0.99, 0.99, 333, dtype=torch.float64)
 WAVES = torch_rand(40, 60, dtype=torch.float64)
+SPECTRUM = torch_rand(9, 15, 16, dtype=torch.complex64)
 
 
 def transform(x: Tensor) -> Tensor:
@@ -67,6 +68,20 @@ def transform(x: Tensor) -> Tensor:
     turns = torch.outer(torch.arange(x.shape[-1]), torch.arange(x.shape[-1])) % x.shape[-1]
     angle = turns.double() * (2 * torch.pi / x.shape[-1])
     return torch.complex(x @ torch.cos(angle), -x @ torch.sin(angle))
+
+
+def transform2(x: Tensor) -> Tensor:
+    """The inverse transform of two dims, its terms added up one after the other in the order of memory."""
+    rows, columns = x.shape[-2], 2 * (x.shape[-1] - 1)
+    whole = torch.fft.fft2(torch.fft.irfft2(x.to(torch.complex128)))
+    total = torch.zeros(*x.shape[:-2], rows, columns)
+    for i in range(rows):
+        for j in range(columns):
+            turn = i * torch.arange(rows)[:, None] / rows + j * torch.arange(columns) / columns
+            angle = 2 * torch.pi * (turn.double() % 1.0)
+            term = whole[..., i, j].to(torch.complex64)[..., None, None]
+            total += (term.real * torch.cos(angle).float() - term.imag * torch.sin(angle).float()) / (rows * columns)
+    return total
 
 
 CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], Kind]] = {
@@ -155,6 +170,12 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], Kind]] 
         (POINTS,),
         Kind.VALUE,
     ),
+    "a hundred thousandth of a transform of two dims": (
+        one("fft.irfft2"),
+        lambda x: with_element(float(torch.fft.irfft2(x)[0, 0, 7]) + 1e-5, 7)(torch.fft.irfft2(x)),
+        (SPECTRUM,),
+        Kind.VALUE,
+    ),
     "a part in a million million of a transform": (
         one("fft.fft"),
         lambda x: torch.complex(with_element(float(x[0].sum()) + 1e-12)(torch.fft.fft(x).real), torch.fft.fft(x).imag),
@@ -240,6 +261,7 @@ PASSES: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         (POINTS,),
     ),
     "a transform by its matrix": (one("fft.fft"), transform, (WAVES,)),
+    "a transform of two dims term by term": (one("fft.irfft2"), transform2, (SPECTRUM,)),
     "right where eager's float64 is not": (
         one("special.bessel_j0"),
         lambda x: torch.from_numpy(scipy.special.j0(x.numpy())),
