@@ -117,6 +117,15 @@ def transformed(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
     return float(math.prod([*sizes[:-1], given.get("last_dim_size", sizes[-1])])) if sizes else 1.0
 
 
+def _by_complex(func: Any, given: Any, imaginary: Tensor, shape: torch.Size) -> Tensor:
+    """The transform of real numbers as one of complex numbers: what it leaves of imaginary parts that cancel is there."""
+    args, kwargs = given
+    named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    dims = list(named["dim"])
+    whole = torch.ops.aten._fft_c2c(torch.complex(args[0], imaginary), dims, named.get("normalization", 0), True)
+    return whole.narrow(dims[-1], 0, shape[dims[-1]]) if dims else whole
+
+
 def length_of(operands: list[Tensor], results: list[Tensor]) -> float:
     """About how many terms go into one result: exact for reductions and matrix products, a guess for the rest."""
     sizes = sorted((operand.numel() for operand in operands), reverse=True)
@@ -205,7 +214,11 @@ class RoundingNoise(TorchDispatchMode):
         """What an accumulation that gave ``out`` may give in another order."""
         if self._sums_exactly(operands, results):
             return out
-        moved = self._moved_operands(args, kwargs, [], results, transformed(func, args, kwargs))
+        terms = transformed(func, args, kwargs)
+        moved = self._moved_operands(args, kwargs, [], results, terms)
+        if func._schema.name.endswith("fft_r2c"):
+            again = self._moved_operands(args, kwargs, [], results, terms)
+            return _by_complex(func, moved, again[0][0] - moved[0][0], results[0].shape)
         return func(*moved[0], **moved[1])
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -464,3 +464,19 @@ def test_a_program_that_draws_eagers_numbers_has_a_referee() -> None:
     assert one_by_one.outcome is not Outcome.MISMATCH, one_by_one
     assert found(lambda terms: terms.sum() + 0.1).outcome is Outcome.MISMATCH
     assert found(lambda terms: terms.double().sum().float()).ok
+
+
+@pytest.mark.parametrize(("off", "outcome"), [(0.0, Outcome.PASS), (1e-4, Outcome.MISMATCH)])
+def test_imaginary_parts_that_cancel_leave_what_rounding_leaves(off: float, outcome: Outcome) -> None:
+    """The first and the last number of a transform of real ones are real, to the last bit in eager's own kernel."""
+    calls = (Call("torch.fft.rfft", (Ref("x"),), {}, "r0"), Call("torch.view_as_real", (Ref("r0"),), {}, "r1"))
+    program = Program(("x",), calls, Ref("r1"))
+    x = WAVES.float()
+    turns = torch.outer(torch.arange(60), torch.arange(31)) % 60
+    angle = turns.float() * (2 * torch.pi / 60)
+    found = torch.stack([x @ torch.cos(angle), -x @ torch.sin(angle)], -1)
+    expected = program(x)
+    assert bool((expected[:, (0, -1), 1] == 0).all()) and bool((found[:, -1, 1] != 0).any())
+    found[3, -1, 1] += off
+    finding = judge(program, (x,), Observed(expected, (x,)), Observed(found, (x,)))
+    assert finding.outcome is outcome, finding
