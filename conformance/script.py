@@ -45,7 +45,10 @@ def render(case: Case, backend: str | None = None, verdict: Verdict | None = Non
         lines += standalone.definitions(path, case)
     lines += standalone.guard() if standalone.fatal(verdict) else []
     lines.append("torch.manual_seed(20)")
-    lines += _main(case, backend) if path is None else standalone.main(path, str(backend), case, _closeness(case))
+    if path is None:
+        lines += _main(case, backend, verdict)
+    else:
+        lines += standalone.main(path, str(backend), case, verdict, _closeness(case))
     return "\n".join(lines) + "\n"
 
 
@@ -62,6 +65,7 @@ def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: A
     lines = ["import base64"] if packed else []
     lines += ["import subprocess", "import sys"] if standalone.fatal(verdict) else []
     lines += ["import zlib"] if packed else []
+    lines += ["from collections.abc import Callable"] if path is not None else []
     lines += ["", "import torch"] if lines else ["import torch"]
     if path is not None:
         lines.append("from torch.utils._pytree import tree_leaves")
@@ -72,7 +76,7 @@ def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: A
     return lines
 
 
-def _main(case: Case, backend: str | None) -> list[str]:
+def _main(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]:
     lines = ["expected_inputs = inputs()", "expected = program(*expected_inputs)"]
     lines.append('print("eager:", expected)')
     if backend is None:
@@ -91,11 +95,16 @@ def _main(case: Case, backend: str | None) -> list[str]:
         *lines,
         "",
         f"compiled = {compiled}",
-        "torch.manual_seed(20)",
-        "actual_inputs = inputs()",
-        "actual = compiled(*actual_inputs)",
-        f'print("{backend}:", actual)',
-        f"torch.testing.assert_close({compared}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
+        *standalone.again(
+            [
+                "torch.manual_seed(20)",
+                "actual_inputs = inputs()",
+                "actual = compiled(*actual_inputs)",
+                f'print("{backend}:", actual)',
+                f"torch.testing.assert_close({compared}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
+            ],
+            verdict,
+        ),
     ]
 
 

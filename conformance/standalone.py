@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from torchstone.conformance.case import Case
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
 
 FATAL = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM)
 SECONDS = 120
+CALLS = 10
 
 
 def path_of(name: str, verdict: Verdict | None) -> Callable[..., Any] | None:
@@ -67,21 +68,38 @@ def writes(case: Case) -> bool:
     )
 
 
-def main(path: Callable[..., Any], backend: str, case: Case, closeness: tuple[float, float]) -> list[str]:
+def main(
+    path: Callable[..., Any], backend: str, case: Case, verdict: Verdict | None, closeness: tuple[float, float]
+) -> list[str]:
     """Statements that compare what the compiler gives with eager."""
+    from torchstone.conformance.backends.paths import LOWERINGS
+
     name = path.__name__
     lines = [
         "expected = Module()(*inputs())" if writes(case) else "expected = program(*inputs())",
         'print("eager:", expected)',
         "exported = torch.export.export(Module(), inputs(), strict=False)",
     ]
-    if len(inspect.signature(path).parameters) == 1:
+    if path in LOWERINGS.values():
         return [*lines, f"{name}(exported)"]
     rtol, atol = closeness
     return [
         *lines,
-        f"actual = {name}(exported, inputs())",
-        f'print("{backend}:", actual)',
         "expected = [leaf for leaf in tree_leaves(expected) if isinstance(leaf, torch.Tensor)]",
-        f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
+        f"compiled = {name}(exported)",
+        *again(
+            [
+                "actual = compiled(*inputs())",
+                f'print("{backend}:", actual)',
+                f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
+            ],
+            verdict,
+        ),
     ]
+
+
+def again(lines: list[str], verdict: Verdict | None) -> list[str]:
+    """Statements of one call; of several, where a later call differs from the first."""
+    if verdict is None or verdict.kind != Kind.NONDETERMINISTIC:
+        return lines
+    return [f"for _ in range({CALLS}):", *(f"    {line}" for line in lines)]

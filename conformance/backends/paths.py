@@ -1,7 +1,7 @@
 """Programs through each compiler's own path, as its users write it: what standalone scripts carry the source of.
 
-``run_in_x(exported, args)`` compiles an ``ExportedProgram``, runs it on tensors and returns its flat results. A
-``lower_to_x(exported)`` only lowers. They use nothing of torchstone's and none of each other.
+``compiled_by_x(exported)`` compiles an ``ExportedProgram`` to a function from tensors to the list of its results, flat.
+A ``lower_to_x(exported)`` only lowers. They use nothing of torchstone's and none of each other.
 """
 
 # Compilers that are not installed, and values whose types their users do not spell out either.
@@ -9,20 +9,26 @@
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 
-def run_in_tvm(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def compiled_by_tvm(exported: torch.export.ExportedProgram) -> Callable[..., list[torch.Tensor]]:
     import tvm
     from tvm import relax
     from tvm.relax.frontend.torch import from_exported_program
 
     machine = relax.VirtualMachine(tvm.compile(from_exported_program(exported), target="llvm"), tvm.cpu())
-    results = machine["main"](*[tvm.runtime.from_dlpack(arg.contiguous()) for arg in args])
-    return [torch.from_dlpack(result) for result in results]
+
+    def call(*args):
+        results = machine["main"](*[tvm.runtime.from_dlpack(arg.contiguous()) for arg in args])
+        return [torch.from_dlpack(result) for result in results]
+
+    return call
 
 
-def run_in_xla(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def compiled_by_xla(exported: torch.export.ExportedProgram) -> Callable[..., list[torch.Tensor]]:
     import jax
     from jax.dlpack import from_dlpack
     from jax.extend.backend import get_backend, get_compile_options
@@ -41,8 +47,12 @@ def run_in_xla(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor,
     client, options = get_backend("cpu"), get_compile_options(num_replicas=1, num_partitions=1)
     text = module.operation.get_asm(enable_debug_info=False)
     executable = client.compile_and_load(text.encode(), _jax.DeviceList(tuple(client.local_devices()[:1])), options)
-    results = executable.execute([from_dlpack(arg.contiguous()) for arg in args])
-    return [torch.from_dlpack(result) for result in results]
+
+    def call(*args):
+        results = executable.execute([from_dlpack(arg.contiguous()) for arg in args])
+        return [torch.from_dlpack(result) for result in results]
+
+    return call
 
 
 def lower_to_linalg(exported: torch.export.ExportedProgram) -> None:
@@ -63,7 +73,7 @@ def lower_to_stablehlo(exported: torch.export.ExportedProgram) -> None:
     print(fx.export_and_import(exported, output_type="stablehlo"))
 
 
-def run_in_openvino(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def compiled_by_openvino(exported: torch.export.ExportedProgram) -> Callable[..., list[torch.Tensor]]:
     import openvino
 
     def copied(tensor, type):
@@ -71,27 +81,32 @@ def run_in_openvino(exported: torch.export.ExportedProgram, args: tuple[torch.Te
         own.data.reshape(-1).view("uint8")[...] = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
         return own
 
-    model = openvino.convert_model(exported, input=[openvino.PartialShape(list(arg.shape)) for arg in args])
-    compiled = openvino.Core().compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})
     names = [spec.arg.name for spec in exported.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    shapes = [node.meta["val"].shape for node in exported.graph.nodes if node.name in names]
+    model = openvino.convert_model(exported, input=[openvino.PartialShape(list(shape)) for shape in shapes])
+    compiled = openvino.Core().compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})
     request = compiled.create_infer_request()
     kinds = {name: item.element_type for item in compiled.inputs for name in item.names}
-    request.infer({name: copied(arg, kinds[name]) for name, arg in zip(names, args, strict=True) if name in kinds})
     dtypes = {
         str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
     }
     short = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat", "boolean": "bool"}
-    results = []
-    for value in request.output_tensors:
-        kind = value.element_type.to_string()
-        letters = kind.rstrip("0123456789")
-        result = torch.empty(list(value.shape), dtype=dtypes[short[letters] + kind.removeprefix(letters)])
-        result.reshape(-1).view(torch.uint8).numpy()[...] = value.data.reshape(-1).view("uint8")
-        results.append(result)
-    return results
+
+    def call(*args):
+        request.infer({name: copied(arg, kinds[name]) for name, arg in zip(names, args, strict=True) if name in kinds})
+        results = []
+        for value in request.output_tensors:
+            kind = value.element_type.to_string()
+            letters = kind.rstrip("0123456789")
+            result = torch.empty(list(value.shape), dtype=dtypes[short[letters] + kind.removeprefix(letters)])
+            result.reshape(-1).view(torch.uint8).numpy()[...] = value.data.reshape(-1).view("uint8")
+            results.append(result)
+        return results
+
+    return call
 
 
-def run_in_onnxruntime(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def compiled_by_onnxruntime(exported: torch.export.ExportedProgram) -> Callable[..., list[torch.Tensor]]:
     import onnxruntime
     from onnxruntime import OrtValue
     from onnxruntime.capi import _pybind_state as native
@@ -111,15 +126,18 @@ def run_in_onnxruntime(exported: torch.export.ExportedProgram, args: tuple[torch
     model = torch.onnx.export(exported, verbose=False).model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     names = [item.name for item in session.get_inputs()]
-    results = session.run_with_ort_values(
-        [item.name for item in session.get_outputs()],
-        {name: given(arg) for name, arg in zip(names, args, strict=True)},
-    )
+    outputs = [item.name for item in session.get_outputs()]
     nodes = exported.graph.output_node().args[0]
-    return [shaped(value, node) for value, node in zip(results, nodes, strict=True)]
+
+    def call(*args):
+        feeds = {name: given(arg) for name, arg in zip(names, args, strict=True)}
+        results = session.run_with_ort_values(outputs, feeds)
+        return [shaped(value, node) for value, node in zip(results, nodes, strict=True)]
+
+    return call
 
 
-def run_in_executorch(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def compiled_by_executorch(exported: torch.export.ExportedProgram) -> Callable[..., list[torch.Tensor]]:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
     from executorch.extension.pybindings import portable_lib
@@ -127,10 +145,10 @@ def run_in_executorch(exported: torch.export.ExportedProgram, args: tuple[torch.
     edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     program = edge.to_executorch().buffer
     module = portable_lib._load_for_executorch_from_buffer(program)
-    return [value.clone() for value in module.forward([arg.contiguous() for arg in args])]
+    return lambda *args: [value.clone() for value in module.forward([arg.contiguous() for arg in args])]
 
 
-def run_in_iree(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def compiled_by_iree(exported: torch.export.ExportedProgram) -> Callable[..., list[torch.Tensor]]:
     import iree.runtime as rt
     import numpy
     from iree.compiler import compile_str
@@ -154,38 +172,41 @@ def run_in_iree(exported: torch.export.ExportedProgram, args: tuple[torch.Tensor
         kind = {torch.bool: "BOOL", torch.bfloat16: "BFLOAT"}.get(dtype, kind)
         return getattr(rt.HalElementType, f"{kind}_{dtype.itemsize * 8}")
 
-    given, results = rt.VmVariantList(len(args)), rt.VmVariantList(1)
-    for arg in args:
-        buffer = device.allocator.allocate_buffer_copy(
-            memory_type=rt.MemoryType.DEVICE_LOCAL,
-            allowed_usage=rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING,
-            device=device,
-            buffer=arg.contiguous().reshape(-1).view(torch.uint8).numpy(),
-        )
-        given.push_ref(rt.HalBufferView(buffer, list(arg.shape), element(arg.dtype)))
-    context.invoke(loaded.lookup_function("main"), given, results)
-    tensors = []
-    for index, node in enumerate(exported.graph.output_node().args[0]):
-        view = results.get_as_object(index, rt.HalBufferView)
-        dtype = node.meta["val"].dtype
-        if int(view.element_type) != int(element(dtype)):
-            raise TypeError(f"result {index} has element type {view.element_type}, not {dtype}")
-        out = torch.empty(list(view.shape), dtype=dtype)
-        if out.numel():
-            out.reshape(-1).view(torch.uint8).numpy()[...] = view.map().asarray(
-                [view.byte_length], numpy.dtype("uint8")
+    def call(*args):
+        given, results = rt.VmVariantList(len(args)), rt.VmVariantList(1)
+        for arg in args:
+            buffer = device.allocator.allocate_buffer_copy(
+                memory_type=rt.MemoryType.DEVICE_LOCAL,
+                allowed_usage=rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING,
+                device=device,
+                buffer=arg.contiguous().reshape(-1).view(torch.uint8).numpy(),
             )
-        tensors.append(out)
-    return tensors
+            given.push_ref(rt.HalBufferView(buffer, list(arg.shape), element(arg.dtype)))
+        context.invoke(loaded.lookup_function("main"), given, results)
+        tensors = []
+        for index, node in enumerate(exported.graph.output_node().args[0]):
+            view = results.get_as_object(index, rt.HalBufferView)
+            dtype = node.meta["val"].dtype
+            if int(view.element_type) != int(element(dtype)):
+                raise TypeError(f"result {index} has element type {view.element_type}, not {dtype}")
+            out = torch.empty(list(view.shape), dtype=dtype)
+            if out.numel():
+                out.reshape(-1).view(torch.uint8).numpy()[...] = view.map().asarray(
+                    [view.byte_length], numpy.dtype("uint8")
+                )
+            tensors.append(out)
+        return tensors
+
+    return call
 
 
 PATHS = {
-    "tvm": run_in_tvm,
-    "xla": run_in_xla,
-    "openvino": run_in_openvino,
-    "onnxruntime": run_in_onnxruntime,
-    "executorch": run_in_executorch,
-    "iree": run_in_iree,
+    "tvm": compiled_by_tvm,
+    "xla": compiled_by_xla,
+    "openvino": compiled_by_openvino,
+    "onnxruntime": compiled_by_onnxruntime,
+    "executorch": compiled_by_executorch,
+    "iree": compiled_by_iree,
 }
 # What torch-mlir makes is run by torchstone.
 LOWERINGS = {

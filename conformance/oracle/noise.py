@@ -118,7 +118,7 @@ def transformed(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
 
 
 def _by_complex(func: Any, given: Any, imaginary: Tensor, shape: torch.Size) -> Tensor:
-    """The transform of real numbers as one of complex numbers: what it leaves of imaginary parts that cancel is there."""
+    """The transform of real numbers as one of complex numbers: imaginary parts that cancel leave their rounding."""
     args, kwargs = given
     named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
     dims = list(named["dim"])

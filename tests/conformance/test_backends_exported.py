@@ -67,7 +67,7 @@ def test_the_path_that_scripts_carry_gives_the_same(backend: Backend) -> None:
             return [x + torch.tensor([1.0, 2.0, 5.0]), x * 2]  # XLA wants its constants in another place
 
     x = torch.rand(3)
-    results = PATHS[backend.name](torch.export.export(Module(), (x,)), (x,))
+    results = PATHS[backend.name](torch.export.export(Module(), (x,)))(x)
     torch.testing.assert_close(results, [x + torch.tensor([1.0, 2.0, 5.0]), x * 2])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from torchstone.cli import invoke
 from torchstone.conformance.case import Case
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.reducers.batch import Failure, distinct, run_script, shows
 from torchstone.reducers.failure import reduce
 from torchstone.reducers.write import SCRIPT
@@ -127,15 +128,33 @@ def test_scripts_of_third_parties_use_nothing_of_torchstones(tmp_path: Path):
         compile(text, "reproducer.py", "exec")
     # The path itself is eager's here: what is left of the script finds nothing wrong, and then something.
     text = case.script("tvm")
-    path = "run_in_tvm(exported, inputs())"
+    path = "compiled_by_tvm(exported)"
     assert text.count(path) == 1
     for stands, code in (
-        ("torch.utils._pytree.tree_leaves(exported.module()(*inputs()))", 0),
-        ("[inputs()[0]]", 1),
+        ("lambda *args: tree_leaves(exported.module()(*args))", 0),
+        ("lambda *args: [args[0]]", 1),
     ):
         (tmp_path / SCRIPT).write_text(text.replace(path, stands))
         done = subprocess.run([sys.executable, str(tmp_path / SCRIPT)], capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr
+
+
+def test_a_script_calls_again_where_a_later_call_differs(tmp_path: Path):
+    """Results that add up from call to call, in memory that is cleared once."""
+    call = Call("torch.abs", (Ref("x0"),), {}, "v0")
+    case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "abs", "float32")
+    once = fails(Outcome.MISMATCH, "output: …")
+    again = dataclasses.replace(once, kind=Kind.NONDETERMINISTIC)
+    adds_up = "(lambda kept: lambda *args: kept.append(args[0].abs()) or [sum(kept)])([])"
+    for backend, compiled in (("iree", "compiled_by_iree(exported)"), ("linalg", "torchstone.compile(")):
+        for verdict, code in ((once, 0), (again, 1)):
+            text = case.script(backend, verdict)
+            (line,) = (line for line in text.splitlines() if line.startswith(f"compiled = {compiled}"))
+            stands = adds_up if backend == "iree" else adds_up.replace("[sum(kept)]", "sum(kept)")
+            (tmp_path / SCRIPT).write_text(text.replace(line, f"compiled = {stands}"))
+            done = subprocess.run([sys.executable, str(tmp_path / SCRIPT)], capture_output=True, text=True, check=False)
+            assert done.returncode == code, (backend, done.stderr)
+            assert shows(verdict, done.stderr) is bool(code)
 
 
 def test_a_failure_that_is_seen_once_is_said_to_be_unstable():
