@@ -6,6 +6,7 @@ those of PyTorch's documentation of each operator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -95,12 +96,27 @@ def _rows(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _maxima(given: Mapping[str, Any]) -> str | None:
+    x, indices = given["self"], given["indices"]
+    dims = 3 if "3d" in given["operator"] else 2
+    if not indices.numel() or x.dim() < dims:
+        return None
+    first = 0 if "adaptive" in given["operator"] else -1  # of a window without a maximum
+    if bool(((indices < first) | (indices >= math.prod(x.shape[-dims:]))).any()):
+        return f"{given['operator']}: an index is none of the input's: eager writes there"
+    return None
+
+
 # By the operator's name in ATen. (Under a dispatch mode PyTorch takes eigvals to eig, which looks for NaN itself.)
 RULES: Mapping[str, Rule] = {
     "linalg_eigvals": _eigenvalues,
     "_linalg_eigvals": _eigenvalues,
     "linalg_eig": _eigenvalues,
     "segment_reduce": _segments,
+    "max_pool2d_with_indices_backward": _maxima,
+    "max_pool3d_with_indices_backward": _maxima,
+    "adaptive_max_pool2d_backward": _maxima,
+    "adaptive_max_pool3d_backward": _maxima,
     "_embedding_bag": _bags,
     "_embedding_bag_forward_only": _bags,
     "lu_unpack": _pivots,
@@ -132,11 +148,12 @@ class _Watched(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        rule = RULES.get(func._schema.name.removeprefix("aten::"))
+        name = func._schema.name.removeprefix("aten::")
+        rule = RULES.get(name)
         if rule is not None:
             schema = func._schema.arguments
             given = {a.name: a.default_value for a in schema} | {a.name: v for a, v in zip(schema, args, strict=False)}
-            if reason := rule(given | kwargs):
+            if reason := rule(given | kwargs | {"operator": name}):
                 raise Unsafe(reason)
         return func(*args, **kwargs)
 
