@@ -63,6 +63,7 @@ def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str
 
 def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: Any) -> list[str]:
     lines = ["import base64"] if packed else []
+    lines += ["import ctypes"] if standalone.repeated(verdict) and backend is not None else []
     lines += ["import subprocess", "import sys"] if standalone.fatal(verdict) else []
     lines += ["import zlib"] if packed else []
     lines += ["from collections.abc import Callable"] if path is not None else []

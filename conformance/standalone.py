@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from torchstone.conformance.case import Case
+from torchstone.conformance.garbage import HUGE, HUGER
 from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
 
 FATAL = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM)
 SECONDS = 120
-CALLS = 10
+CALLS = 5  # with each of two fillings
 
 
 def path_of(name: str, verdict: Verdict | None) -> Callable[..., Any] | None:
@@ -98,8 +99,17 @@ def main(
     ]
 
 
+def repeated(verdict: Verdict | None) -> bool:
+    """Whether the failure is that calls on the same inputs differ."""
+    return verdict is not None and verdict.kind == Kind.NONDETERMINISTIC
+
+
 def again(lines: list[str], verdict: Verdict | None) -> list[str]:
-    """Statements of one call; of several, where a later call differs from the first."""
-    if verdict is None or verdict.kind != Kind.NONDETERMINISTIC:
+    """Statements of one call; of several, in memory filled with one byte or another, where calls differ."""
+    if not repeated(verdict):
         return lines
-    return [f"for _ in range({CALLS}):", *(f"    {line}" for line in lines)]
+    return [
+        f"for byte in ({HUGE}, {HUGER}) * {CALLS}:",
+        "    ctypes.CDLL(None).mallopt(-6, byte)  # M_PERTURB: what memory holds that nobody has written to",
+        *(f"    {line}" for line in lines),
+    ]

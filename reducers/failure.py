@@ -73,6 +73,8 @@ def reduce(
         target = signature(verdict or first)
         if first.outcome in RIGHT:
             raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
+        if first.outcome in (Outcome.UNSUPPORTED, Outcome.ILL_CONDITIONED):
+            raise InputError(f"{case.id} is {first.outcome} on {backend}, which is no failure: {first.message}")
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
         try:

@@ -22,7 +22,8 @@ def compiled_by_tvm(exported: torch.export.ExportedProgram) -> Callable[..., lis
     machine = relax.VirtualMachine(tvm.compile(from_exported_program(exported), target="llvm"), tvm.cpu())
 
     def call(*args):
-        results = machine["main"](*[tvm.runtime.from_dlpack(arg.contiguous()) for arg in args])
+        aligned = [arg.clone(memory_format=torch.contiguous_format) for arg in args]
+        results = machine["main"](*map(tvm.runtime.from_dlpack, aligned))
         return [torch.from_dlpack(result) for result in results]
 
     return call
@@ -145,7 +146,11 @@ def compiled_by_executorch(exported: torch.export.ExportedProgram) -> Callable[.
     edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     program = edge.to_executorch().buffer
     module = portable_lib._load_for_executorch_from_buffer(program)
-    return lambda *args: [value.clone() for value in module.forward([arg.contiguous() for arg in args])]
+
+    def call(*args, kept=program):  # the runtime reads the program where it lies
+        return [value.clone() for value in module.forward([arg.contiguous() for arg in args])]
+
+    return call
 
 
 def compiled_by_iree(exported: torch.export.ExportedProgram) -> Callable[..., list[torch.Tensor]]:

@@ -24,6 +24,7 @@ _DECLINED = re.compile(
     r"[Uu]nsupported|not supported|[Nn]ot implemented|NotImplemented|does not support|only support|no Relax outputs"
 )
 _OP = re.compile(r"function types \['([\w.]+)'")
+ALIGNMENT = 64  # bytes
 _CALL = re.compile(r"^ +call +(\S+) +in:", re.MULTILINE)
 
 
@@ -64,11 +65,17 @@ class _Executable:
         from tvm.runtime import from_dlpack
 
         try:
-            given = [from_dlpack(tensor.detach().contiguous().resolve_neg()) for tensor in args]
+            given = [from_dlpack(_aligned(tensor)) for tensor in args]
             results = [torch.from_dlpack(value).clone() for value in self.machine["main"](*given)]
         except Exception as error:
             raise _failure(error, "run") from error
         return self.exported.finish(args, results)
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """The tensor in row-major memory that starts where TVM wants it to."""
+    tensor = tensor.detach().contiguous().resolve_neg()
+    return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 
 
 def _failure(error: Exception, stage: str) -> BackendError | BackendUnsupported:

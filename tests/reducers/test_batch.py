@@ -165,6 +165,14 @@ def test_a_failure_that_is_seen_once_is_said_to_be_unstable():
         reduce(case, "b", judge=lambda _: next(told))
 
 
+def test_what_does_not_fail_any_more_is_not_reduced():
+    call = Call("torch.abs", (Ref("x0"),), {}, "v0")
+    case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "abs", "float32")
+    for outcome, message in ((Outcome.PASS, "passes on b"), (Outcome.UNSUPPORTED, "unsupported on b, .*: no kernel")):
+        with pytest.raises(InputError, match=message):
+            reduce(case, "b", judge=lambda _, outcome=outcome: fails(outcome, "no kernel"))
+
+
 def test_a_failure_has_a_name_that_is_a_folders():
     verdict = fails(Outcome.ERROR, "a/b: c")
     (failure,) = distinct([row("linalg/../x", "float32", "error", verdict.message)], "b")
