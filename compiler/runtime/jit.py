@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -168,13 +169,45 @@ class Engine:
 _TABLE = "torchstone_entries"
 
 
+# What code generation uses of an x86-64, as LLVM names it, and as Linux does where that is another name.
+_X86 = """
+    avx avx2 fma f16c bmi:bmi1 bmi2 lzcnt:abm popcnt movbe avx512f avx512dq avx512ifma avx512cd avx512bw avx512vl
+    avx512vbmi avx512vbmi2:avx512_vbmi2 avx512vnni:avx512_vnni avx512bitalg:avx512_bitalg
+    avx512vpopcntdq:avx512_vpopcntdq avx512fp16:avx512_fp16 avxvnni:avx_vnni amx-tile:amx_tile amx-int8:amx_int8
+    amx-bf16:amx_bf16 gfni vaes vpclmulqdq aes pclmul:pclmulqdq sha:sha_ni
+"""
+
+
+@cache
+def _features() -> str:
+    """The processor's features without its rounding to bfloat16, which flushes subnormals; nothing where it has none.
+
+    LLVM holds a bfloat16 that goes from one block to the next as a float32, and rounds it back by that instruction.
+    """
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
+    if "avx512_bf16" not in flags:
+        return ""
+    pairs = (name.partition(":") for name in _X86.split())
+    named = ("+" + name if (flag or name) in flags else "-" + name for name, _, flag in pairs)
+    return ",".join([*named, "-avx512bf16"])
+
+
+def _passed(quick: bool) -> str:
+    """Attributes of functions: quick leaves out LLVM's optimizations of machine code, else vectors are the widest."""
+    passed = '"optnone", "noinline"' if quick else '["prefer-vector-width", "512"]'
+    return passed + (f', ["target-features", "{_features()}"]' if _features() else "")
+
+
 def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: bool) -> None:
     """Make every function internal, and the entries' addresses the value of one exported array."""
     ir, llvm = provider.ir, provider.llvm
     with module.context, ir.Location.unknown():
         internal = ir.Attribute.parse("#llvm.linkage<internal>")
-        # Quick: LLVM skips its optimizations of machine code too. Else: vectors as wide as there are, not half of it.
-        passed = ir.Attribute.parse('["optnone", "noinline"]' if quick else '[["prefer-vector-width", "512"]]')
+        passed = ir.Attribute.parse(f"[{_passed(quick)}]")
         for op in module.body.operations:
             operation = op.operation
             if operation.name == "llvm.func" and operation.regions[0].blocks:
