@@ -180,7 +180,7 @@ _X86 = """
 
 @cache
 def _features() -> str:
-    """The processor's features without its rounding to bfloat16, which flushes subnormals; nothing where it has none.
+    """The processor's features without its roundings to bfloat16, which flush subnormals; nothing where it has none.
 
     LLVM holds a bfloat16 that goes from one block to the next as a float32, and rounds it back by that instruction.
     """
@@ -189,11 +189,11 @@ def _features() -> str:
     except OSError:
         return ""
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
-    if "avx512_bf16" not in flags:
+    if not flags & {"avx512_bf16", "avx_ne_convert"}:
         return ""
     pairs = (name.partition(":") for name in _X86.split())
     named = ("+" + name if (flag or name) in flags else "-" + name for name, _, flag in pairs)
-    return ",".join([*named, "-avx512bf16"])
+    return ",".join([*named, "-avx512bf16", "-avxneconvert"])
 
 
 def _passed(quick: bool) -> str:

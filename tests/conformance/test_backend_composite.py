@@ -13,18 +13,10 @@ from torch.export import exported_program
 
 from torchstone.conformance.backends import composite
 from torchstone.conformance.backends.composite import TABLES, composite_ops_known, kept
+from torchstone.conformance.program_fx import as_module
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch.export's own tree specs
 aten = torch.ops.aten
-
-
-class Module(torch.nn.Module):
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args: Any) -> Any:
-        return self.fn(*args)
 
 
 PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -68,7 +60,7 @@ def state() -> tuple[dict[Any, Any], dict[Any, Any]]:
 @pytest.mark.parametrize("table", TABLE)
 def test_programs_are_decomposed_as_they_are_without(table: str, counted: list[int]) -> None:
     x = torch.randn(2, 3)
-    exported = [torch.export.export(Module(fn), (x,), strict=False) for fn in PROGRAMS.values()]
+    exported = [torch.export.export(as_module(fn), (x,), strict=False) for fn in PROGRAMS.values()]
     plain = [str(program.run_decompositions(TABLE[table]()).graph) for program in exported]
     counted.clear()
     before = state()
@@ -82,7 +74,7 @@ def test_programs_are_decomposed_as_they_are_without(table: str, counted: list[i
 
 def test_another_table_is_another_decomposition(counted: list[int]) -> None:
     x = torch.randn(3, 3)
-    program = torch.export.export(Module(torch.nn.functional.linear), (x, x), strict=False)
+    program = torch.export.export(as_module(torch.nn.functional.linear), (x, x), strict=False)
     with composite_ops_known():
         for _ in range(2):
             for name, calls in (("nothing", "linear"), ("core", "permute"), ("linear by another", "mul")):
