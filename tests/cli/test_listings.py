@@ -40,13 +40,13 @@ def test_ops(capfd):
     assert cli.invoke(["ops", "sofmax"]) == 2
 
 
-def test_progress_counts_and_estimates(monkeypatch):
+def verdict(op: str, backend: str = "eager", outcome: Outcome = Outcome.PASS) -> Verdict:
+    return Verdict(f"x:{op}", backend, "x", op, "float32", "default", Stage.COMPARE, outcome)
+
+
+def test_progress_counts_and_estimates():
     progress = Progress(["eager", "linalg"], ["sub", "add", "mul"])
     assert "starting" in progress.line()
-
-    def verdict(op: str, backend: str = "eager", outcome: Outcome = Outcome.PASS) -> Verdict:
-        return Verdict(f"x:{op}", backend, "x", op, "float32", "default", Stage.COMPARE, outcome)
-
     progress.add(verdict("add"))
     progress.began -= 10
     assert progress.line() == "eager:  33% of 3 ops, 1 cases, 0/s, 0:50 left  pass 1"
@@ -55,3 +55,11 @@ def test_progress_counts_and_estimates(monkeypatch):
     progress.start("linalg")
     progress.add(verdict("mul", backend="linalg"))
     assert progress.line().startswith("linalg:  67% of 3 ops, 3 cases")
+
+
+def test_what_a_run_had_before_it_went_on_says_nothing_about_the_time_left():
+    progress = Progress(["eager", "linalg"], ["sub", "add", "mul"])
+    progress.start("linalg")
+    progress.add(verdict("mul", "linalg"))
+    progress.began -= 10
+    assert progress.line() == "linalg:  67% of 3 ops, 1 cases, 0/s, 0:10 left  pass 1"

@@ -31,6 +31,7 @@ class Progress:
         self.backend = self.backends[0]
         self.share = 0.0
         self.began = self.shown = time.monotonic()
+        self._before = 0.0  # what was done when the first verdict came: of a run that goes on, all that it had
         self._live: Any = None
 
     def __enter__(self) -> Progress:
@@ -56,6 +57,7 @@ class Progress:
         """Count one verdict."""
         if not self.cases:
             self.began = time.monotonic()  # loading the database and starting workers says nothing about the rate
+            self._before = self._done(bisect.bisect_left(self.ops, verdict.op) / max(1, len(self.ops)))
         self.cases += 1
         self.counts[str(verdict.outcome)] += 1
         place = bisect.bisect_right(self.ops, verdict.op) / max(1, len(self.ops))
@@ -75,12 +77,13 @@ class Progress:
     def line(self) -> str:
         """One line: backend, share, cases, rate, time left, outcomes."""
         seconds = time.monotonic() - self.began
-        done = (self.backends.index(self.backend) + self.share) / len(self.backends)
+        done = self._done(self.share)
+        now = done - self._before
         left = (
             "starting"
             if not self.counts
-            else f"{_clock(seconds / done * (1 - done))} left"
-            if done > 0.01 and seconds > 3
+            else f"{_clock(seconds / now * (1 - done))} left"
+            if now > 0.01 / len(self.backends) and seconds > 3
             else "…"
         )
         outcomes = "  ".join(f"{name} {count}" for name, count in self.counts.most_common())
@@ -88,6 +91,10 @@ class Progress:
             f"{self.backend}: {self.share:4.0%} of {len(self.ops)} ops, {self.cases} cases, "
             f"{self.cases / max(seconds, 0.1):.0f}/s, {left}  {outcomes}"
         )
+
+    def _done(self, share: float) -> float:
+        """The share of the run that is done with so much of this backend, all backends taken as equally long."""
+        return (self.backends.index(self.backend) + share) / len(self.backends)
 
 
 def _clock(seconds: float) -> str:
