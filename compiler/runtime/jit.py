@@ -178,22 +178,27 @@ _X86 = """
 """
 
 
-@cache
-def _features() -> str:
-    """The processor's features without its roundings to bfloat16, which flush subnormals; nothing where it has none.
+def features(flags: set[str]) -> str:
+    """Features for LLVM of an x86-64 with these flags of Linux, without what flushes subnormals; "" where nothing does.
 
-    LLVM holds a bfloat16 that goes from one block to the next as a float32, and rounds it back by that instruction.
+    Those are the roundings to bfloat16: LLVM holds a bfloat16 that goes from one block to the next as a float32, and
+    rounds it back by such an instruction.
     """
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
     if not flags & {"avx512_bf16", "avx_ne_convert"}:
         return ""
     pairs = (name.partition(":") for name in _X86.split())
     named = ("+" + name if (flag or name) in flags else "-" + name for name, _, flag in pairs)
     return ",".join([*named, "-avx512bf16", "-avxneconvert"])
+
+
+@cache
+def _features() -> str:
+    """``features`` of the processor at hand."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return features(next((set(line.split()) for line in lines if line.startswith("flags")), set()))
 
 
 def _passed(quick: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -84,3 +85,29 @@ def test_quick_code_generation_computes_the_same(monkeypatch: pytest.MonkeyPatch
     assert jit._set == [jit._THOROUGH]
     assert torch.equal(quick, thorough)
     torch.testing.assert_close(quick, (x @ x).exp())
+
+
+def test_a_processor_that_rounds_to_bfloat16_itself_is_not_asked_to() -> None:
+    assert jit.features({"avx2", "fma"}) == ""
+    for flag in ("avx512_bf16", "avx_ne_convert"):
+        named = jit.features({flag, "avx2", "abm", "avx512_vnni"}).split(",")
+        assert {"-avx512bf16", "-avxneconvert", "+avx2", "+lzcnt", "+avx512vnni", "-avx512f"} <= set(named)
+        assert {name for name in named if name[0] == "+"} == {"+avx2", "+lzcnt", "+avx512vnni"}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="features of an x86-64")
+def test_llvm_knows_each_feature_by_its_name() -> None:
+    """LLVM ignores a name that it does not know, and says so on stderr alone."""
+    source = (
+        "from torchstone.compiler.runtime import jit; import torch, torchstone;"
+        "names = jit.features({'avx512_bf16', 'avx', 'avx2', 'f16c', 'fma'}) + NAME;"
+        "jit._features = lambda: names;"
+        "x = torch.tensor([1e-39, 3.0], dtype=torch.bfloat16);"
+        "print(torch.equal(torchstone.compile(lambda x: x + x, (x,))(x), x + x))"
+    )
+    for name, known in (("''", True), ("',-no-such'", False)):
+        done = subprocess.run(
+            [sys.executable, "-c", source.replace("NAME", name)], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == "True"
+        assert ("not a recognized feature" not in done.stderr) is known
