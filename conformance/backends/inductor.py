@@ -72,7 +72,7 @@ class Inductor:
             compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="inductor")
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
                 compiled(*fresh(args))
-            except exc.Unsupported as error:
+            except (exc.Unsupported, exc.UserError) as error:  # the second: a branch that hangs on data
                 raise BackendUnsupported(_first_lines(error), "capture") from error
             except exc.BackendCompilerFailed as error:
                 raise BackendError(_first_lines(error), "compile") from error

@@ -156,21 +156,28 @@ def test_torch_mlir_names_the_op_it_declines():
     assert (caught.value.op, caught.value.stage) == ("aten._linalg_svd", "lower")
 
 
-def test_inductor_declines_at_capture():
-    backend = backends.load("inductor")
-    if not backend.available().ok:
-        pytest.skip(backend.available().reason)
-    resize = program(Call("torch.Tensor.resize_", (Ref("x"), (2,)), {}, "y"), outputs=Ref("y"))
-    with pytest.raises(BackendUnsupported, match="resize_") as caught:
-        backend.compile(resize, (torch.rand(4),))
-    assert caught.value.stage == "capture"
-
-
 def inductor() -> Backend:
     backend = backends.load("inductor")
     if not backend.available().ok:
         pytest.skip(backend.available().reason)
     return backend
+
+
+@pytest.mark.parametrize(
+    ("call", "args", "told"),
+    [
+        (Call("torch.Tensor.resize_", (Ref("x"), (2,)), {}, "y"), (torch.rand(4),), "resize_"),
+        (
+            Call("torch.nn.functional.gaussian_nll_loss", (Ref("x"), Ref("x"), Ref("x")), {}, "y"),
+            (torch.rand(3) + 1,),
+            "data-dependent expression",
+        ),
+    ],
+)
+def test_inductor_declines_at_capture(call, args, told):
+    with pytest.raises(BackendUnsupported, match=told) as caught:
+        inductor().compile(program(call, outputs=Ref("y")), args)
+    assert caught.value.stage == "capture"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
