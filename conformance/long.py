@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from torchstone.conformance.asked import NotApplicable, answer
 from torchstone.conformance.case import Case
@@ -44,7 +46,7 @@ def long(case: Case) -> Case:
         grown = _grown(case, dims)
         if (found := answer(grown)) is None:
             grown = grown.replace(program=_told(case.program, case.args[dims[0][0]].shape[dims[0][1]]))
-            found = answer(grown) if grown.program != case.program else None
+            found = answer(grown) if grown.program != case.program and _fits(grown) else None
         if found is None:
             continue
         size = sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor))
@@ -108,6 +110,37 @@ def _told(program: Program, size: int) -> Program:
         for c in program.calls
     )
     return Program(program.inputs, calls, program.outputs)
+
+
+def _fits(case: Case) -> bool:
+    """Whether no step gives more than there is room for: a list of the same number may have been strides.
+
+    A case that fake tensors do not take is left to eager.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    sizes = _Sizes()
+    try:
+        with FakeTensorMode() as fake, torch.no_grad():
+            args = [fake.from_tensor(arg) for arg in case.args]
+            with sizes:
+                case.program(*args)
+    except Exception:
+        return sizes.largest <= ROOM
+    return True
+
+
+class _Sizes(TorchDispatchMode):
+    """Raises at the first result that is larger than there is room for."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.largest = max([self.largest, *(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))])
+        if self.largest > ROOM:
+            raise NotApplicable("a result would be too large")
+        return result
 
 
 def _lengthened(tensor: Tensor, dim: int) -> Tensor:
