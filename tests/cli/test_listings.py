@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -45,7 +46,7 @@ def verdict(op: str, backend: str = "eager", outcome: Outcome = Outcome.PASS) ->
 
 
 def test_progress_counts_and_estimates():
-    progress = Progress(["eager", "linalg"], ["sub", "add", "mul"])
+    progress = Progress(["eager", "linalg"], {"x": ["add", "mul", "sub"]})
     assert "starting" in progress.line()
     progress.add(verdict("add"))
     progress.began -= 10
@@ -57,8 +58,17 @@ def test_progress_counts_and_estimates():
     assert progress.line().startswith("linalg:  67% of 3 ops, 3 cases")
 
 
+def test_progress_goes_source_by_source():
+    progress = Progress(["eager"], {"w": ["zeros"], "x": ["add", "mul"], "y": ["abs"]})
+    shares = []
+    for source, op in (("w", "zeros"), ("x", "add"), ("x", "mul"), ("elsewhere", "abs"), ("y", "abs")):
+        progress.add(dataclasses.replace(verdict(op), source=source))
+        shares.append(progress.share)
+    assert shares == [0.25, 0.5, 0.75, 0.75, 1.0]
+
+
 def test_what_a_run_had_before_it_went_on_says_nothing_about_the_time_left():
-    progress = Progress(["eager", "linalg"], ["sub", "add", "mul"])
+    progress = Progress(["eager", "linalg"], {"x": ["add", "mul", "sub"]})
     progress.start("linalg")
     progress.add(verdict("mul", "linalg"))
     progress.began -= 10

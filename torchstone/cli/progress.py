@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,13 +18,13 @@ LIVE_SECONDS = 0.2
 class Progress:
     """Counts verdicts and says how fast they come and when they will be through.
 
-    How many cases there will be is not known before they are generated, but they come op by op in the order of
-    ``ops``, so the position of the latest op is the share that is done.
+    How many cases there will be is not known before they are generated, but they come source by source and op by op in
+    the order of ``ops``, so the position of the latest op is the share that is done.
     """
 
-    def __init__(self, backends: Sequence[str], ops: Sequence[str]) -> None:
+    def __init__(self, backends: Sequence[str], ops: Mapping[str, Sequence[str]]) -> None:
         self.backends = list(backends)
-        self.ops = sorted(ops)
+        self.ops = {pair: i for i, pair in enumerate((source, op) for source, names in ops.items() for op in names)}
         self.counts: Counter[str] = Counter()
         self.cases = 0
         self.backend = self.backends[0]
@@ -57,11 +56,10 @@ class Progress:
         """Count one verdict."""
         if not self.cases:
             self.began = time.monotonic()  # loading the database and starting workers says nothing about the rate
-            self._before = self._done(bisect.bisect_left(self.ops, verdict.op) / max(1, len(self.ops)))
+            self._before = self._done(self._place(verdict, 0))
         self.cases += 1
         self.counts[str(verdict.outcome)] += 1
-        place = bisect.bisect_right(self.ops, verdict.op) / max(1, len(self.ops))
-        self.share = max(self.share, min(place, 1.0))
+        self.share = max(self.share, self._place(verdict, 1))
 
     def tick(self) -> None:
         """Show the progress when it is time to; call it as often as you like."""
@@ -91,6 +89,11 @@ class Progress:
             f"{self.backend}: {self.share:4.0%} of {len(self.ops)} ops, {self.cases} cases, "
             f"{self.cases / max(seconds, 0.1):.0f}/s, {left}  {outcomes}"
         )
+
+    def _place(self, verdict: Verdict, more: int) -> float:
+        """The share of the ops that come before this verdict's, and ``more``; 0 for one that nobody asked for."""
+        at = self.ops.get((verdict.source, verdict.op))
+        return 0.0 if at is None else (at + more) / len(self.ops)
 
     def _done(self, share: float) -> float:
         """The share of the run that is done with so much of this backend, all backends taken as equally long."""

@@ -207,7 +207,7 @@ def _go(
             asked = asked or _plan(options, db)
             for told in asked.damaged:
                 print(f"warning: left out: {told}", file=sys.stderr)
-            with Progress(options["backends"], [op for names in asked.ops.values() for op in names]) as progress:
+            with Progress(options["backends"], asked.ops) as progress:
                 summary = run_cases(
                     asked.entries,
                     options["backends"],
