@@ -6,6 +6,7 @@ still once the next number is less than half the last place of what is there.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -119,7 +120,8 @@ def _fits(case: Case) -> bool:
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    sizes = _Sizes()
+    sizes, log = _Sizes(), logging.getLogger("torch._subclasses.fake_tensor")
+    quiet, log.disabled = log.disabled, True  # it tells each refusal, with where it came from
     try:
         with FakeTensorMode() as fake, torch.no_grad():
             args = [fake.from_tensor(arg) for arg in case.args]
@@ -127,6 +129,8 @@ def _fits(case: Case) -> bool:
                 case.program(*args)
     except Exception:
         return sizes.largest <= ROOM
+    finally:
+        log.disabled = quiet
     return True
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import torch
 
@@ -292,11 +294,15 @@ def test_the_dim_that_is_summed_or_scanned_is_made_long() -> None:
     assert isinstance(apply(cube, "long"), Untested), "a cube of that length has 34 GB"
 
 
-def test_a_list_of_sizes_that_were_strides_is_not_tried() -> None:
+def test_a_list_of_sizes_that_were_strides_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager would be at it for minutes: 2,053 in the place of both strides of an image of 9 by 9."""
+    told: list[logging.LogRecord] = []
+    monkeypatch.setattr(logging.getLogger("torch._subclasses.fake_tensor"), "handle", told.append)
     image, kernel = torch.randn(1, 2, 9, 9), torch.randn(2, 2, 2, 2)
     for stride, fits in ((2, True), (LENGTH, False)):
         assert long_dims._fits(case("torch.conv_transpose2d", image, kernel, args=(None, (stride, stride)))) is fits
+    assert long_dims._fits(case("torch.mm", torch.randn(2, 3), torch.randn(2, 3))), "eager says what is wrong with it"
+    assert not told
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
