@@ -57,6 +57,7 @@ class Inductor:
         import torch._inductor.config
         from torch._dynamo import exc
         from torch._inductor.graph import GraphLowering
+        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
         from torchstone.conformance.program_fx import as_module
         from torchstone.conformance.storages import fresh
@@ -75,6 +76,8 @@ class Inductor:
             except (exc.Unsupported, exc.UserError) as error:  # the second: a branch that hangs on data
                 raise BackendUnsupported(_first_lines(error), "capture") from error
             except exc.BackendCompilerFailed as error:
+                if isinstance(error.inner_exception, GuardOnDataDependentSymNode):  # seen as late as in a decomposition
+                    raise BackendUnsupported(_first_lines(error), "capture") from error
                 raise BackendError(_first_lines(error), "compile") from error
             except exc.TorchDynamoException as error:
                 raise BackendError(_first_lines(error), "capture") from error
