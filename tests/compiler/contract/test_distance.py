@@ -33,6 +33,12 @@ def test_between_two_tensors(agrees: Agrees, p: float, dtype: torch.dtype) -> No
 
 
 @pytest.mark.parametrize("p", NORMS)
+def test_two_dtypes_where_there_is_nothing_to_compute(agrees: Agrees, p: float) -> None:
+    for x, y in ((torch.ones(0, 5), torch.ones(4, 5)), (torch.ones(3, 5), torch.ones(0, 5)), (torch.ones(3, 0),) * 2):
+        agrees(lambda x, y: torch.cdist(x, y, p), x, y.bfloat16())
+
+
+@pytest.mark.parametrize("p", NORMS)
 @pytest.mark.parametrize("width", [3, 9])
 def test_numbers_that_are_not_finite(p: float, width: int) -> None:
     nan, inf = math.nan, math.inf
