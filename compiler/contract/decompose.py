@@ -15,7 +15,7 @@ from torchstone.compiler.contract.shapes import FakeSizes, find_overload
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
 from torchstone.compiler.frontends.captured import Guard
 from torchstone.compiler.frontends.conditions import guards_of
-from torchstone.compiler.frontends.literals import from_literal
+from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
 from torchstone.compiler.frontends.recorder import Mutation, Recorder, schema_call
 from torchstone.compiler.frontends.run_time_sizes import require_guards
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
@@ -102,7 +102,8 @@ def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]]
                 if out is NotImplemented:
                     return None
                 flat = out if isinstance(out, list | tuple) else (out,)
-                results = [recorder.operand(leaf) for leaf in flat]
+                typed = [_typed(leaf, old.type) for leaf, old in zip(flat, op.results, strict=True)]
+                results = [recorder.operand(leaf) for leaf in typed]
         except Mutation as error:
             raise Unsupported(
                 f"{op.name}: PyTorch's decomposition writes in place ({error})", op=op.name, where=describe(op)
@@ -123,6 +124,13 @@ def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]]
             message = f"{op.name}: PyTorch's decomposition gives {new.type} for {old.type}"
             raise Unsupported(message, op=op.name, where=describe(op))
     return recorder.graph.ops, results
+
+
+def _typed(leaf: Any, kind: Any) -> Any:
+    """A result in the dtype that eager gave: of two dtypes a decomposition has the wider, and a loss its input's."""
+    if isinstance(leaf, torch.Tensor) and isinstance(kind, TensorType):
+        return leaf.to(TO_TORCH[kind.dtype])
+    return leaf
 
 
 def _differ(left: Any, right: Any) -> bool:

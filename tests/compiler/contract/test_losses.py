@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -76,3 +77,23 @@ def test_a_target_that_is_no_class_is_refused() -> None:
     for exe, bad in ((nll, one + 1), (nll, one - 1), (margin, one + 1), (margin, one - 1), (labels, many + 1)):
         with pytest.raises(RuntimeError, match="out of"):
             exe(x, bad)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize(
+    "loss", ["huber_loss", "soft_margin_loss", "binary_cross_entropy", "smooth_l1_loss", "mse_loss"]
+)
+def test_a_loss_of_two_dtypes_has_the_one_that_eager_gives(agrees: Agrees, loss: str, reduction: str) -> None:
+    x = torch.rand(7, generator=torch.Generator().manual_seed(3))
+    for a, b in (
+        (x, x.flip(0).double()),
+        (x.double(), x.flip(0)),
+        (x, x.flip(0).bfloat16()),
+        (x.bfloat16(), x.flip(0)),
+    ):
+        fn = partial(getattr(torch.nn.functional, loss), reduction=reduction)
+        try:
+            fn(a, b)
+        except RuntimeError:  # binary_cross_entropy takes one dtype alone
+            continue
+        agrees(fn, a, b)
