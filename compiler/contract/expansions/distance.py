@@ -23,7 +23,7 @@ def cdist(b: Expander, x: Value, y: Value, p: float, compute_mode: int | None = 
     shape = (*batch, rows, columns, x.shape[-1])
     lead = len(batch)
     left = b.broadcast(b.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), shape)
-    y = b.cast(y, x.type.dtype)  # eager takes two dtypes where it has nothing to compute
+    y = b.cast(y, x.dtype)  # eager takes two dtypes where it has nothing to compute
     right = b.broadcast(b.reshape(y, (*y.shape[:-2], 1, *y.shape[-2:])), shape)
     gap = b.sub(left, right)
     if p == math.inf:  # eager compares with what it has so far, and NaN is greater than nothing
