@@ -159,19 +159,18 @@ def within(values: Tensor, centre: Tensor, room: Tensor) -> Tensor:
 def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
     """Where the backend's number is one that some run gave, or lies between two runs that are close together.
 
-    Close is half the digits of the runs' largest value at that element: across a wider gap the function jumps, and
-    nothing between its two sides is an answer.
+    Close is half the digits of the runs' largest finite value at that element: across a wider gap the function jumps,
+    and nothing between its two sides is an answer. Of complex numbers, which have no order, all runs have to be close.
     """
     found = torch.zeros(actual.shape, dtype=torch.bool)
     for run in runs:
         found |= near(actual, run, dtype, row.ulps, row.tiny)
-    if actual.is_complex():
-        centre = runs[0]
-        radius = torch.stack([torch.abs(run - centre) for run in runs]).amax(0)
-        largest = torch.stack([run.abs() for run in runs]).amax(0)
-        inside = torch.abs(actual - centre) <= radius
-        return found | (inside & (radius <= 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)))
     stacked = torch.stack(runs)
-    low, high = stacked.amin(0), stacked.amax(0)
-    narrow = (high - low) <= 2.0 ** (precision(dtype) // 2) * ulp(stacked.abs().amax(0), dtype)
-    return found | (narrow & (low <= actual) & (actual <= high))
+    largest = torch.where(torch.isfinite(stacked), stacked.abs(), 0.0).amax(0)
+    close = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
+    if actual.is_complex():
+        radius = (stacked - runs[0]).abs().amax(0)
+        return found | ((torch.abs(actual - runs[0]) <= radius) & (radius <= close))
+    ordered = stacked.sort(0).values
+    inside = (ordered[:-1] <= actual) & (actual <= ordered[1:])
+    return found | (inside & (ordered.diff(dim=0) <= close)).any(0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_oracle_judge import X, compare, one, several, with_element
+from test_oracle_judge import X, Y, compare, one, several, with_element
 
 from torchstone.conformance.oracle.judge import Finding
 from torchstone.conformance.program import Call, Program, Ref
@@ -61,6 +61,24 @@ def test_between_the_sides_of_jumps_that_rounding_meets_is_no_answer() -> None:
     program = waves("sign")
     finding = compare(program, lambda x: with_element(0.3, NEAREST)(program(x)), LEVELS)
     assert finding.outcome is Outcome.MISMATCH, finding
+
+
+@pytest.mark.parametrize("loss, outcome", [(3.354e-4, Outcome.ILL_CONDITIONED), (5.0, Outcome.MISMATCH)])
+def test_a_loss_of_scores_that_are_known_to_a_unit_of_8(loss: float, outcome: Outcome) -> None:
+    """Eager's is 0: its scores are 16 apart. In float64 they are 10.7 apart, and others round them to be 8 apart."""
+    x = torch.tensor([64.5625, 63.0, 65.9375], dtype=torch.float16)
+    rows = [
+        [62.59375, 62.375, 64.625],
+        [64.875, 64.125, 64.0625],
+        [64.8125, 65.4375, 63.03125],
+        [64.625, 63.25, 62.96875],
+    ]
+    weight = torch.tensor(rows, dtype=torch.float16)
+    program = several(("mv", Y, X), ("nn.functional.cross_entropy", Ref("r0"), Ref("x2")), inputs=("x0", "x1", "x2"))
+    given = torch.tensor(loss, dtype=torch.float16)
+    assert program(x, weight, torch.tensor(2)) == 0
+    finding = compare(program, lambda *tensors: given, x, weight, torch.tensor(2))
+    assert finding.outcome is outcome, finding
 
 
 @pytest.mark.parametrize(

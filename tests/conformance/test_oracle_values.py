@@ -194,6 +194,14 @@ def test_among_takes_what_a_run_gave_and_what_lies_between_close_runs() -> None:
     assert among(runs[1], runs, torch.float32, row).all()
 
 
+def test_among_looks_at_each_side_of_a_jump_for_itself() -> None:
+    """A loss that 16-bit scores of 12,400, known to a unit of 8, leave at nothing, 13 or 38."""
+    runs = [number(torch.float64, value) for value in (2.36e-5, 1.0e-3, 37.96, -9.5e-4, 13.67, 9.75e-4, math.inf)]
+    row = tolerance(torch.float16)
+    for value, found in ((3.35e-4, True), (-5e-4, True), (38.0, True), (5.0, False), (20.0, False), (-0.5, False)):
+        assert bool(among(number(torch.float64, value), runs, torch.float16, row)) is found, value
+
+
 @pytest.mark.parametrize("dtype", [*TABLE, *COMPONENT])
 def test_every_inexact_dtype_has_a_row(dtype: torch.dtype) -> None:
     row = tolerance(dtype)
