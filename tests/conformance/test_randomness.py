@@ -166,6 +166,21 @@ def test_what_cannot_be_told_is_untested() -> None:
     seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": HALF}, "test", "rand_like", "float32")
     verdict = try_case(seeded, running(lambda x: own(40)))
     assert verdict.outcome is Outcome.UNTESTED and "sets the seed" in verdict.message
+    verdict = try_case(seeded, running(seeded.program))
+    assert verdict.outcome is Outcome.PASS and "same seed" in verdict.evidence["rule"]
+
+
+@pytest.mark.parametrize("number", [0.0, 1.0])
+def test_eagers_numbers_by_chance_prove_nothing(number: float) -> None:
+    """A number that every other seed gives is eager's from this seed for every other generator, and for a constant."""
+    half, drawn = torch.full((1,), 0.5), Call("torch.bernoulli", (Ref("x0"),), {}, "r1")
+    backend = running(lambda x: torch.full((1,), number))
+    seeding = (Call("torch.manual_seed", (42,), {}, "r0"), drawn)
+    seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": half}, "test", "bernoulli", "float32")
+    assert try_case(seeded, backend).outcome is Outcome.UNTESTED
+    free = Case(Program(("x0",), (drawn,), Ref("r1")), {"x0": half}, "test", "bernoulli", "float32")
+    assert outcome(try_case(free, backend))[1:] == ("mismatch", "distribution")
+    assert try_case(free, running(lambda x: (own(1) < 0.5).float())).outcome is Outcome.PASS
 
 
 def test_memory_that_nobody_wrote_to_has_an_outline_alone() -> None:
