@@ -66,7 +66,7 @@ class Executable:
         GuardError, before anything runs, names the argument that does not fit. RuntimeError is what eager would raise
         for these values (an integer division by zero). Unsupported is for values that eager takes.
         """
-        return self._captured.unflatten(self.run(self._captured.flatten(args, kwargs)))
+        return self._captured.call(self._kernel, args, kwargs)
 
     def run(self, leaves: Sequence[Any]) -> list[Any]:
         """Run on the leaves of the arguments' pytrees, in order; return the leaves of the result's."""

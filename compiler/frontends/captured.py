@@ -11,6 +11,9 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
+from torchstone.compiler.frontends.state.checks import State
+from torchstone.compiler.frontends.state.effects import Containers, Effect, Existing, replay
+from torchstone.compiler.frontends.state.heap import Slot
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
 from torchstone.compiler.ops.control import same_number
@@ -19,6 +22,7 @@ Guard = Callable[[Mapping[str, int]], "str | None"]
 Sizes: TypeAlias = Mapping[str, int]
 # Makes the view of a tensor that a result of the program was.
 View = Callable[[torch.Tensor, Sizes], torch.Tensor]
+Kernel: TypeAlias = "Callable[[Sequence[Any]], Sequence[Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class Scalar:
     dtype: torch.dtype
 
 
-Result: TypeAlias = Plain | Size | Computed | Aliased | Shared | Number
+Result: TypeAlias = Plain | Size | Computed | Aliased | Shared | Number | Existing
 
 
 @dataclass(slots=True)
@@ -105,6 +109,10 @@ class Captured:
     it ran through, each with its ``training`` flag.
     ``row_major`` says that it goes by places in memory: an argument has to be row-major where the example's was, and
     else have its strides.
+    ``state`` are the Python objects that the program reaches, if there is anything to ask of them. ``sources`` are the
+    places in it that hold each of ``captures``, empty for a tensor that is in none. Its numbers come after the leaves of
+    the arguments. ``effects`` are what the program does to such objects, and to the containers of its arguments:
+    ``results`` goes on with the leaves of what it puts there, nested as ``effect_spec`` has them.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     """
@@ -126,7 +134,12 @@ class Captured:
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
     otherwise: Captured | None = None
+    state: State | None = None
+    sources: list[list[Slot]] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    effect_spec: pytree.TreeSpec | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
+    _one: list[tuple[int, int]] = field(default_factory=list)  # the same pairs, as arguments of the graph
     _flat: int | None = None
     _plain: list[tuple[torch.dtype, torch.Size]] | None = None
     _sharing: list[tuple[int, Shared]] = field(default_factory=list)
@@ -134,9 +147,11 @@ class Captured:
 
     def __post_init__(self) -> None:
         first: dict[int, int] = {}
+        places = {i: n for n, i in enumerate(i for i, x in enumerate(self.leaves) if isinstance(x, torch.Tensor | Scalar))}
         for index, leaf in enumerate(self.leaves):
             if isinstance(leaf, torch.Tensor) and first.setdefault(id(leaf), index) != index:
                 self._same.append((first[id(leaf)], index))
+                self._one.append((places[first[id(leaf)]], places[index]))
         # How many arguments there are, when none is nested: those of most calls need no pytree, which takes longest.
         positional, keyword = self.in_spec.children()
         if not keyword.num_leaves and positional.num_children == positional.num_leaves == positional.num_nodes - 1:
@@ -155,11 +170,51 @@ class Captured:
             raise GuardError(f"compiled for a call like {_form(self.in_spec)}, called like {_form(spec)}")
         return leaves
 
-    def bind(self, leaves: Sequence[Any]) -> tuple[list[Any], Sizes]:
-        """Return what the graph's arguments are, and the value of each symbol.
+    def call(self, kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the program's result for these arguments, and do to Python's objects what it does.
+
+        GuardError, before anything runs, when the arguments or the objects do not fit what was captured.
+        """
+        leaves = self.flatten(args, kwargs)
+        if self.state is None:
+            tensors, sizes = self.bind(leaves)
+            return self.unflatten(self.finish(kernel(tensors), tensors, sizes))
+        found = self.state.find(leaves)
+        containers = Containers(args, kwargs) if self._looks_at_containers else None
+        if self.effects:
+            self.state.check_distinct(found, containers.mutable() if containers else ())
+        tensors, sizes = self.bind(leaves, found)
+        out = self.finish(kernel(tensors), tensors, sizes)
+
+        def resolve(existing: Existing) -> Any:
+            return containers.found[existing.number] if existing.argument and containers else found[existing.number]
+
+        out = [resolve(leaf) if isinstance(leaf, Existing) else leaf for leaf in out]
+        count = self.out_spec.num_leaves
+        if self.effect_spec is not None:
+            replay(self.effects, pytree.tree_unflatten(out[count:], self.effect_spec), resolve, self.state, found)
+        return self.unflatten(out[:count])
+
+    def check_objects(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
+        """Unsupported when the example's objects are the same in a way that ``call`` does not take."""
+        if self.effects and self.state is not None:
+            try:
+                found = self.state.find(flatten_arguments(args, kwargs)[0])
+                self.state.check_distinct(found, Containers(args, kwargs or {}).mutable())
+            except GuardError as error:
+                raise Unsupported(error.message, stage="capture") from None
+
+    @property
+    def _looks_at_containers(self) -> bool:
+        return bool(self.effects) or any(isinstance(r, Existing) and r.argument for r in self.results)
+
+    def bind(self, leaves: Sequence[Any], found: Sequence[Any] = ()) -> tuple[list[Any], Sizes]:
+        """Return what the graph's arguments are, and the value of each symbol; ``found`` are the state's objects.
 
         GuardError when the arguments do not fit what was captured.
         """
+        if self.state is not None:
+            leaves = [*leaves, *(self.state.number(found, slot) for slot in self.state.numbers)]
         if self._plain is None:
             self._plain = self._plainly()
         if self._plain and len(leaves) == len(self._plain):
@@ -196,20 +251,30 @@ class Captured:
             if module.training is not training:
                 was, now = ("training", "evaluation")[:: 1 if training else -1]
                 raise GuardError(f"{type(module).__name__} was in {was} mode when compiled, is in {now} mode")
+        tensors.extend(self._held(found))
         sizes = self._sizes(tensors, integers)
-        tensors.extend(self.captures)
         if self.mutated:
-            check_separate(tensors, self.mutated)
+            check_separate(tensors, self.mutated, self._one)
         if self.fresh and any(t.is_leaf and t.grad is not None for t in tensors if t.requires_grad):
             raise GuardError("the program looks at gradients, and was compiled when there were none: zero_grad() first")
         tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
 
+    def _held(self, found: Sequence[Any]) -> list[torch.Tensor]:
+        if self.state is None:
+            return self.captures
+        state = self.state
+        return [
+            state.tensor(found, slots) if slots else tensor
+            for tensor, slots in zip(self.captures, self.sources, strict=True)
+        ]
+
     def check_examples(self) -> None:
         """Unsupported when the example's own arguments share memory in a way that ``bind`` does not take."""
         tensors = [torch.empty(()) if isinstance(x, Scalar) else x for x in self.leaves]
         try:
-            check_separate([x for x in tensors if isinstance(x, torch.Tensor)] + self.captures, self.mutated)
+            given = [x for x in tensors if isinstance(x, torch.Tensor)]
+            check_separate(given + self.captures, self.mutated, self._one)
         except GuardError as error:
             raise Unsupported(error.message, stage="capture") from None
 
@@ -218,7 +283,7 @@ class Captured:
 
         The questions of ``bind`` and ``_sizes`` take longer than a small kernel.
         """
-        special = self.captures or self.mutated or self.fresh or self.modes or self.integers
+        special = self.captures or self.mutated or self.fresh or self.modes or self.integers or self.state is not None
         if special or self.row_major or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
             return []
         kinds = [arg.tensor for arg in self.graph.args]
@@ -332,11 +397,15 @@ def check_layouts(tensors: Sequence[torch.Tensor], examples: Sequence[torch.Tens
             raise GuardError(f"tensor {index} lies in memory in another way than when compiled, and the program looks")
 
 
-def check_separate(tensors: Sequence[torch.Tensor], mutated: Sequence[int]) -> None:
+def check_separate(
+    tensors: Sequence[torch.Tensor], mutated: Sequence[int], same: Sequence[tuple[int, int]] = ()
+) -> None:
     """Raise GuardError when a tensor that is written to shares memory with another one, or its elements do.
 
-    A graph has values, no memory: it cannot know that the other one changes too.
+    A graph has values, no memory: it cannot know that the other one changes too. ``same`` are pairs that were one tensor
+    when the graph was made, which knows of them.
     """
+    known = {pair for one, other in same for pair in ((one, other), (other, one))}
     spans = [_span(t) for t in tensors]
     for index in mutated:
         written = tensors[index]
@@ -344,7 +413,7 @@ def check_separate(tensors: Sequence[torch.Tensor], mutated: Sequence[int]) -> N
             raise GuardError(f"the graph writes to argument {index}, whose elements are one in memory (a stride of 0)")
         low, high = spans[index]
         for other, (start, end) in enumerate(spans):
-            if tensors[other] is not tensors[index] and max(low, start) < min(high, end):
+            if other != index and (other, index) not in known and max(low, start) < min(high, end):
                 raise GuardError(f"arguments {other} and {index} of the graph share memory, and it writes to {index}")
 
 
@@ -375,11 +444,13 @@ def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor
             return tensors[arg] if view is None else view(tensors[arg], sizes)
         case Number(index):
             return outputs[index].item()
+        case Existing():
+            return result  # found when the call is known
         case Shared():
             return None  # when what it is a view of is there
         case Size(dim):
             return evaluate(dim, sizes)
-    return result.value
+    return set(result.value) if type(result.value) is set else result.value
 
 
 def _scalar(index: int, example: Scalar, leaf: Any) -> torch.Tensor:

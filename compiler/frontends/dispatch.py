@@ -8,17 +8,17 @@ the program is recorded again on fake tensors, and such sizes are symbols.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._higher_order_ops.effects import has_effects
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
@@ -44,6 +44,9 @@ from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.frontends.state.checks import State
+from torchstone.compiler.frontends.state.effects import Containers, Effect, Existing, Observed, observe
+from torchstone.compiler.frontends.state.heap import Heap, Slot
 from torchstone.compiler.ir import Graph, Location
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
@@ -61,23 +64,70 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
         name = "main"
     try:
         with generator_kept(), transforms_kept():
-            return _capture_somehow(fn, leaves, in_spec, name)
+            out = _capture_somehow(Reached(fn, leaves, in_spec), leaves, in_spec, name)
     except Unsupported as error:
         error.where = error.where or raised_at(error)
         raise
+    out.check_objects(args, kwargs)
+    return out
 
 
-def _capture_somehow(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str) -> Captured:
+class Reached:
+    """A program with the Python objects that it reaches; ``held`` are places in them whose numbers are arguments."""
+
+    def __init__(self, fn: Any, leaves: Sequence[Any], in_spec: pytree.TreeSpec) -> None:
+        self.fn = fn
+        self.held: list[Slot] = []
+        given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        name = type(fn).__name__ if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
+        self.heap = Heap([(name, fn), *((f"argument {i}", leaf) for i, leaf in enumerate(given))])
+        self._arguments = {id(leaf) for leaf in leaves}
+        self._counts: list[Slot] = []
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors in the objects that are no arguments, each once."""
+        found = [self.heap.tensor(slots[0]) for slots in self.heap.tensors.values()]
+        return [t for t in found if id(t) not in self._arguments and _is_plain(t)]
+
+    def note(self, effects: Sequence[Effect]) -> None:
+        """Remember which numbers the program replaces by others."""
+        self._counts = [
+            Slot(effect.target.number, key)
+            for effect in effects
+            if not effect.target.argument
+            for key in effect.new
+            if type(self.heap.nodes[effect.target.number].saved.get(key)) in SCALARS
+        ]
+
+    def counting(self) -> Reached:
+        """Return the program with the numbers that it replaced, as it was last captured, for arguments."""
+        out = copy.copy(self)
+        out.held = list(self._counts)
+        return out
+
+    def counted(self) -> list[Any]:
+        """Return these numbers."""
+        return [self.heap.nodes[slot.node].saved[slot.key] for slot in self._counts]
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor is one that a graph may have for an argument."""
+    kind = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_quantized and not tensor.is_nested
+    return kind and tensor.is_cpu and tensor.layout is torch.strided and not is_functorch_wrapped_tensor(tensor)
+
+
+def _capture_somehow(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name: str) -> Captured:
     with contextlib.suppress(SizedByValues):
         plain = _capture(fn, leaves, in_spec, name, Policy.NUMBERS)
-        return _with_numbers(fn, leaves, in_spec, name, plain)
+        # A number that the program counts with is an argument that it takes by itself.
+        return _with_numbers(fn.counting(), [*leaves, *fn.counted()], in_spec, name, plain)
     # Where PyTorch cannot do without a number, the program is specialized to it: whatever was raised is raised again.
     with contextlib.suppress(Exception), quiet():
         return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
     return _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
 
 
-def _with_numbers(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, plain: Captured) -> Captured:
+def _with_numbers(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, plain: Captured) -> Captured:
     """Return a program whose numbers are run-time values, where it only computes with them; else ``plain``.
 
     It does when it makes the same calls and gives the same results whether they are Python's numbers or symbols.
@@ -97,7 +147,7 @@ def _with_numbers(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: st
 
 
 def _capture(
-    fn: Any,
+    fn: Reached,
     leaves: list[Any],
     in_spec: pytree.TreeSpec,
     name: str,
@@ -115,22 +165,22 @@ def _capture(
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
 
 
-def _rehearse(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec) -> None:
+def _rehearse(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec) -> None:
     """Run a program that writes as eager does, on clones, so that what eager refuses is raised.
 
     Functionalization writes to nothing, and so has no objection to an ``out=`` of another dtype or one that overlaps an
     operand.
     """
-    modules = modules_held(fn, leaves)
-    state = _state(modules)
-    args, kwargs = pytree.tree_unflatten(_clone(leaves, tracked=True), in_spec)
-    attributes = _attributes_kept(modules, Recorder("rehearsal"))
-    with quiet(), NoEscape(), no_swaps(), _replaced(modules, state, _clone(state, tracked=True)), attributes:
-        fn(*args, **kwargs)
+    clones = _clone(leaves[: in_spec.num_leaves], tracked=True)
+    args, kwargs = pytree.tree_unflatten(clones, in_spec)
+    state = fn.tensors()
+    others = {id(t): o for t, o in zip(state, _clone(state, tracked=True), strict=True)}
+    with quiet(), NoEscape(), no_swaps(), fn.heap.standing_in(others, {}):
+        fn.fn(*args, **kwargs)
 
 
 def _record(
-    fn: Any,
+    fn: Reached,
     leaves: list[Any],
     in_spec: pytree.TreeSpec,
     name: str,
@@ -146,8 +196,7 @@ def _record(
         torch.tensor(leaf, dtype=SCALARS[type(leaf)]) if index in numbers else leaf for index, leaf in enumerate(leaves)
     ]
     clones = _clone(leaves, tracked=not functional)
-    modules = modules_held(fn, leaves)
-    state = _state(modules) if functional else []
+    state = fn.tensors() if functional else []
     recorder = Recorder(name, functional=functional, policy=policy)
     recorder.draws = Draws()
     mode = _fake_mode() if policy is Policy.SYMBOLS else None
@@ -163,7 +212,7 @@ def _record(
     )
     for clone, original in zip(lifted, state, strict=True):
         recorder.capture(clone, original)
-    spec: list[pytree.TreeSpec] = []
+    seen: list[Observed] = []
     given_as: set[str] = set()
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
@@ -172,20 +221,22 @@ def _record(
         given_as.update(recorder.numbers)
         for index in numbers:
             recorder.hint(recorder.number(given[index]), examples[index])
-        args, kwargs = pytree.tree_unflatten(given, in_spec)
+        count = in_spec.num_leaves
+        args, kwargs = pytree.tree_unflatten(given[:count], in_spec)
+        containers = Containers(args, kwargs)
+        containers.remember()
+        others = {id(t): o for t, o in zip(state, lifted, strict=True)}
         with (
             NoEscape(),
             no_swaps(),
             called_directly(),
             watch,
-            _replaced(modules, state, lifted),
-            _attributes_kept(modules, recorder),
+            fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True))) as cached,
         ):
-            out = fn(*args, **kwargs)
-        # PyTorch's pytree would take a Size apart and put a tuple together.
-        flat, out_spec = pytree.tree_flatten(out, is_leaf=lambda node: isinstance(node, torch.Size))
-        spec.append(out_spec)
-        return flat
+            out = fn.fn(*args, **kwargs)
+            seen.append(observe(out, fn.heap, containers))
+        _check_cached(cached)
+        return seen[-1].leaves
 
     shared: list[Share] | None = None
     with mode or contextlib.nullcontext(), recorder:
@@ -201,12 +252,14 @@ def _record(
             found = recorder.gradients.left()
         with recorder.drawing(Location()):
             outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
-        gradients = {recorder.position(t): recorder.operand(grad) for t, grad in (*found, *left)}
+        left_behind = [(t, recorder.operand(grad)) for t, grad in (*found, *left)]
     if recorder.refused is not None:
         raise recorder.refused
     graph = recorder.graph
-    mutated = sorted(recorder.mutations)
     returned = [recorder.number(leaf) for leaf in flat if isinstance(leaf, NUMBERS)]
+    recorder.drop_captures([*outputs, *returned], [t for t, _ in left_behind])
+    gradients = {recorder.position(t): grad for t, grad in left_behind}
+    mutated = sorted(recorder.mutations)
     graph.outputs = (*outputs, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
     tensors = iter(_results(graph, outputs, shared, recorder))
     if mode is not None and mode.shape_env is not None:
@@ -221,19 +274,29 @@ def _record(
     def result(leaf: Any) -> Result:
         if isinstance(leaf, torch.Tensor):
             return next(tensors)
+        if isinstance(leaf, Existing):
+            return leaf
         return Number(next(places)) if isinstance(leaf, NUMBERS) else Plain(leaf)
 
+    observed = seen[-1]
+    fn.note(observed.effects)
+    captures = [t for _, t in recorder.captures]
+    sources = [fn.heap.tensors.get(id(t), []) for t in captures]
+    objects = State(fn.heap, fn.held)
     return Captured(
         graph,
         known,
         in_spec,
-        spec[-1],
+        observed.out_spec,
         [result(leaf) for leaf in flat],
-        captures=[t for _, t in recorder.captures],
+        captures=captures,
         mutated=mutated,
         gradients=list(gradients),
         fresh=bool(watch.seen),
-        modes=[(m, m.training) for module in modules for m in module.modules()],
+        state=objects if objects or observed.effects or any(sources) else None,
+        sources=sources,
+        effects=observed.effects,
+        effect_spec=observed.spec,
         specialized=[
             *constants(known),
             *(describe(op) for op in recorder.specialized),
@@ -353,60 +416,11 @@ def _unwrap(leaf: Any) -> Any:
     return leaf.from_functional() if isinstance(leaf, FunctionalTensor) else leaf
 
 
-def modules_held(fn: Any, leaves: Sequence[Any]) -> list[torch.nn.Module]:
-    """Return the modules that a program is, is given, is bound to, closes over or names in its own code."""
-    held = [fn, getattr(fn, "__self__", None), *leaves]
-    code = getattr(fn, "__code__", None)
-    if code is not None:
-        held.extend(cell.cell_contents for cell in fn.__closure__ or () if cell != types.CellType())
-        held.extend(fn.__globals__.get(name) for name in code.co_names)
-    return list({id(m): m for m in held if isinstance(m, torch.nn.Module)}.values())
-
-
-def _state(modules: Sequence[torch.nn.Module]) -> list[torch.Tensor]:
-    """Return parameters and buffers, each once: a functionalized program may write to them."""
-    tensors = [t for module in modules for t in (*module.parameters(), *module.buffers())]
-    return list({id(t): t for t in tensors}.values())
-
-
-@contextlib.contextmanager
-def _replaced(
-    modules: Sequence[torch.nn.Module], state: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
-) -> Iterator[None]:
-    """Let the modules have other tensors in place of their parameters and buffers."""
-    other = {id(t): o for t, o in zip(state, others, strict=True)}
-    with contextlib.ExitStack() as stack:
-        for module in modules if state else ():
-            tensors = [*module.named_parameters(), *module.named_buffers()]
-            named = {name: other[id(t)] for name, t in tensors if id(t) in other}
-            stack.enter_context(_reparametrize_module(module, named, tie_weights=True))
-        yield
-
-
-@contextlib.contextmanager
-def _attributes_kept(modules: Sequence[torch.nn.Module], recorder: Recorder) -> Iterator[None]:
-    """Refuse a program that puts another tensor in the place of one of a module that it reads, and put that one back.
-
-    A plain attribute that is made anew and not read before, as a normed weight is, does no harm.
-    """
-    places: list[dict[str, Any]] = [
-        p for m in modules for inner in m.modules() for p in (inner._buffers, inner._parameters, vars(inner))
-    ]
-    had = [{name: t for name, t in place.items() if isinstance(t, torch.Tensor)} for place in places]
-    changed: list[Any] = []
-    try:
-        yield
-    finally:
-        for place, tensors in zip(places, had, strict=True):
-            changed.extend((name, tensor) for name, tensor in tensors.items() if place.get(name) is not tensor)
-            place.update(tensors)
-    read = {id(t) for _, t in recorder.captures} | {id(t) for m in modules for t in (*m.buffers(), *m.parameters())}
-    changed = [name for name, tensor in changed if id(tensor) in read]
-    if changed:
-        raise Unsupported(
-            f"the program puts another tensor in the place of {changed[0]}; write to it instead, as copy_() does",
-            stage="capture",
-        )
+def _check_cached(cached: list[Any]) -> None:
+    """Unsupported where the program writes to what a function with a cache gives it: the next call would find that."""
+    for leaf in pytree.tree_leaves(cached):
+        if isinstance(leaf, FunctionalTensor) and torch._functionalize_has_data_mutation(leaf.elem):  # pyright: ignore[reportAttributeAccessIssue]
+            raise Unsupported("the program writes to a tensor that a function with an lru_cache keeps", stage="capture")
 
 
 def _needs_grad(leaf: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -27,6 +27,7 @@ from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
+from torchstone.compiler.ir.graph import values_in, walk
 from torchstone.compiler.ir.sizes import BIND, sized_by_values, symbols_mentioned
 from torchstone.compiler.library import is_ordered
 
@@ -443,6 +444,19 @@ class Recorder(TorchDispatchMode):
     def position(self, tensor: torch.Tensor) -> int:
         """Return which argument of the graph a tensor announced with ``input`` is."""
         return self._inputs[id(tensor)]
+
+    def drop_captures(self, outputs: Iterable[Any], kept: Iterable[torch.Tensor]) -> None:
+        """Leave out the captured arguments that no op, no output and no write has; ``kept`` are others to be left."""
+        used = {id(leaf) for op in walk(self.graph) for leaf in values_in(op.operands)}
+        used |= {id(leaf) for leaf in values_in((*outputs, *self.mutations.values()))}
+        used |= {id(self.graph.args[index]) for index in (*self.mutations, *map(self.position, kept))}
+        mine = {id(value) for value, _ in self.captures}
+        places = [i for i, arg in enumerate(self.graph.args) if id(arg) not in mine or id(arg) in used]
+        new = {old: place for place, old in enumerate(places)}
+        self.captures = [(value, tensor) for value, tensor in self.captures if id(value) in used]
+        self.graph.args = [self.graph.args[i] for i in places]
+        self._inputs = {key: new[old] for key, old in self._inputs.items() if old in new}
+        self.mutations = {new[old]: value for old, value in self.mutations.items()}
 
     def write(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Note that an argument holds ``source`` after the program."""

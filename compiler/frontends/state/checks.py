@@ -1,0 +1,221 @@
+"""What a call finds of the objects that a program reached, held against what they were when it was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state.heap import Heap, Node, Slot
+from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING, Kind, Only
+from torchstone.compiler.ops.control import same_number
+
+# Kinds whose entries have all to be there, and no others.
+_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.SET, kinds.TUPLE)
+
+
+@dataclass(slots=True)
+class _Object:
+    """What one object has to be: ``obj`` if it is always the same, else the one in a place of an earlier object."""
+
+    kind: Kind
+    label: str
+    only: Only
+    cls: type
+    obj: Any
+    place: Slot | None
+    root: int | None
+    keys: list[Hashable] | None = None  # all that there are to be
+    never: frozenset[str] | None = None  # what an instance must not have beside its entries, if it has others
+    had: frozenset[Hashable] = frozenset()
+    constants: list[tuple[Hashable, Any]] = field(default_factory=list)
+    tensors: list[tuple[Hashable, torch.dtype, torch.Size]] = field(default_factory=list)
+    objects: list[tuple[Hashable, int]] = field(default_factory=list)
+
+    def show(self, key: Hashable) -> str:
+        return self.kind.show(self.label, key)
+
+
+class State:
+    """The objects that a captured program reached. ``find`` looks them up for a call and holds them against the past.
+
+    ``numbers`` are places whose numbers are arguments of the graph: they may be any. ``tensors`` are those whose
+    tensors are: they may be any of the graph's types.
+    """
+
+    def __init__(self, heap: Heap, numbers: Collection[Slot] = ()) -> None:
+        self.numbers = list(numbers)
+        self._objects = [self._object(heap, number, node) for number, node in enumerate(heap.nodes)]
+        loose = {slot for slot in self.numbers}
+        for number, obj in enumerate(self._objects):
+            obj.constants = [(key, want) for key, want in obj.constants if Slot(number, key) not in loose]
+        self._checked = any(o.constants or o.tensors or o.objects or o.keys or o.never for o in self._objects)
+
+    def __bool__(self) -> bool:
+        """Say whether there is anything to look at."""
+        return self._checked
+
+    def _object(self, heap: Heap, number: int, node: Node) -> _Object:
+        root = next((i for i, n in enumerate(heap.roots) if n == number), None)
+        stays = node.place is None and (root is None or root == 0)
+        out = _Object(
+            node.kind,
+            node.label,
+            node.only,
+            type(node.obj),
+            node.obj if stays else None,
+            node.place,
+            root,
+        )
+        if node.kind in _WHOLE:
+            out.keys = list(node.saved)
+        elif node.kind is kinds.INSTANCE:
+            out.had = frozenset(node.saved)
+            out.never = heap.read_names if node.only is not None else None
+        for key, value in node.saved.items():
+            if not heap.reads(node, key):
+                continue
+            inner = heap.find(value)
+            if inner is not None:
+                out.objects.append((key, inner))
+            elif isinstance(value, torch.Tensor):
+                out.tensors.append((key, value.dtype, value.shape))
+            elif _is_compared(value):
+                out.constants.append((key, value))
+        return out
+
+    def find(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the objects of a call with these leaves; GuardError, with the place, where one is another now."""
+        found: list[Any] = []
+        for number, want in enumerate(self._objects):
+            if want.place is not None:
+                obj = self._entries(found, want.place.node).get(want.place.key, MISSING)
+            elif want.obj is None and want.root is not None:
+                obj = leaves[want.root - 1]
+            else:
+                obj = want.obj
+            if type(obj) is not want.cls:
+                raise GuardError(f"{want.label} {_was(want.cls, obj)}")
+            found.append(obj)
+            self._check(found, number, want)
+        return found
+
+    def _entries(self, found: Sequence[Any], number: int) -> Mapping[Hashable, Any]:
+        want = self._objects[number]
+        return want.kind.entries(found[number], want.only)
+
+    def tensor(self, found: Sequence[Any], slots: Sequence[Slot]) -> torch.Tensor:
+        """Return the tensor that is in all of these places; GuardError where there are several, or none."""
+        values = [self._entries(found, slot.node).get(slot.key) for slot in slots]
+        if not isinstance(values[0], torch.Tensor):
+            raise GuardError(f"{self.show(slots[0])} was a tensor when compiled, is {values[0]!r}")
+        for slot, value in zip(slots, values, strict=True):
+            if value is not values[0]:
+                one, other = self.show(slots[0]), self.show(slot)
+                raise GuardError(f"{one} and {other} were one tensor when compiled, are two")
+        return values[0]
+
+    def number(self, found: Sequence[Any], slot: Slot) -> Any:
+        """Return the number that is in a place now."""
+        return self._entries(found, slot.node).get(slot.key)
+
+    def write(self, found: Sequence[Any], number: int, entries: dict[Hashable, Any]) -> None:
+        """Give an object of a call other entries."""
+        want = self._objects[number]
+        assert want.kind.write is not None
+        want.kind.write(found[number], entries, want.only)
+
+    def entries(self, found: Sequence[Any], number: int) -> dict[Hashable, Any]:
+        """Return the entries that an object of a call has now."""
+        return dict(self._entries(found, number))
+
+    def check_distinct(self, found: Sequence[Any], more: Sequence[Any]) -> None:
+        """GuardError where two objects that were two when compiled are one now: what is written to both is in one."""
+        mutable = [o for o, want in zip(found, self._objects, strict=True) if want.kind.write is not None]
+        if len({id(o) for o in (*mutable, *more)}) < len(mutable) + len(more):
+            raise GuardError("two of the objects that the program writes to were two when compiled, are one now")
+
+    def show(self, slot: Slot) -> str:
+        """Return how a place reads in a message."""
+        return self._objects[slot.node].show(slot.key)
+
+    def _check(self, found: Sequence[Any], number: int, want: _Object) -> None:
+        if not (want.keys is not None or want.constants or want.tensors or want.objects or want.never):
+            return
+        now = self._entries(found, number)
+        if want.keys is not None and list(now) != want.keys:
+            raise GuardError(f"{want.label} {_other_entries(want, now)}")
+        if len(now) != len(want.had) and want.kind is kinds.INSTANCE:
+            new = [name for name in now if name not in want.had and (want.never is None or name in want.never)]
+            if new:
+                raise GuardError(f"{want.label}.{new[0]} was not there when compiled")
+        for key, value in want.constants:
+            other = now.get(key, MISSING)
+            if other is not value and not _same(value, other):
+                raise GuardError(_changed(want, key, value, other))
+        for key, dtype, shape in want.tensors:
+            other = now.get(key, MISSING)
+            if not isinstance(other, torch.Tensor):
+                raise GuardError(f"{want.show(key)} was a tensor when compiled, is {_shown(other)}")
+            if other.dtype is not dtype or other.shape != shape:
+                was = f"{_type(dtype)}{list(shape)}"
+                raise GuardError(
+                    f"{want.show(key)} was {was} when compiled, is {_type(other.dtype)}{list(other.shape)}"
+                )
+        for key, inner in want.objects:
+            if inner < number and now.get(key, MISSING) is not found[inner]:
+                raise GuardError(f"{want.show(key)} and {self._objects[inner].label} were one object when compiled")
+
+
+def _is_compared(value: Any) -> bool:
+    """Say whether a value that is taken apart no further is looked at again: none that PyTorch or Python provides."""
+    if isinstance(value, ATOMS):
+        return True
+    return not callable(value) and not hasattr(value, "__spec__") and not hasattr(type(value), "__get__")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other) or not isinstance(one, ATOMS):
+        return False
+    if isinstance(one, int | float | complex):
+        return same_number(one, other)
+    return one == other
+
+
+def _changed(want: _Object, key: Hashable, value: Any, other: Any) -> str:
+    if key == "training" and issubclass(want.cls, torch.nn.Module):
+        was, now = ("training", "evaluation")[:: 1 if value else -1]
+        return f"{want.cls.__name__} was in {was} mode when compiled, is in {now} mode"
+    if want.kind is kinds.FUNCTION:
+        return f"{want.show(key)} is another function than when compiled"
+    return f"{want.show(key)} was {_shown(value)} when compiled and is part of the program, is {_shown(other)}"
+
+
+def _other_entries(want: _Object, now: Mapping[Hashable, Any]) -> str:
+    assert want.keys is not None
+    if want.kind in (kinds.DICT, kinds.SET):
+        new = [key for key in now if key not in want.keys] or [key for key in want.keys if key not in now]
+        if new:
+            return f"has {'no' if new[0] in want.keys else 'an'} entry {new[0]!r} now, and is part of the program"
+        return "has its entries in another order than when compiled"
+    return f"had {len(want.keys)} entries when compiled, has {len(now)}"
+
+
+def _was(cls: type, obj: Any) -> str:
+    return f"was a {cls.__name__} when compiled, is {_shown(obj)}"
+
+
+def _shown(value: Any) -> str:
+    if value is MISSING:
+        return "gone"
+    if isinstance(value, torch.Tensor):
+        return f"a tensor {_type(value.dtype)}{list(value.shape)}"
+    return repr(value) if isinstance(value, ATOMS) else f"a {type(value).__name__}"
+
+
+def _type(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

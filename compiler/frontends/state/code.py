@@ -1,0 +1,126 @@
+"""What a function's code names: the globals it uses and the attributes it may read. Only what is named can be reached."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import os
+import sys
+import sysconfig
+import types
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+_ROOMS = Path(__file__).resolve().parents[3]
+# Code that is not looked into: Python's own, what was installed, PyTorch, and torchstone, wherever its rooms are.
+_INSTALLED = tuple(
+    str(path) + os.sep
+    for path in {
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        Path(torch.__file__).parent,
+        *(_ROOMS / room for room in ("torchstone", "compiler", "conformance", "fuzz", "reducers", "reports")),
+    }
+)
+_GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+_GLOBAL_STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME"})
+_ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_ATTRIBUTE_STORES = frozenset({"STORE_ATTR", "DELETE_ATTR"})
+# With one of these a program may get at an attribute that it does not name.
+_ANY_NAME = frozenset({"getattr", "setattr", "delattr", "vars", "dir", "attrgetter", "__dict__", "__getattribute__"})
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What some code names. ``any_attribute`` says that it may get at an attribute by a name that it computes."""
+
+    global_loads: frozenset[str] = frozenset()
+    global_stores: frozenset[str] = frozenset()
+    loads: frozenset[str] = frozenset()
+    stores: frozenset[str] = frozenset()
+    imports: frozenset[str] = frozenset()
+    any_attribute: bool = False
+
+    def __or__(self, other: Names) -> Names:
+        return Names(
+            self.global_loads | other.global_loads,
+            self.global_stores | other.global_stores,
+            self.loads | other.loads,
+            self.stores | other.stores,
+            self.imports | other.imports,
+            self.any_attribute or other.any_attribute,
+        )
+
+
+def is_user_code(code: types.CodeType) -> bool:
+    """Say whether code is the user's own, and so may use globals of the user's."""
+    return _is_user_file(code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_user_file(file: str) -> bool:
+    return not file.startswith(_INSTALLED) and not file.startswith("<frozen")
+
+
+def is_user_class(cls: type) -> bool:
+    """Say whether a class is the user's own, by the file of its module or else by the code of its methods."""
+    known = _is_user_class.get(cls)
+    if known is None:
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        if file is not None:
+            known = _is_user_file(file)
+        else:
+            known = any(isinstance(m, types.FunctionType) and is_user_code(m.__code__) for m in vars(cls).values())
+        _is_user_class[cls] = known = known or cls.__module__ == "__main__"
+    return known
+
+
+_is_user_class: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
+def is_user_module(module: types.ModuleType) -> bool:
+    """Say whether a module is the user's own."""
+    file = getattr(module, "__file__", None)
+    return module.__name__ == "__main__" or (file is not None and _is_user_file(file))
+
+
+@functools.lru_cache(maxsize=4096)
+def names_in(code: types.CodeType) -> Names:
+    """Return what code names, the functions that it makes included."""
+    global_loads, global_stores, loads, stores, imports = set(), set(), set(), set(), set()
+    for one in _nested(code):
+        for instruction in dis.get_instructions(one):
+            name = instruction.opname
+            if name in _GLOBAL_LOADS:
+                global_loads.add(instruction.argval)
+            elif name in _GLOBAL_STORES:
+                global_stores.add(instruction.argval)
+            elif name in _ATTRIBUTE_LOADS:
+                loads.add(instruction.argval)
+            elif name in _ATTRIBUTE_STORES:
+                stores.add(instruction.argval)
+            elif name in ("IMPORT_NAME", "IMPORT_FROM"):
+                (imports if name == "IMPORT_NAME" else loads).add(instruction.argval)
+        loads.update(text for text in _texts(one.co_consts) if text.isidentifier())
+    any_attribute = not _ANY_NAME.isdisjoint(loads | global_loads)
+    parts = (global_loads, global_stores, loads, stores, imports)
+    return Names(*map(frozenset, parts), any_attribute)
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _nested(constant)
+
+
+def _texts(constants: tuple[object, ...]) -> Iterator[str]:
+    """The strings among constants: hasattr and match statements name attributes in them."""
+    for constant in constants:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, tuple):
+            yield from _texts(constant)

@@ -1,0 +1,241 @@
+"""The Python objects that a program reaches beside its arguments: found by walking, remembered, and put back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import types
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
+from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
+from torchstone.compiler.frontends.state.standins import stand_in
+
+# Walking takes a microsecond an object, and each call looks at them again.
+_MOST_OBJECTS = 200_000
+# What calling a torch.nn.Module reads of it without naming it in the user's code.
+_CALLED = frozenset(
+    {
+        "training", "_parameters", "_buffers", "_modules", "_backward_pre_hooks", "_backward_hooks", "_forward_hooks",
+        "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+        "_forward_pre_hooks_with_kwargs",
+    }
+)  # fmt: skip
+_BASES = (object, torch.nn.Module)
+
+
+class Slot(NamedTuple):
+    """A place that holds a value: an entry of an object."""
+
+    node: int
+    key: Hashable
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """An object with entries. ``saved`` are those that it had before the program ran, ``label`` is how it is called.
+
+    ``place`` is where it was found; None for a root, a class, or the globals of a module, which stay what they are.
+    """
+
+    obj: Any
+    kind: Kind
+    label: str
+    place: Slot | None
+    only: Only = None
+    saved: Entries = field(default_factory=dict)
+
+    def entries(self) -> Entries:
+        """Return the entries that the object has now."""
+        return self.kind.entries(self.obj, self.only)
+
+    def write(self, entries: Entries) -> None:
+        """Give the object other entries."""
+        assert self.kind.write is not None, self.kind
+        self.kind.write(self.obj, entries, self.only)
+
+
+class Heap:
+    """The objects with entries that are reached from ``roots``, each once, the roots first."""
+
+    def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
+        self.nodes: list[Node] = []
+        self.tensors: dict[int, list[Slot]] = {}
+        self.roots: list[int | None] = []
+        self._given = [root for _, root in roots]
+        self._names = Names()
+        self._of_globals: dict[int, Names] = {}
+        self._index: dict[int, int] = {}
+        for label, root in roots:
+            self._visit(root, label, None)
+            self.roots.append(self.find(root))
+        self._walk()
+
+    def find(self, obj: Any) -> int | None:
+        """Return the number of an object, None for one that was not reached."""
+        number = self._index.get(id(obj))
+        return number if number is not None and self.nodes[number].obj is obj else None
+
+    def tensor(self, slot: Slot) -> torch.Tensor:
+        """Return the tensor that was in a place before the program ran."""
+        return self.nodes[slot.node].saved[slot.key]
+
+    def holds(self, value: Any) -> bool:
+        """Say whether a value that is taken apart no further was in an object before the program ran, or is a root."""
+        return any(value is root for root in self._given) or any(
+            value is held for node in self.nodes for held in node.saved.values()
+        )
+
+    def reads(self, node: Node, key: Hashable) -> bool:
+        """Say whether the program may read an entry: it does not where it only writes it."""
+        names = self._names
+        if node.kind is kinds.GLOBALS:
+            return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or names.any_attribute
+        if node.kind is kinds.CLASS or node.only is not None:
+            return key in names.loads or key in _CALLED or names.any_attribute
+        return True
+
+    @property
+    def read_names(self) -> frozenset[str]:
+        """The attributes that the program may read of objects of the user's classes."""
+        return self._names.loads
+
+    def changed(self) -> Iterator[tuple[int, Entries]]:
+        """Yield the objects that have other entries than before, by number, and these entries."""
+        for number, node in enumerate(self.nodes):
+            if node.kind.write is not None and not same_entries(now := node.entries(), node.saved):
+                yield number, now
+
+    def restore(self) -> None:
+        """Give every object the entries back that it had."""
+        for number, _ in list(self.changed()):
+            self.nodes[number].write(self.nodes[number].saved)
+
+    @contextlib.contextmanager
+    def standing_in(self, others: Mapping[int, Any], at: Mapping[Slot, Any]) -> Iterator[list[Any]]:
+        """In the block, objects hold other tensors in the place of tensors, by id, and other numbers ``at`` places.
+
+        Give what functions with a cache return in the block. Afterwards the objects have the entries that they had.
+        """
+        cached: list[Any] = []
+        before = [(node, node.saved) for node in self.nodes]
+        try:
+            for number, node in enumerate(self.nodes):
+                if node.kind.write is None:
+                    continue
+                given = {
+                    key: at[Slot(number, key)] if Slot(number, key) in at else self._other(value, others, cached)
+                    for key, value in node.saved.items()
+                }
+                if not same_entries(given, node.saved):
+                    node.write(given)
+                    node.saved = given
+            yield cached
+        finally:
+            for node, saved in before:
+                node.saved = saved
+            self.restore()
+
+    def _other(self, value: Any, others: Mapping[int, Any], cached: list[Any]) -> Any:
+        if isinstance(value, torch.Tensor):
+            return others.get(id(value), value)
+        if isinstance(value, tuple) and not isinstance(value, torch.Size):
+            items = [self._other(item, others, cached) for item in value]
+            if all(one is other for one, other in zip(items, value, strict=True)):
+                return value
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        return stand_in(value, cached)
+
+    def _walk(self) -> None:
+        """Take every object apart; again, as long as code is found that names more of them."""
+        names = None
+        while names != (names := (self._names, dict(self._of_globals))):
+            done = 0
+            while done < len(self.nodes):
+                node = self.nodes[done]
+                node.only = self._only(node)
+                now = node.entries()
+                fresh = [key for key in now if key not in node.saved]
+                node.saved = now
+                for key in fresh:
+                    self._visit(now[key], node.kind.show(node.label, key), Slot(done, key))
+                done += 1
+
+    def _only(self, node: Node) -> Only:
+        """Return the entries of an object that the program can name, None where that may be any."""
+        named = self._names.loads | self._names.stores
+        if node.kind is kinds.GLOBALS:
+            names = self._of_globals[id(node.obj)]
+            module = sys.modules.get(node.obj.get("__name__", ""))
+            seen = module is not None and self.find(module) is not None
+            return names.global_loads | names.global_stores | (named if seen else frozenset())
+        if self._names.any_attribute:
+            return None
+        if node.kind is kinds.CLASS:
+            return named
+        if node.kind is kinds.INSTANCE and all(b in _BASES or is_user_class(b) for b in type(node.obj).__mro__):
+            return named | _CALLED
+        return None
+
+    def _visit(self, value: Any, label: str, place: Slot | None) -> None:
+        if isinstance(value, torch.Tensor):
+            if place is not None:
+                self.tensors.setdefault(id(value), []).append(place)
+            return
+        if isinstance(value, functools._lru_cache_wrapper):
+            value, place = value.__wrapped__, None
+        kind = _kind(value)
+        if kind is None or id(value) in self._index:
+            return
+        if kind is kinds.FUNCTION and not value.__closure__ and not is_user_code(value.__code__):
+            return
+        self._add(value, kind, label, place)
+        if kind is kinds.FUNCTION and is_user_code(value.__code__):
+            names = names_in(value.__code__)
+            self._names |= names
+            self._enter(value.__globals__, names)
+            for name in names.imports:
+                self._visit(sys.modules.get(name), name, None)
+        elif kind is kinds.MODULE:
+            self._enter(vars(value), Names())
+        elif kind is kinds.CLASS:
+            for member in vars(value).values():
+                for function in _functions(member):
+                    self._visit(function, function.__qualname__, None)
+        elif kind is kinds.INSTANCE:
+            for base in type(value).__mro__:
+                self._visit(base, base.__name__, None)
+
+    def _add(self, value: Any, kind: Kind, label: str, place: Slot | None) -> None:
+        if len(self.nodes) == _MOST_OBJECTS:
+            raise Unsupported(f"the program reaches more than {_MOST_OBJECTS} Python objects", stage="capture")
+        self._index[id(value)] = len(self.nodes)
+        self.nodes.append(Node(value, kind, label, place))
+
+    def _enter(self, namespace: dict[str, Any], names: Names) -> None:
+        self._of_globals[id(namespace)] = self._of_globals.get(id(namespace), Names()) | names
+        if id(namespace) not in self._index:
+            self._add(namespace, kinds.GLOBALS, "", None)
+
+
+def _kind(value: Any) -> Kind | None:
+    if isinstance(value, type):
+        return kinds.CLASS if is_user_class(value) else None
+    if isinstance(value, types.ModuleType):
+        return kinds.MODULE if is_user_module(value) else None
+    return kinds.kind_of(value)
+
+
+def _functions(member: Any) -> list[types.FunctionType]:
+    """Return the functions that a member of a class is or holds: methods, properties, and those of decorators."""
+    inner = [member, *(getattr(member, name, None) for name in ("__func__", "__wrapped__", "func"))]
+    if isinstance(member, property):
+        inner += [member.fget, member.fset, member.fdel]
+    return [f for f in inner if isinstance(f, types.FunctionType)]

@@ -1,0 +1,295 @@
+"""How each kind of Python object is taken apart into entries, and given others.
+
+An entry has a key: an index, a dict's key, the name of an attribute. Every kind answers three questions: what the
+entries of an object are, how they are written, and how an entry reads in a message (``m.cache['k'][2]``). Of some
+objects only the entries count that a program can name (``only``): nobody looks at the thousand others of a module.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import enum
+import functools
+import sys
+import types
+import weakref
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Entries = dict[Hashable, Any]
+
+# Values that are what they are: compared, never taken apart.
+ATOMS = (
+    bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, enum.Enum,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+)  # fmt: skip
+# Of a torch.nn.Module: what calling it does not look at.
+_NOT_CALLED = frozenset(
+    {
+        "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks", "_is_full_backward_hook", "_flat_weight_refs",
+    }
+)  # fmt: skip
+_TENSOR_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
+
+
+Only = frozenset[str] | None
+# The entry of a container that has attributes too, of a class derived from dict say: where it keeps them.
+ATTRIBUTES = ("attributes",)
+MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way to take objects apart. ``write`` is None for objects that never change."""
+
+    name: str
+    entries: Callable[[Any, Only], Entries]
+    show: Callable[[str, Any], str]
+    write: Callable[[Any, Entries, Only], None] | None = None
+
+
+def _index(label: str, key: Any) -> str:
+    return label if key == ATTRIBUTES else f"{label}[{key!r}]"
+
+
+def _attribute(label: str, key: Any) -> str:
+    # A module keeps its tensors and its submodules in dicts, which nobody has written in the program.
+    return label if key in _TENSOR_DICTS else f"{label}.{key}"
+
+
+def _tensors(label: str, key: Any) -> str:
+    return f"{label}.{key}"
+
+
+def _same(label: str, key: Any) -> str:
+    return label
+
+
+def _with_attributes(obj: Any, entries: Entries) -> Entries:
+    own = attributes_of(obj)
+    return entries if own is None else entries | {ATTRIBUTES: own}
+
+
+def _elements(entries: Entries) -> Entries:
+    return {key: value for key, value in entries.items() if key != ATTRIBUTES}
+
+
+def _sequence(obj: Any, only: Only) -> Entries:
+    return _with_attributes(obj, dict(enumerate(obj)))
+
+
+def _write_list(obj: list[Any], entries: Entries, only: Only) -> None:
+    list.__setitem__(obj, slice(None), list(_elements(entries).values()))
+
+
+def _write_deque(obj: collections.deque[Any], entries: Entries, only: Only) -> None:
+    obj.clear()
+    obj.extend(_elements(entries).values())
+
+
+def _mapping(obj: dict[Any, Any], only: Only) -> Entries:
+    return _with_attributes(obj, {key: dict.__getitem__(obj, key) for key in dict.__iter__(obj)})
+
+
+def _write_dict(obj: dict[Any, Any], entries: Entries, only: Only) -> None:
+    base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    entries = _elements(entries)
+    kept = [key for key in dict.__iter__(obj) if key in entries]
+    if len(kept) < len(obj) or kept != list(entries)[: len(kept)]:
+        base.clear(obj)
+    for key, value in entries.items():
+        base.__setitem__(obj, key, value)
+
+
+def _set(obj: set[Any], only: Only) -> Entries:
+    return _with_attributes(obj, {item: item for item in obj})
+
+
+def _write_set(obj: set[Any], entries: Entries, only: Only) -> None:
+    obj.clear()
+    obj.update(_elements(entries).values())
+
+
+@functools.lru_cache(maxsize=1024)
+def _slots(cls: type) -> dict[str, types.MemberDescriptorType]:
+    found: dict[str, types.MemberDescriptorType] = {}
+    for base in cls.__mro__:
+        if "__slots__" in vars(base):
+            for name, member in vars(base).items():
+                if isinstance(member, types.MemberDescriptorType):
+                    found.setdefault(name, member)
+    return found
+
+
+def attributes_of(obj: Any) -> dict[str, Any] | None:
+    """Return the dict that an instance keeps its attributes in, past whatever its class makes of ``__dict__``."""
+    try:
+        found = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _unseen(obj: Any) -> frozenset[str]:
+    return _NOT_CALLED if isinstance(obj, torch.nn.Module) else frozenset()
+
+
+def _attributes(obj: Any, only: Only) -> Entries:
+    entries: Entries = {}
+    for name, member in _slots(type(obj)).items():
+        with contextlib.suppress(AttributeError):
+            entries[name] = member.__get__(obj)
+    entries.update(attributes_of(obj) or {})
+    unseen = _unseen(obj)
+    return {n: v for n, v in entries.items() if n not in unseen and (only is None or n in only)}
+
+
+def _write_attributes(obj: Any, entries: Entries, only: Only) -> None:
+    slots, own, unseen = _slots(type(obj)), attributes_of(obj), _unseen(obj)
+    for name, member in slots.items():
+        if name in entries:
+            member.__set__(obj, entries[name])
+        elif only is None or name in only:
+            with contextlib.suppress(AttributeError):
+                member.__delete__(obj)
+    if own is not None:
+        gone = [n for n in own if n not in entries and n not in unseen and (only is None or n in only)]
+        for name in gone:
+            del own[name]
+        own.update({str(name): value for name, value in entries.items() if name not in slots})
+
+
+def _cell(obj: types.CellType, only: Only) -> Entries:
+    try:
+        return {"": obj.cell_contents}
+    except ValueError:  # nothing has been put into it yet
+        return {}
+
+
+def _write_cell(obj: types.CellType, entries: Entries, only: Only) -> None:
+    if entries:
+        obj.cell_contents = entries[""]
+    else:
+        del obj.cell_contents
+
+
+def _function(obj: types.FunctionType, only: Only) -> Entries:
+    entries: Entries = {("code", ""): obj.__code__}
+    for name, cell in zip(obj.__code__.co_freevars, obj.__closure__ or (), strict=True):
+        entries["closure", name] = cell
+    entries["default", ""] = obj.__defaults__
+    entries["default by name", ""] = obj.__kwdefaults__
+    entries["attribute", ""] = obj.__dict__
+    return entries
+
+
+def _write_function(obj: types.FunctionType, entries: Entries, only: Only) -> None:
+    obj.__defaults__ = entries["default", ""]
+    obj.__kwdefaults__ = entries["default by name", ""]
+
+
+def _show_function(label: str, key: Any) -> str:
+    what, name = key
+    return f"the closure variable {name}" if what == "closure" else f"the {what}s of {label}"
+
+
+def _globals(obj: dict[str, Any], only: Only) -> Entries:
+    return {name: obj[name] for name in sorted(only or ()) if name in obj}
+
+
+def _write_globals(obj: dict[str, Any], entries: Entries, only: Only) -> None:
+    for name in sorted(only or ()):
+        if name in entries:
+            if obj.get(name, MISSING) is not entries[name]:
+                obj[name] = entries[name]
+        elif name in obj:
+            del obj[name]
+
+
+def _class(obj: type, only: Only) -> Entries:
+    return {n: v for n, v in vars(obj).items() if _is_data(n, v) and (only is None or n in only)}
+
+
+def _write_class(obj: type, entries: Entries, only: Only) -> None:
+    for name in [name for name in _class(obj, only) if name not in entries]:
+        type.__delattr__(obj, name)
+    for name, value in entries.items():
+        if vars(obj).get(str(name), MISSING) is not value:
+            type.__setattr__(obj, str(name), value)
+
+
+def _is_data(name: str, value: Any) -> bool:
+    """Say whether an attribute of a class is data: no method, no property, none of Python's own."""
+    if isinstance(value, functools._lru_cache_wrapper):
+        return True
+    return not (name.startswith("__") or name == "_abc_impl" or hasattr(type(value), "__get__"))
+
+
+def _scripted(obj: torch.jit.ScriptModule, only: Only) -> Entries:
+    return {"training": obj.training, **dict(obj.named_parameters()), **dict(obj.named_buffers())}
+
+
+LIST = Kind("list", _sequence, _index, _write_list)
+DEQUE = Kind("deque", _sequence, _index, _write_deque)
+DICT = Kind("dict", _mapping, _index, _write_dict)
+SET = Kind("set", _set, _index, _write_set)
+TUPLE = Kind("tuple", _sequence, _index)
+INSTANCE = Kind("instance", _attributes, _attribute, _write_attributes)
+CELL = Kind("cell", _cell, _same, _write_cell)
+FUNCTION = Kind("function", _function, _show_function, _write_function)
+METHOD = Kind("method", lambda obj, only: {"__self__": obj.__self__, "__func__": obj.__func__}, _same)
+PARTIAL = Kind(
+    "partial", lambda obj, only: {"func": obj.func, "args": obj.args, "keywords": obj.keywords}, _tensors
+)
+GLOBALS = Kind("globals", _globals, lambda label, key: f"the global {key}", _write_globals)
+CLASS = Kind("class", _class, _attribute, _write_class)
+MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an object of their own
+SCRIPT = Kind("script", _scripted, _tensors)
+
+# Instances of these modules of Python's library are containers; others keep to themselves.
+_CONTAINERS = frozenset({"collections", "types", "queue", "dataclasses", "argparse", "functools", "string"})
+_OPAQUE_MODULES = frozenset({"numpy", "torchstone", "torch_mlir", "hypothesis", "_pytest", "pytest", "rich", "typer"})
+_OPAQUE = (torch.Generator, torch.jit.ScriptFunction, type, types.ModuleType)
+
+
+def kind_of(obj: Any) -> Kind | None:
+    """Return how an object is taken apart, None for one that is compared as it is; of no class, module or tensor."""
+    cls = type(obj)
+    if issubclass(cls, ATOMS) or issubclass(cls, torch.Tensor | weakref.ref):
+        return None
+    for base, kind in _BY_BASE.items():
+        if issubclass(cls, base):
+            return kind
+    if cls in _BY_CLASS:
+        return _BY_CLASS[cls]
+    top = cls.__module__.partition(".")[0]
+    if issubclass(cls, _OPAQUE) or top in _OPAQUE_MODULES:
+        return None
+    if top in sys.stdlib_module_names and top not in _CONTAINERS and top != "__main__":
+        return None
+    return INSTANCE if attributes_of(obj) is not None or _slots(cls) else None
+
+
+_BY_BASE: Mapping[type, Kind] = {
+    list: LIST, collections.deque: DEQUE, dict: DICT, set: SET, tuple: TUPLE, torch.jit.ScriptModule: SCRIPT,
+}  # fmt: skip
+_BY_CLASS: Mapping[type, Kind] = {
+    types.CellType: CELL,
+    types.FunctionType: FUNCTION,
+    types.MethodType: METHOD,
+    functools.partial: PARTIAL,
+}
+
+
+def same_entries(one: Entries, other: Entries) -> bool:
+    """Say whether entries are the same objects, in the same order."""
+    return (
+        len(one) == len(other)
+        and all(k is m or k == m for k, m in zip(one, other, strict=True))
+        and all(a is b for a, b in zip(one.values(), other.values(), strict=True))
+    )
