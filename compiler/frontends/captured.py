@@ -110,9 +110,9 @@ class Captured:
     ``row_major`` says that it goes by places in memory: an argument has to be row-major where the example's was, and
     else have its strides.
     ``state`` are the Python objects that the program reaches, if there is anything to ask of them. ``sources`` are the
-    places in it that hold each of ``captures``, empty for a tensor that is in none. Its numbers come after the leaves of
-    the arguments. ``effects`` are what the program does to such objects, and to the containers of its arguments:
-    ``results`` goes on with the leaves of what it puts there, nested as ``effect_spec`` has them.
+    places in it that hold each of ``captures``, empty for a tensor that is in none. Its numbers come after the leaves
+    of the arguments. ``effects`` are what the program does to such objects, and to the containers of its arguments:
+    ``results`` goes on with the leaves of what it puts there.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     """
@@ -137,7 +137,6 @@ class Captured:
     state: State | None = None
     sources: list[list[Slot]] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
-    effect_spec: pytree.TreeSpec | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
     _one: list[tuple[int, int]] = field(default_factory=list)  # the same pairs, as arguments of the graph
     _flat: int | None = None
@@ -147,7 +146,9 @@ class Captured:
 
     def __post_init__(self) -> None:
         first: dict[int, int] = {}
-        places = {i: n for n, i in enumerate(i for i, x in enumerate(self.leaves) if isinstance(x, torch.Tensor | Scalar))}
+        places = {
+            i: n for n, i in enumerate(i for i, x in enumerate(self.leaves) if isinstance(x, torch.Tensor | Scalar))
+        }
         for index, leaf in enumerate(self.leaves):
             if isinstance(leaf, torch.Tensor) and first.setdefault(id(leaf), index) != index:
                 self._same.append((first[id(leaf)], index))
@@ -191,8 +192,7 @@ class Captured:
 
         out = [resolve(leaf) if isinstance(leaf, Existing) else leaf for leaf in out]
         count = self.out_spec.num_leaves
-        if self.effect_spec is not None:
-            replay(self.effects, pytree.tree_unflatten(out[count:], self.effect_spec), resolve, self.state, found)
+        replay(self.effects, out[count:], resolve, self.state, found)
         return self.unflatten(out[:count])
 
     def check_objects(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
@@ -402,8 +402,8 @@ def check_separate(
 ) -> None:
     """Raise GuardError when a tensor that is written to shares memory with another one, or its elements do.
 
-    A graph has values, no memory: it cannot know that the other one changes too. ``same`` are pairs that were one tensor
-    when the graph was made, which knows of them.
+    A graph has values, no memory: it cannot know that the other one changes too. ``same`` are pairs that were one
+    tensor when the graph was made, which knows of them.
     """
     known = {pair for one, other in same for pair in ((one, other), (other, one))}
     spans = [_span(t) for t in tensors]

@@ -8,13 +8,11 @@ the program is recorded again on fake tensors, and such sizes are symbols.
 from __future__ import annotations
 
 import contextlib
-import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._higher_order_ops.effects import has_effects
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
@@ -44,13 +42,11 @@ from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.checks import State
-from torchstone.compiler.frontends.state.effects import Containers, Effect, Existing, Observed, observe
-from torchstone.compiler.frontends.state.heap import Heap, Slot
+from torchstone.compiler.frontends.state.effects import Containers, Existing, Observed
+from torchstone.compiler.frontends.state.reached import SCALARS, Reached, clone_tensors, line_of, rehearse
 from torchstone.compiler.ir import Graph, Location
-
-# Arguments that may be run-time numbers. A bool is what programs branch on.
-SCALARS = {int: torch.int64, float: torch.float64}
 
 
 def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Captured:
@@ -64,56 +60,15 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
         name = "main"
     try:
         with generator_kept(), transforms_kept():
-            out = _capture_somehow(Reached(fn, leaves, in_spec), leaves, in_spec, name)
+            reached = Reached(fn, leaves)
+            out = _capture_somehow(reached, leaves, in_spec, name)
     except Unsupported as error:
         error.where = error.where or raised_at(error)
+        if isinstance(error, Effectful) and not error.where:
+            error.where = line_of(error, reached, leaves, in_spec)
         raise
     out.check_objects(args, kwargs)
     return out
-
-
-class Reached:
-    """A program with the Python objects that it reaches; ``held`` are places in them whose numbers are arguments."""
-
-    def __init__(self, fn: Any, leaves: Sequence[Any], in_spec: pytree.TreeSpec) -> None:
-        self.fn = fn
-        self.held: list[Slot] = []
-        given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        name = type(fn).__name__ if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
-        self.heap = Heap([(name, fn), *((f"argument {i}", leaf) for i, leaf in enumerate(given))])
-        self._arguments = {id(leaf) for leaf in leaves}
-        self._counts: list[Slot] = []
-
-    def tensors(self) -> list[torch.Tensor]:
-        """Return the tensors in the objects that are no arguments, each once."""
-        found = [self.heap.tensor(slots[0]) for slots in self.heap.tensors.values()]
-        return [t for t in found if id(t) not in self._arguments and _is_plain(t)]
-
-    def note(self, effects: Sequence[Effect]) -> None:
-        """Remember which numbers the program replaces by others."""
-        self._counts = [
-            Slot(effect.target.number, key)
-            for effect in effects
-            if not effect.target.argument
-            for key in effect.new
-            if type(self.heap.nodes[effect.target.number].saved.get(key)) in SCALARS
-        ]
-
-    def counting(self) -> Reached:
-        """Return the program with the numbers that it replaced, as it was last captured, for arguments."""
-        out = copy.copy(self)
-        out.held = list(self._counts)
-        return out
-
-    def counted(self) -> list[Any]:
-        """Return these numbers."""
-        return [self.heap.nodes[slot.node].saved[slot.key] for slot in self._counts]
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is one that a graph may have for an argument."""
-    kind = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_quantized and not tensor.is_nested
-    return kind and tensor.is_cpu and tensor.layout is torch.strided and not is_functorch_wrapped_tensor(tensor)
 
 
 def _capture_somehow(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name: str) -> Captured:
@@ -158,25 +113,11 @@ def _capture(
     with contextlib.suppress(Mutation):
         return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=False)
     if policy is Policy.NUMBERS:  # the first of the attempts
-        _rehearse(fn, leaves, in_spec)
+        rehearse(fn, leaves, in_spec)
     try:
         return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=True)
     except Mutation as error:
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
-
-
-def _rehearse(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec) -> None:
-    """Run a program that writes as eager does, on clones, so that what eager refuses is raised.
-
-    Functionalization writes to nothing, and so has no objection to an ``out=`` of another dtype or one that overlaps an
-    operand.
-    """
-    clones = _clone(leaves[: in_spec.num_leaves], tracked=True)
-    args, kwargs = pytree.tree_unflatten(clones, in_spec)
-    state = fn.tensors()
-    others = {id(t): o for t, o in zip(state, _clone(state, tracked=True), strict=True)}
-    with quiet(), NoEscape(), no_swaps(), fn.heap.standing_in(others, {}):
-        fn.fn(*args, **kwargs)
 
 
 def _record(
@@ -195,7 +136,7 @@ def _record(
     leaves = [
         torch.tensor(leaf, dtype=SCALARS[type(leaf)]) if index in numbers else leaf for index, leaf in enumerate(leaves)
     ]
-    clones = _clone(leaves, tracked=not functional)
+    clones = clone_tensors(leaves, tracked=not functional)
     state = fn.tensors() if functional else []
     recorder = Recorder(name, functional=functional, policy=policy)
     recorder.draws = Draws()
@@ -206,7 +147,7 @@ def _record(
         if isinstance(clone, torch.Tensor):
             recorder.input(clone, f"x{len(recorder.graph.args)}")
     lifted = (
-        _clone(state, tracked=not functional)
+        clone_tensors(state, tracked=not functional)
         if mode is None
         else [mode.from_tensor(t.detach(), static_shapes=True) for t in state]
     )
@@ -234,7 +175,7 @@ def _record(
             fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True))) as cached,
         ):
             out = fn.fn(*args, **kwargs)
-            seen.append(observe(out, fn.heap, containers))
+            seen.append(Observed(out, fn.heap, containers))
         _check_cached(cached)
         return seen[-1].leaves
 
@@ -296,7 +237,6 @@ def _record(
         state=objects if objects or observed.effects or any(sources) else None,
         sources=sources,
         effects=observed.effects,
-        effect_spec=observed.spec,
         specialized=[
             *constants(known),
             *(describe(op) for op in recorder.specialized),
@@ -425,30 +365,3 @@ def _check_cached(cached: list[Any]) -> None:
 
 def _needs_grad(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.requires_grad
-
-
-def _clone(leaves: Sequence[Any], *, tracked: bool) -> list[Any]:
-    """Clone the tensors, one clone for each: the program must not write to its caller's while it is captured.
-
-    Unless clones are ``tracked``, autograd knows nothing of them: where they are functionalized, their wrappers are.
-    """
-    clones: dict[int, torch.Tensor] = {}
-    out: list[Any] = []
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor):
-            if id(leaf) not in clones:
-                clones[id(leaf)] = _clone_tensor(leaf).requires_grad_(tracked and leaf.requires_grad)
-            leaf = clones[id(leaf)]
-        out.append(leaf)
-    return out
-
-
-def _clone_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Clone with the same sizes, strides, offset and storage around it: a program may look at all of them."""
-    plain = tensor.detach()
-    if plain.layout is not torch.strided or (plain.is_contiguous() and not plain.storage_offset()):
-        return plain.clone()
-    storage = plain.untyped_storage().clone()
-    copy = torch.empty(0, dtype=plain.dtype).set_(storage, plain.storage_offset(), plain.shape, plain.stride())
-    copy = torch._neg_view(copy) if plain.is_neg() else copy
-    return torch._conj(copy) if plain.is_conj() else copy

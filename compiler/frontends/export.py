@@ -32,6 +32,11 @@ from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
 from torchstone.compiler.frontends.replay import FRAMES, is_composite, replay
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
+from torchstone.compiler.frontends.state.blame import Effectful
+from torchstone.compiler.frontends.state.checks import State
+from torchstone.compiler.frontends.state.effects import Containers
+from torchstone.compiler.frontends.state.heap import Heap
+from torchstone.compiler.frontends.state.reached import Reached, line_of
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import symbols
@@ -42,16 +47,33 @@ _MOST_ROUNDS = 4
 
 
 class _Wrapper(torch.nn.Module):
-    """torch.export takes modules; this makes one of a function, whose arguments keep their names."""
+    """torch.export takes modules; this makes one of a program, whose arguments keep their names.
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    Unsupported where the program changes an object: torch.export has values only.
+    """
+
+    def __init__(self, fn: Callable[..., Any], heap: Heap) -> None:
         super().__init__()
+        self.program = fn if isinstance(fn, torch.nn.Module) else None
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            return fn(*args, **kwargs)
+            containers = Containers(args, kwargs)
+            containers.remember()
+            with heap.standing_in_place():
+                out = fn(*args, **kwargs)
+                for number, _ in heap.changed():
+                    raise _changes(heap.nodes[number].label, number, argument=False)
+                for number, *_ in containers.changed():
+                    raise _changes("an argument", number, argument=True)
+            return out
 
-        self.named = _has_signature(fn)
-        self.forward = functools.wraps(fn)(forward) if self.named else forward
+        code = fn.forward if isinstance(fn, torch.nn.Module) else fn
+        self.named = _has_signature(code)
+        self.forward = functools.wraps(code)(forward) if self.named else forward
+
+
+def _changes(label: str, number: int, *, argument: bool) -> Effectful:
+    return Effectful(f"the program changes {label}, which torch.export does not take", number, argument=argument)
 
 
 def _has_signature(fn: Callable[..., Any]) -> bool:
@@ -81,8 +103,10 @@ def capture(
 
     Errors of torch.export itself become Unsupported with stage ``capture`` and its message.
     """
-    module = fn if isinstance(fn, torch.nn.Module) else _Wrapper(fn)
-    if isinstance(module, _Wrapper) and not module.named and dynamic_shapes is not None:
+    leaves, in_spec = flatten_arguments(args, kwargs)
+    reached = Reached(fn, leaves)
+    module = _Wrapper(fn, reached.heap)
+    if not module.named and dynamic_shapes is not None:
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     keywords = dict(sorted((kwargs or {}).items()))
     try:
@@ -98,6 +122,8 @@ def capture(
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
     except Unsupported as error:
         error.where = error.where or raised_at(error)
+        if isinstance(error, Effectful):
+            error.where = line_of(error, reached, leaves, in_spec)
         raise
     except Exception as error:
         if raised_by_user(error):
@@ -105,7 +131,7 @@ def capture(
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
     for rounds in range(_MOST_ROUNDS + 1):
         try:
-            return _replay(program, fn, args, keywords)
+            return _replay(program, reached, args, keywords)
         except Mutation as error:  # in the graph, or in an op of it that PyTorch makes of others
             if rounds == _MOST_ROUNDS:
                 why = f"an in-place {error} that torch.export did not functionalize"
@@ -149,7 +175,10 @@ def _unseeded() -> Iterator[None]:
             raise Unsupported("the program seeds the random generator", stage="capture")
 
 
-def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Captured:
+def _replay(
+    program: torch.export.ExportedProgram, reached: Reached, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Captured:
+    fn = reached.fn
     name = getattr(fn, "__name__", type(fn).__name__)
     recorder = Recorder(name if name.isidentifier() else "main", policy=Policy.SYMBOLS)
     leaves, in_spec = flatten_arguments(args, kwargs)
@@ -199,7 +228,8 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
         for i, v in enumerate(returned)
     ]
     captures = [t for _, t in recorder.captures]
-    modes = [(m, m.training) for m in fn.modules()] if isinstance(fn, torch.nn.Module) else []
+    sources = [reached.heap.tensors.get(id(t), []) for t in captures]
+    objects = State(reached.heap)
     out_spec = program.call_spec.out_spec
     assert out_spec is not None  # only a program that was never called has none
     out = Captured(
@@ -210,7 +240,8 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
         results,
         captures,
         mutated,
-        modes=modes,
+        state=objects if objects or any(sources) else None,
+        sources=sources,
         integers=integers,
         specialized=constants(bound),
         row_major=recorder.row_major,

@@ -11,11 +11,11 @@ import torch
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.heap import Heap, Node, Slot
-from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING, Kind, Only
+from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING, Kind, Only, same_keys
 from torchstone.compiler.ops.control import same_number
 
 # Kinds whose entries have all to be there, and no others.
-_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.SET, kinds.TUPLE)
+_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.TUPLE)
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class State:
     def __init__(self, heap: Heap, numbers: Collection[Slot] = ()) -> None:
         self.numbers = list(numbers)
         self._objects = [self._object(heap, number, node) for number, node in enumerate(heap.nodes)]
-        loose = {slot for slot in self.numbers}
+        loose = set(self.numbers)
         for number, obj in enumerate(self._objects):
             obj.constants = [(key, want) for key, want in obj.constants if Slot(number, key) not in loose]
         self._checked = any(o.constants or o.tensors or o.objects or o.keys or o.never for o in self._objects)
@@ -147,7 +147,7 @@ class State:
         if not (want.keys is not None or want.constants or want.tensors or want.objects or want.never):
             return
         now = self._entries(found, number)
-        if want.keys is not None and list(now) != want.keys:
+        if want.keys is not None and not (len(now) == len(want.keys) and same_keys(now, want.keys)):
             raise GuardError(f"{want.label} {_other_entries(want, now)}")
         if len(now) != len(want.had) and want.kind is kinds.INSTANCE:
             new = [name for name in now if name not in want.had and (want.never is None or name in want.never)]
@@ -197,7 +197,7 @@ def _changed(want: _Object, key: Hashable, value: Any, other: Any) -> str:
 
 def _other_entries(want: _Object, now: Mapping[Hashable, Any]) -> str:
     assert want.keys is not None
-    if want.kind in (kinds.DICT, kinds.SET):
+    if want.kind in (kinds.DICT, kinds.MEMBERS, kinds.SET):
         new = [key for key in now if key not in want.keys] or [key for key in want.keys if key not in now]
         if new:
             return f"has {'no' if new[0] in want.keys else 'an'} entry {new[0]!r} now, and is part of the program"

@@ -1,4 +1,4 @@
-"""What a function's code names: the globals it uses and the attributes it may read. Only what is named can be reached."""
+"""What a function's code names: the globals it uses, the attributes it may read. What is not named is not reached."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.heap import Heap
 from torchstone.compiler.frontends.state.kinds import ATOMS, Entries, Kind, same_entries
@@ -28,15 +29,13 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The entries that an object has after a call: some of those before, by their key, and new ones.
-
-    A new one is the leaf of the results that ``new`` gives its place among the values of this effect.
-    """
+    """The entries that an object has after a call: ``keys``, some of them ``new``, with values nested as in ``spec``."""
 
     target: Existing
     kind: Kind
     keys: tuple[Hashable, ...]
-    new: Mapping[Hashable, int]
+    new: tuple[Hashable, ...]
+    spec: pytree.TreeSpec
 
 
 class Containers:
@@ -84,75 +83,68 @@ class Containers:
                     yield number, kind, before, now
 
 
-@dataclass(slots=True)
 class Observed:
-    """What a run gave and did: the leaves of its result, then those of the entries that it made."""
-
-    leaves: list[Any]
-    out_spec: pytree.TreeSpec
-    spec: pytree.TreeSpec | None
-    effects: list[Effect]
-
-
-def observe(out: Any, heap: Heap, containers: Containers) -> Observed:
-    """Take apart what a program returned, and what it made of the objects it reached.
+    """What a run returned and did: the leaves of its result, then those of the entries that it made.
 
     Unsupported for what no call could make again: an object of a class of its own, or one container in two places.
     """
-    effects: list[Effect] = []
-    made: list[list[Any]] = []
 
-    def note(target: Existing, kind: Kind, label: str, before: Entries, now: Entries) -> None:
+    def __init__(self, out: Any, heap: Heap, containers: Containers) -> None:
+        self.effects: list[Effect] = []
+        self._heap = heap
+        self._containers = containers
+        self._met: set[int] = set()
+        self.leaves, self.out_spec = self._flatten(out)
+        for number, now in heap.changed():
+            node = heap.nodes[number]
+            self._note(Existing(number, False), node.kind, node.label, node.saved, now)
+        for number, kind, before, now in containers.changed():
+            if containers.twice:
+                raise Effectful("the program writes to what is among its arguments twice", number, argument=True)
+            self._note(Existing(number, True), kind, "an argument", before, now)
+
+    def _note(self, target: Existing, kind: Kind, label: str, before: Entries, now: Entries) -> None:
         new = {key: value for key, value in now.items() if key not in before or before[key] is not value}
-        for key, value in new.items():
-            _check_written(kind, label, key, value)
-        effects.append(Effect(target, kind, tuple(now), {key: place for place, key in enumerate(new)}))
-        made.append(list(new.values()))
+        try:
+            for key in now:
+                _check_written(kind, label, key, new.get(key))
+            leaves, spec = self._flatten(list(new.values()))
+        except Unsupported as error:
+            raise Effectful(error.message, target.number, argument=target.argument) from None
+        self.leaves += leaves
+        self.effects.append(Effect(target, kind, tuple(now), tuple(new), spec))
 
-    for number, now in heap.changed():
-        node = heap.nodes[number]
-        note(Existing(number, False), node.kind, node.label, node.saved, now)
-    changed = list(containers.changed())
-    if changed and containers.twice:
-        raise Unsupported("the program writes to a container that is among its arguments twice", stage="capture")
-    for number, kind, before, now in changed:
-        note(Existing(number, True), kind, "an argument", before, now)
+    def _flatten(self, tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
+        # PyTorch's pytree would take a Size apart and put a tuple together.
+        leaves, spec = pytree.tree_flatten(tree, is_leaf=self._is_leaf)
+        return [self._leaf(leaf) for leaf in leaves], spec
 
-    met: set[int] = set()
-
-    def is_leaf(node: Any) -> bool:
-        if isinstance(node, torch.Size) or _existing(node, heap, containers) is not None:
+    def _is_leaf(self, node: Any) -> bool:
+        if isinstance(node, torch.Size) or self._existing(node) is not None:
             return True
         if not isinstance(node, tuple) and type(node) in pytree.SUPPORTED_NODES:
-            if id(node) in met:
-                raise Unsupported(f"the program makes a {type(node).__name__} and puts it in two places", stage="capture")
-            met.add(id(node))
+            if id(node) in self._met:
+                what = type(node).__name__
+                raise Unsupported(f"the program makes a {what} and puts it in two places", stage="capture")
+            self._met.add(id(node))
         return False
 
-    def leaf(value: Any) -> Any:
-        existing = _existing(value, heap, containers)
-        if existing is not None:
-            return existing
-        if not isinstance(value, (torch.Tensor, *NUMBERS)):
-            _check_plain(value, heap)
-        return value
+    def _leaf(self, value: Any) -> Any:
+        if isinstance(value, (torch.Tensor, *NUMBERS)):
+            return value
+        existing = self._existing(value)
+        if existing is None:
+            _check_plain(value, self._heap)
+        return value if existing is None else existing
 
-    flat, out_spec = pytree.tree_flatten(out, is_leaf=is_leaf)
-    spec = None
-    if effects:
-        more, spec = pytree.tree_flatten(made, is_leaf=is_leaf)
-        flat = [*flat, *more]
-    return Observed([leaf(value) for value in flat], out_spec, spec, effects)
-
-
-def _existing(value: Any, heap: Heap, containers: Containers) -> Existing | None:
-    if isinstance(value, (torch.Tensor, tuple, *ATOMS)):
-        return None
-    number = containers.find(value)
-    if number is not None:
-        return Existing(number, True)
-    number = heap.find(value)
-    return None if number is None else Existing(number, False)
+    def _existing(self, value: Any) -> Existing | None:
+        if isinstance(value, (torch.Tensor, tuple, *ATOMS)):
+            return None
+        number = self._containers.find(value)
+        if number is not None:
+            return Existing(number, True)
+        number = self._heap.find(value)
+        return None if number is None else Existing(number, False)
 
 
 def _check_written(kind: Kind, label: str, key: Hashable, value: Any) -> None:
@@ -163,7 +155,7 @@ def _check_written(kind: Kind, label: str, key: Hashable, value: Any) -> None:
             stage="capture",
         )
     if isinstance(key, torch.Tensor):
-        raise Unsupported(f"the program puts a tensor into {label} as a key", stage="capture")
+        raise Unsupported(f"the program writes to {label}, whose keys are tensors", stage="capture")
 
 
 def _check_plain(value: Any, heap: Heap) -> None:
@@ -179,24 +171,20 @@ def _check_plain(value: Any, heap: Heap) -> None:
 
 
 def replay(
-    effects: Sequence[Effect],
-    values: Sequence[Sequence[Any]],
-    resolve: Callable[[Existing], Any],
-    state: State | None,
-    found: Sequence[Any],
+    effects: Sequence[Effect], leaves: Sequence[Any], resolve: Callable[[Existing], Any], state: State, found: Any
 ) -> None:
-    """Do to a call's objects what the program did; ``values`` are the new entries of each effect."""
+    """Do to a call's objects, ``found``, what the program did; ``leaves`` are those of the new entries."""
+    rest = iter(leaves)
     todo: list[tuple[Effect, Entries]] = []
-    for effect, new in zip(effects, values, strict=True):
-        obj = resolve(effect.target)
-        if effect.target.argument or state is None:
-            before = effect.kind.entries(obj, None)
-        else:
-            before = state.entries(found, effect.target.number)
-        entries = {key: new[effect.new[key]] if key in effect.new else before[key] for key in effect.keys}
-        todo.append((effect, entries))
+    for effect in effects:
+        values = pytree.tree_unflatten([next(rest) for _ in range(effect.spec.num_leaves)], effect.spec)
+        new = dict(zip(effect.new, values, strict=True))
+        number = effect.target.number
+        before = effect.kind.entries(resolve(effect.target), None) if effect.target.argument else None
+        before = state.entries(found, number) if before is None else before
+        todo.append((effect, {key: new[key] if key in new else before[key] for key in effect.keys}))
     for effect, entries in todo:
-        if effect.target.argument or state is None:
+        if effect.target.argument:
             assert effect.kind.write is not None
             effect.kind.write(resolve(effect.target), entries, None)
         else:

@@ -110,13 +110,16 @@ class Heap:
     def changed(self) -> Iterator[tuple[int, Entries]]:
         """Yield the objects that have other entries than before, by number, and these entries."""
         for number, node in enumerate(self.nodes):
-            if node.kind.write is not None and not same_entries(now := node.entries(), node.saved):
-                yield number, now
+            if node.kind.write is not None:
+                now = kinds.underived(node.obj, node.entries())
+                if not same_entries(now, kinds.underived(node.obj, node.saved)):
+                    yield number, now
 
     def restore(self) -> None:
         """Give every object the entries back that it had."""
-        for number, _ in list(self.changed()):
-            self.nodes[number].write(self.nodes[number].saved)
+        for node in self.nodes:
+            if node.kind.write is not None and not same_entries(node.entries(), node.saved):
+                node.write(node.saved)
 
     @contextlib.contextmanager
     def standing_in(self, others: Mapping[int, Any], at: Mapping[Slot, Any]) -> Iterator[list[Any]]:
@@ -131,7 +134,9 @@ class Heap:
                 if node.kind.write is None:
                     continue
                 given = {
-                    key: at[Slot(number, key)] if Slot(number, key) in at else self._other(value, others, cached)
+                    (others.get(id(key), key) if isinstance(key, torch.Tensor) else key): (
+                        at[Slot(number, key)] if Slot(number, key) in at else self._other(value, others, cached)
+                    )
                     for key, value in node.saved.items()
                 }
                 if not same_entries(given, node.saved):
@@ -142,6 +147,22 @@ class Heap:
             for node, saved in before:
                 node.saved = saved
             self.restore()
+
+    @contextlib.contextmanager
+    def standing_in_place(self) -> Iterator[None]:
+        """In the block, objects count as changed that have other entries than when it began, which they then get back.
+
+        torch.export puts tensors of its own into modules before it calls them.
+        """
+        before = [(node, node.saved) for node in self.nodes]
+        try:
+            for node in self.nodes:
+                node.saved = node.entries()
+            with self.standing_in({}, {}):
+                yield
+        finally:
+            for node, saved in before:
+                node.saved = saved
 
     def _other(self, value: Any, others: Mapping[int, Any], cached: list[Any]) -> Any:
         if isinstance(value, torch.Tensor):
@@ -192,6 +213,8 @@ class Heap:
         if isinstance(value, functools._lru_cache_wrapper):
             value, place = value.__wrapped__, None
         kind = _kind(value)
+        if place is not None:
+            kind = kinds.kind_of_entry(self.nodes[place.node].obj, place.key, kind)
         if kind is None or id(value) in self._index:
             return
         if kind is kinds.FUNCTION and not value.__closure__ and not is_user_code(value.__code__):

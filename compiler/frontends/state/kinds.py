@@ -14,7 +14,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,11 @@ ATOMS = (
 _NOT_CALLED = frozenset(
     {
         "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
-        "_load_state_dict_post_hooks", "_is_full_backward_hook", "_flat_weight_refs",
+        "_load_state_dict_post_hooks", "_is_full_backward_hook",
     }
 )  # fmt: skip
+# And what PyTorch's recurrent modules make of their parameters: made again whenever those are others.
+_DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 _TENSOR_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 
 
@@ -62,7 +64,7 @@ def _attribute(label: str, key: Any) -> str:
     return label if key in _TENSOR_DICTS else f"{label}.{key}"
 
 
-def _tensors(label: str, key: Any) -> str:
+def _member(label: str, key: Any) -> str:
     return f"{label}.{key}"
 
 
@@ -237,22 +239,26 @@ def _scripted(obj: torch.jit.ScriptModule, only: Only) -> Entries:
 LIST = Kind("list", _sequence, _index, _write_list)
 DEQUE = Kind("deque", _sequence, _index, _write_deque)
 DICT = Kind("dict", _mapping, _index, _write_dict)
+MEMBERS = Kind("dict", _mapping, _member, _write_dict)
 SET = Kind("set", _set, _index, _write_set)
 TUPLE = Kind("tuple", _sequence, _index)
 INSTANCE = Kind("instance", _attributes, _attribute, _write_attributes)
 CELL = Kind("cell", _cell, _same, _write_cell)
 FUNCTION = Kind("function", _function, _show_function, _write_function)
-METHOD = Kind("method", lambda obj, only: {"__self__": obj.__self__, "__func__": obj.__func__}, _same)
-PARTIAL = Kind(
-    "partial", lambda obj, only: {"func": obj.func, "args": obj.args, "keywords": obj.keywords}, _tensors
+METHOD = Kind(
+    "method",
+    lambda obj, only: {"__self__": obj.__self__, "__func__": obj.__func__},
+    lambda label, key: "self" if key == "__self__" else label,
 )
+PARTIAL = Kind("partial", lambda obj, only: {"func": obj.func, "args": obj.args, "keywords": obj.keywords}, _member)
 GLOBALS = Kind("globals", _globals, lambda label, key: f"the global {key}", _write_globals)
 CLASS = Kind("class", _class, _attribute, _write_class)
 MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an object of their own
-SCRIPT = Kind("script", _scripted, _tensors)
+SCRIPT = Kind("script", _scripted, _member)
 
 # Instances of these modules of Python's library are containers; others keep to themselves.
 _CONTAINERS = frozenset({"collections", "types", "queue", "dataclasses", "argparse", "functools", "string"})
+_TORCH_CONTAINERS = ("torch.nn.", "torch.optim.", "torch.distributions.", "torch.amp.")
 _OPAQUE_MODULES = frozenset({"numpy", "torchstone", "torch_mlir", "hypothesis", "_pytest", "pytest", "rich", "typer"})
 _OPAQUE = (torch.Generator, torch.jit.ScriptFunction, type, types.ModuleType)
 
@@ -267,8 +273,12 @@ def kind_of(obj: Any) -> Kind | None:
             return kind
     if cls in _BY_CLASS:
         return _BY_CLASS[cls]
+    if issubclass(cls, torch.nn.Module):
+        return INSTANCE
     top = cls.__module__.partition(".")[0]
     if issubclass(cls, _OPAQUE) or top in _OPAQUE_MODULES:
+        return None
+    if top == "torch" and not cls.__module__.startswith(_TORCH_CONTAINERS):
         return None
     if top in sys.stdlib_module_names and top not in _CONTAINERS and top != "__main__":
         return None
@@ -286,10 +296,27 @@ _BY_CLASS: Mapping[type, Kind] = {
 }
 
 
+def kind_of_entry(obj: Any, key: Any, kind: Kind | None) -> Kind | None:
+    """Return how an entry of an object is taken apart, of which ``kind_of`` says so much."""
+    return MEMBERS if kind is DICT and key in _TENSOR_DICTS and isinstance(obj, torch.nn.Module) else kind
+
+
+def underived(obj: Any, entries: Entries) -> Entries:
+    """Return the entries without those that PyTorch makes of the others."""
+    if isinstance(obj, torch.nn.RNNBase):
+        return {name: value for name, value in entries.items() if name not in _DERIVED}
+    return entries
+
+
 def same_entries(one: Entries, other: Entries) -> bool:
     """Say whether entries are the same objects, in the same order."""
     return (
         len(one) == len(other)
-        and all(k is m or k == m for k, m in zip(one, other, strict=True))
+        and same_keys(one, other)
         and all(a is b for a, b in zip(one.values(), other.values(), strict=True))
     )
+
+
+def same_keys(one: Iterable[Any], other: Iterable[Any]) -> bool:
+    """Say whether keys are the same, in the same order; tensors, which compare elements, are when they are one."""
+    return all(k is m or (not isinstance(k, torch.Tensor) and k == m) for k, m in zip(one, other, strict=True))

@@ -1,4 +1,4 @@
-"""What stands in, while a program is captured, for objects that nobody can put back into the state that they were in."""
+"""What stands in, while a program is captured, for objects that cannot be put back into the state that they were in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class _Refusing:
 
     def _refuse(self, *_: Any) -> NoReturn:
         what = self.__dict__["what"]
-        raise Unsupported(f"the program uses {what}: it goes on with every run, and cannot be put back", stage="capture")
+        raise Unsupported(
+            f"the program uses {what}: it goes on with every run, and cannot be put back", stage="capture"
+        )
 
     __iter__ = __next__ = __len__ = __bool__ = __call__ = __getitem__ = __setattr__ = _refuse
 

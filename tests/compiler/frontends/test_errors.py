@@ -123,19 +123,16 @@ def test_what_export_cannot_trace_is_refused_and_leaves_nothing_behind(fn) -> No
     assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
 
 
-class Replacing(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("seen", torch.zeros(3))
+def test_another_parameter_in_the_place_of_one_is_refused_at_its_line() -> None:
+    class Shrinking(torch.nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            self.weight = torch.nn.Parameter(self.weight * 0.9)
+            return y
 
-    def forward(self, x):
-        self.seen = self.seen + x.sum(0)
-        return x + self.seen
-
-
-def test_another_tensor_in_the_place_of_a_buffer_is_refused() -> None:
-    module = Replacing()
-    seen = module.seen
-    with pytest.raises(Unsupported, match="another tensor in the place of seen"):
+    module = Shrinking(3, 3)
+    weight = module.weight
+    with pytest.raises(Unsupported, match=r"another parameter in the place of Shrinking\.weight") as caught:
         compile(module, (torch.randn(4, 3),), "evaluator")
-    assert module.seen is seen
+    assert "self.weight = torch.nn.Parameter" in str(caught.value)
+    assert module.weight is weight

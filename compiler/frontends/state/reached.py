@@ -1,0 +1,123 @@
+"""A program with the Python objects that it reaches, and the ways to run it that leave no trace."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.utils import _pytree as pytree
+
+from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
+from torchstone.compiler.frontends.randomness import generator_kept
+from torchstone.compiler.frontends.run_time_sizes import quiet
+from torchstone.compiler.frontends.state.blame import Effectful, line_of_change
+from torchstone.compiler.frontends.state.effects import Containers, Effect
+from torchstone.compiler.frontends.state.heap import Heap, Slot
+
+# Arguments that may be run-time numbers. A bool is what programs branch on.
+SCALARS = {int: torch.int64, float: torch.float64}
+
+
+class Reached:
+    """A program with the Python objects that it reaches; ``held`` are places in them whose numbers are arguments."""
+
+    def __init__(self, fn: Any, leaves: Sequence[Any]) -> None:
+        self.fn = fn
+        self.held: list[Slot] = []
+        given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        name = type(fn).__name__ if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
+        self.heap = Heap([(name, fn), *((f"argument {i}", leaf) for i, leaf in enumerate(given))])
+        self._arguments = {id(leaf) for leaf in leaves}
+        self._counts: list[Slot] = []
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors in the objects that are no arguments, each once."""
+        found = [self.heap.tensor(slots[0]) for slots in self.heap.tensors.values()]
+        return [t for t in found if id(t) not in self._arguments and _is_plain(t)]
+
+    def note(self, effects: Sequence[Effect]) -> None:
+        """Remember which numbers the program replaces by others."""
+        self._counts = [
+            Slot(effect.target.number, key)
+            for effect in effects
+            if not effect.target.argument
+            for key in effect.new
+            if type(self.heap.nodes[effect.target.number].saved.get(key)) in SCALARS
+        ]
+
+    def counting(self) -> Reached:
+        """Return the program with the numbers that it replaced, as it was last captured, for arguments."""
+        out = copy.copy(self)
+        out.held = list(self._counts)
+        return out
+
+    def counted(self) -> list[Any]:
+        """Return these numbers."""
+        return [self.heap.nodes[slot.node].saved[slot.key] for slot in self._counts]
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor is one that a graph may have for an argument."""
+    kind = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_quantized and not tensor.is_nested
+    return kind and tensor.is_cpu and tensor.layout is torch.strided and not is_functorch_wrapped_tensor(tensor)
+
+
+def line_of(error: Effectful, fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec) -> str:
+    """Quote the user's line that does to an object what the program is refused for."""
+    containers: list[Containers] = []
+
+    def changed() -> bool:
+        found = containers[0].changed() if error.argument else fn.heap.changed()
+        return any(number == error.number for number, *_ in found)
+
+    with generator_kept(), transforms_kept():
+        return line_of_change(lambda: rehearse(fn, leaves, in_spec, containers), changed)
+
+
+def rehearse(
+    fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, containers: list[Containers] | None = None
+) -> None:
+    """Run a program that writes as eager does, on clones, so that what eager refuses is raised.
+
+    Functionalization writes to nothing, and so has no objection to an ``out=`` of another dtype or one that overlaps an
+    operand.
+    """
+    clones = clone_tensors(leaves[: in_spec.num_leaves], tracked=True)
+    args, kwargs = pytree.tree_unflatten(clones, in_spec)
+    state = fn.tensors()
+    others = {id(t): o for t, o in zip(state, clone_tensors(state, tracked=True), strict=True)}
+    if containers is not None:
+        containers.append(Containers(args, kwargs))
+        containers[0].remember()
+    with quiet(), NoEscape(), no_swaps(), fn.heap.standing_in(others, {}):
+        fn.fn(*args, **kwargs)
+
+
+def clone_tensors(leaves: Sequence[Any], *, tracked: bool) -> list[Any]:
+    """Clone the tensors, one clone for each: the program must not write to its caller's while it is captured.
+
+    Unless clones are ``tracked``, autograd knows nothing of them: where they are functionalized, their wrappers are.
+    """
+    clones: dict[int, torch.Tensor] = {}
+    out: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            if id(leaf) not in clones:
+                clones[id(leaf)] = _clone_one(leaf).requires_grad_(tracked and leaf.requires_grad)
+            leaf = clones[id(leaf)]
+        out.append(leaf)
+    return out
+
+
+def _clone_one(tensor: torch.Tensor) -> torch.Tensor:
+    """Clone with the same sizes, strides, offset and storage around it: a program may look at all of them."""
+    plain = tensor.detach()
+    if plain.layout is not torch.strided or (plain.is_contiguous() and not plain.storage_offset()):
+        return plain.clone()
+    storage = plain.untyped_storage().clone()
+    copy = torch.empty(0, dtype=plain.dtype).set_(storage, plain.storage_offset(), plain.shape, plain.stride())
+    copy = torch._neg_view(copy) if plain.is_neg() else copy
+    return torch._conj(copy) if plain.is_conj() else copy
