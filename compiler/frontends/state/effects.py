@@ -29,7 +29,7 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The entries that an object has after a call: ``keys``, some of them ``new``, with values nested as in ``spec``."""
+    """The entries that an object has after a call: ``keys``, some of them ``new``, values nested as in ``spec``."""
 
     target: Existing
     kind: Kind
