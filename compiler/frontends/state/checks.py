@@ -75,7 +75,7 @@ class State:
             out.keys = list(node.saved)
         elif node.kind is kinds.INSTANCE:
             out.had = frozenset(node.saved)
-            out.never = heap.read_names if node.only is not None else None
+            out.never = heap.missed(node)
         for key, value in node.saved.items():
             if not heap.reads(node, key):
                 continue

@@ -17,6 +17,7 @@ from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
 from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
 from torchstone.compiler.frontends.state.standins import stand_in
+from torchstone.compiler.frontends.state.watching import Reads, watched_class
 
 # Walking takes a microsecond an object, and each call looks at them again.
 _MOST_OBJECTS = 200_000
@@ -43,6 +44,7 @@ class Node:
     """An object with entries. ``saved`` are those that it had before the program ran, ``label`` is how it is called.
 
     ``place`` is where it was found; None for a root, a class, or the globals of a module, which stay what they are.
+    ``seen`` is what the program has asked of an instance, None where nobody has looked.
     """
 
     obj: Any
@@ -50,6 +52,7 @@ class Node:
     label: str
     place: Slot | None
     only: Only = None
+    seen: Reads | None = None
     saved: Entries = field(default_factory=dict)
 
     def entries(self) -> Entries:
@@ -73,6 +76,9 @@ class Heap:
         self._names = Names()
         self._of_globals: dict[int, Names] = {}
         self._index: dict[int, int] = {}
+        self._classes: dict[type, type | None] = {}
+        self._watched: list[tuple[Any, type]] = []
+        self._reads: dict[int, Reads] = {}
         for label, root in roots:
             self._visit(root, label, None)
             self.roots.append(self.find(root))
@@ -98,14 +104,17 @@ class Heap:
         names = self._names
         if node.kind is kinds.GLOBALS:
             return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or names.any_attribute
+        if node.seen is not None and not node.seen.everything:
+            return key in node.seen.first or key in _CALLED
         if node.kind is kinds.CLASS or node.only is not None:
             return key in names.loads or key in _CALLED or names.any_attribute
         return True
 
-    @property
-    def read_names(self) -> frozenset[str]:
-        """The attributes that the program may read of objects of the user's classes."""
-        return self._names.loads
+    def missed(self, node: Node) -> frozenset[str] | None:
+        """Return the attributes that the program may have looked for and not found in an instance, None for any."""
+        if node.seen is not None and not node.seen.everything:
+            return frozenset(node.seen.first - node.saved.keys())
+        return self._names.loads if node.only is not None else None
 
     def changed(self) -> Iterator[tuple[int, Entries]]:
         """Yield the objects that have other entries than before, by number, and these entries."""
@@ -129,6 +138,7 @@ class Heap:
         """
         cached: list[Any] = []
         before = [(node, node.saved) for node in self.nodes]
+        self._watch()
         try:
             for number, node in enumerate(self.nodes):
                 if node.kind.write is None:
@@ -144,9 +154,32 @@ class Heap:
                     node.saved = given
             yield cached
         finally:
+            for obj, cls in self._watched:
+                object.__setattr__(obj, "__class__", cls)
+            self._watched.clear()
             for node, saved in before:
                 node.saved = saved
             self.restore()
+
+    def _watch(self) -> None:
+        """Give instances a class that notes what they are asked, where the program does not look at their class."""
+        if self._names.any_attribute or "type" in self._names.global_loads:
+            return
+        for node in self.nodes:
+            if node.kind is not kinds.INSTANCE:
+                continue
+            cls = type(node.obj)
+            if cls not in self._classes:
+                self._classes[cls] = watched_class(cls, self._reads)
+            try:
+                object.__setattr__(node.obj, "__class__", self._classes[cls] or cls)
+            except TypeError:  # its instances are laid out in memory in another way
+                continue
+            if type(node.obj) is not cls:
+                self._watched.append((node.obj, cls))
+                node.seen = node.seen or Reads()
+                node.seen.written.clear()
+                self._reads[id(node.obj)] = node.seen
 
     @contextlib.contextmanager
     def standing_in_place(self) -> Iterator[None]:

@@ -58,11 +58,19 @@ def difference(one: list[Any], other: list[Any]) -> str:
             a, b = mine[4], theirs[4]
             if mine[2:4] != theirs[2:4]:
                 return f"{mine[0]}: another tensor or memory: {mine[2:4]} beside {theirs[2:4]}"
-            if a.dtype != b.dtype or a.shape != b.shape or not torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True):
+            if (
+                a.dtype != b.dtype
+                or a.shape != b.shape
+                or not torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+            ):
                 return f"{mine[0]}: {a} beside {b}"
         elif mine[1] == "float":
             if not torch.allclose(torch.tensor(mine[2]), torch.tensor(theirs[2]), rtol=1e-4, equal_nan=True):
                 return f"{mine} beside {theirs}"
         elif mine[2:] != theirs[2:]:
             return f"{mine} beside {theirs}"
-    return "" if len(one) == len(other) else f"{len(one)} entries beside {len(other)}: {(one + other)[min(len(one), len(other))]}"
+    return (
+        ""
+        if len(one) == len(other)
+        else f"{len(one)} entries beside {len(other)}: {(one + other)[min(len(one), len(other))]}"
+    )

@@ -178,7 +178,7 @@ w.c.child = type(w.c.child)()
 w.net.lin.weight = torch.nn.Parameter(torch.full((3, 3), 0.25))
 w.net.lin.weight.data = torch.full((3, 3), 0.75)
 w.net.lin = torch.nn.Linear(3, 3)
-w.net.lin.register_forward_hook(lambda m, a, out: out + 1)
+w.net.lin._forward_hooks[0] = lambda m, a, out: out + 1
 w.net.mean = torch.ones(3)
 w.net.count = 4
 w.net.eval()
@@ -197,7 +197,7 @@ w.cell[0] = 2
 w.index.fill_(1)
 """.strip().splitlines()
 
-_SETUP = '''
+_SETUP = """
 import functools, collections, torch
 from torch import nn
 COUNT, LOG, SCALE, BUFFER, TABLE = 0, [], 2.0, torch.ones(3), {{}}
@@ -252,7 +252,7 @@ def make():
         nonlocal held
         held = value
     return program, dict(c=c, net=net, hist=hist, cell=cell, index=index, set_k=set_k, set_held=set_held)
-'''
+"""
 
 _FORWARD = """
 self.count += 1
@@ -284,7 +284,8 @@ class World:
 
     def everything(self) -> Any:
         """All that a program may have changed, to be compared."""
-        cells = {n: c.cell_contents for n, c in zip(self.program.__code__.co_freevars, self.program.__closure__ or ())}
+        closure = zip(self.program.__code__.co_freevars, self.program.__closure__ or (), strict=True)
+        cells = {name: cell.cell_contents for name, cell in closure}
         names = ("COUNT", "LOG", "SCALE", "BUFFER", "TABLE")
         functions = [vars(self.space["counted"]), self.space["collect"].__defaults__]
         values = [self.space[name] for name in names]

@@ -27,7 +27,7 @@ def _x(number: int) -> torch.Tensor:
 
 
 def try_program(drawn: Drawn, target: str, calls: int = 3) -> Found:
-    """Compile a drawn program for a target and call it; every call has to be right or refused, and leave nothing else."""
+    """Compile a drawn program and call it: every call has to be right or refused, and to leave nothing else."""
     mine, theirs = drawn.build(), drawn.build()
     try:
         with torch.no_grad():
