@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
+from torchstone.compiler.frontends.state.blind import Places, unread
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.effects import Containers, Effect, Existing, replay
 from torchstone.compiler.frontends.state.heap import Slot
@@ -112,7 +113,7 @@ class Captured:
     ``state`` are the Python objects that the program reaches, if there is anything to ask of them. ``sources`` are the
     places in it that hold each of ``captures``, empty for a tensor that is in none. Its numbers come after the leaves
     of the arguments. ``effects`` are what the program does to such objects, and to the containers of its arguments:
-    ``results`` goes on with the leaves of what it puts there.
+    ``results`` goes on with the leaves of what it puts there. ``unread`` are arguments that it only adds to.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     """
@@ -137,6 +138,7 @@ class Captured:
     state: State | None = None
     sources: list[list[Slot]] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    unread: Places = frozenset()
     _same: list[tuple[int, int]] = field(default_factory=list)
     _one: list[tuple[int, int]] = field(default_factory=list)  # the same pairs, as arguments of the graph
     _flat: int | None = None
@@ -176,6 +178,9 @@ class Captured:
 
         GuardError, before anything runs, when the arguments or the objects do not fit what was captured.
         """
+        given: Any = (args, kwargs)
+        if self.unread:
+            args, kwargs = unread(args, kwargs, self.unread)
         leaves = self.flatten(args, kwargs)
         if self.state is None:
             tensors, sizes = self.bind(leaves)
@@ -183,11 +188,13 @@ class Captured:
         found = self.state.find(leaves)
         containers = Containers(args, kwargs) if self._looks_at_containers else None
         if self.effects:
-            self.state.check_distinct(found, containers.mutable() if containers else ())
+            self.state.check_distinct(found, Containers(*given).mutable())
         tensors, sizes = self.bind(leaves, found)
         out = self.finish(kernel(tensors), tensors, sizes)
 
         def resolve(existing: Existing) -> Any:
+            if existing.place is not None:
+                return given[isinstance(existing.place, str)][existing.place]
             return containers.found[existing.number] if existing.argument and containers else found[existing.number]
 
         out = [resolve(leaf) if isinstance(leaf, Existing) else leaf for leaf in out]
@@ -199,7 +206,7 @@ class Captured:
         """Unsupported when the example's objects are the same in a way that ``call`` does not take."""
         if self.effects and self.state is not None:
             try:
-                found = self.state.find(flatten_arguments(args, kwargs)[0])
+                found = self.state.find(flatten_arguments(*unread(args, kwargs or {}, self.unread))[0])
                 self.state.check_distinct(found, Containers(args, kwargs or {}).mutable())
             except GuardError as error:
                 raise Unsupported(error.message, stage="capture") from None
@@ -237,7 +244,7 @@ class Captured:
                     raise GuardError(f"argument {index} was an int when compiled, is {leaf!r}")
                 integers.append((f"argument {index}", example.dim, leaf))
             elif isinstance(example, Scalar):
-                tensors.append(_scalar(index, example, leaf))
+                tensors.append(_scalar(self._name(index), example, leaf))
             elif type(leaf) is not type(example) or not same_number(leaf, example):
                 raise GuardError(
                     f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
@@ -259,6 +266,11 @@ class Captured:
             raise GuardError("the program looks at gradients, and was compiled when there were none: zero_grad() first")
         tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
+
+    def _name(self, index: int) -> str:
+        """Return what a leaf is called: an argument, or a number of the state, which come after those."""
+        place = index - self.in_spec.num_leaves
+        return f"argument {index}" if place < 0 or self.state is None else self.state.show(self.state.numbers[place])
 
     def _held(self, found: Sequence[Any]) -> list[torch.Tensor]:
         if self.state is None:
@@ -453,15 +465,13 @@ def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor
     return set(result.value) if type(result.value) is set else result.value
 
 
-def _scalar(index: int, example: Scalar, leaf: Any) -> torch.Tensor:
+def _scalar(name: str, example: Scalar, leaf: Any) -> torch.Tensor:
     if type(leaf) is not example.kind:
-        raise GuardError(f"argument {index} was of class {example.kind.__name__} when compiled, is {leaf!r}")
+        raise GuardError(f"{name} was of class {example.kind.__name__} when compiled, is {leaf!r}")
     try:
         return torch.tensor(leaf, dtype=example.dtype)
     except (RuntimeError, ValueError, OverflowError):
-        raise GuardError(
-            f"argument {index} is {leaf}, which is no {str(example.dtype).removeprefix('torch.')}"
-        ) from None
+        raise GuardError(f"{name} is {leaf}, which is no {str(example.dtype).removeprefix('torch.')}") from None
 
 
 def _misfit(arg: Value, tensor: torch.Tensor) -> str:

@@ -43,6 +43,7 @@ from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, S
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
 from torchstone.compiler.frontends.state.blame import Effectful
+from torchstone.compiler.frontends.state.blind import unread, with_blinds
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.effects import Containers, Existing, Observed
 from torchstone.compiler.frontends.state.reached import SCALARS, Reached, clone_tensors, line_of, rehearse
@@ -62,6 +63,7 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
         with generator_kept(), transforms_kept():
             reached = Reached(fn, leaves)
             out = _capture_somehow(reached, leaves, in_spec, name)
+            out = _without_reading(out, fn, args, kwargs or {}, name)
     except Unsupported as error:
         error.where = error.where or raised_at(error)
         if isinstance(error, Effectful) and not error.where:
@@ -74,12 +76,45 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
 def _capture_somehow(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name: str) -> Captured:
     with contextlib.suppress(SizedByValues):
         plain = _capture(fn, leaves, in_spec, name, Policy.NUMBERS)
+        fn, plain = _only_adding(fn, leaves, in_spec, name, plain)
         # A number that the program counts with is an argument that it takes by itself.
         return _with_numbers(fn.counting(), [*leaves, *fn.counted()], in_spec, name, plain)
     # Where PyTorch cannot do without a number, the program is specialized to it: whatever was raised is raised again.
     with contextlib.suppress(Exception), quiet():
         return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
     return _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
+
+
+def _only_adding(
+    fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, plain: Captured
+) -> tuple[Reached, Captured]:
+    """Return a program that may find anything in the containers that it only adds to, if it is the same program."""
+    adding = fn.adding(plain.effects)
+    if adding is not None:
+        with contextlib.suppress(Exception), quiet():
+            found = _capture(adding, leaves, in_spec, name, Policy.NUMBERS)
+            if same_program(found, plain, {}) and [e.target for e in found.effects] == [
+                e.target for e in plain.effects
+            ]:
+                return adding, found
+    return fn, plain
+
+
+def _without_reading(out: Captured, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> Captured:
+    """Return a program that may find anything in the arguments that it only adds to, if it is the same program."""
+    containers = Containers(args, kwargs).found
+    grown = {id(containers[e.target.number]) for e in out.effects if e.grew and e.target.argument}
+    places = frozenset(place for place, value in (*enumerate(args), *kwargs.items()) if id(value) in grown)
+    if places:
+        leaves, in_spec = flatten_arguments(*unread(args, kwargs, places))
+        with contextlib.suppress(Exception), quiet():
+            found = _capture_somehow(Reached(fn, leaves), leaves, in_spec, name)
+            if same_program(found, out, {}) and len(found.effects) == len(out.effects):
+                found.unread = places
+                if found.otherwise is not None:
+                    found.otherwise.unread = places
+                return found
+    return out
 
 
 def _with_numbers(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, plain: Captured) -> Captured:
@@ -163,19 +198,20 @@ def _record(
         for index in numbers:
             recorder.hint(recorder.number(given[index]), examples[index])
         count = in_spec.num_leaves
-        args, kwargs = pytree.tree_unflatten(given[:count], in_spec)
+        args, kwargs, unread = with_blinds(*pytree.tree_unflatten(given[:count], in_spec))
         containers = Containers(args, kwargs)
         containers.remember()
+        blinds = fn.blinds()
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
         with (
             NoEscape(),
             no_swaps(),
             called_directly(),
             watch,
-            fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True))) as cached,
+            fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds) as cached,
         ):
             out = fn.fn(*args, **kwargs)
-            seen.append(Observed(out, fn.heap, containers))
+            seen.append(Observed(out, fn.heap, containers, blinds, unread))
         _check_cached(cached)
         return seen[-1].leaves
 
@@ -222,8 +258,8 @@ def _record(
     observed = seen[-1]
     fn.note(observed.effects)
     captures = [t for _, t in recorder.captures]
-    sources = [fn.heap.tensors.get(id(t), []) for t in captures]
-    objects = State(fn.heap, fn.held)
+    sources = [fn.sources(t) for t in captures]
+    objects = State(fn.heap, fn.held, fn.blind)
     return Captured(
         graph,
         known,

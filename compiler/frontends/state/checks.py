@@ -43,16 +43,18 @@ class _Object:
 class State:
     """The objects that a captured program reached. ``find`` looks them up for a call and holds them against the past.
 
-    ``numbers`` are places whose numbers are arguments of the graph: they may be any. ``tensors`` are those whose
-    tensors are: they may be any of the graph's types.
+    ``numbers`` are places whose numbers are arguments of the graph: they may be any. ``blind`` are objects that the
+    program does not look into.
     """
 
-    def __init__(self, heap: Heap, numbers: Collection[Slot] = ()) -> None:
+    def __init__(self, heap: Heap, numbers: Collection[Slot] = (), blind: Collection[int] = ()) -> None:
         self.numbers = list(numbers)
         self._objects = [self._object(heap, number, node) for number, node in enumerate(heap.nodes)]
         loose = set(self.numbers)
         for number, obj in enumerate(self._objects):
             obj.constants = [(key, want) for key, want in obj.constants if Slot(number, key) not in loose]
+            if number in blind:
+                obj.keys, obj.constants, obj.tensors, obj.objects = None, [], [], []
         self._checked = any(o.constants or o.tensors or o.objects or o.keys or o.never for o in self._objects)
 
     def __bool__(self) -> bool:

@@ -14,6 +14,7 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.blame import Effectful
+from torchstone.compiler.frontends.state.blind import add, only_grew
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.heap import Heap
 from torchstone.compiler.frontends.state.kinds import ATOMS, Entries, Kind, same_entries
@@ -21,10 +22,14 @@ from torchstone.compiler.frontends.state.kinds import ATOMS, Entries, Kind, same
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A leaf of a result that is an object of the caller's: one of the state's, or a container of the arguments."""
+    """A leaf of a result that is an object of the caller's: one of the state's, or a container of the arguments.
+
+    ``place`` is the position or the name of an argument that the program does not look into.
+    """
 
     number: int
     argument: bool
+    place: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Effect:
     keys: tuple[Hashable, ...]
     new: tuple[Hashable, ...]
     spec: pytree.TreeSpec
+    added: bool = False  # whatever the entries before are, they stay, and so there are no keys
+    grew: bool = False  # all that happened may be that something was added
 
 
 class Containers:
@@ -89,21 +96,40 @@ class Observed:
     Unsupported for what no call could make again: an object of a class of its own, or one container in two places.
     """
 
-    def __init__(self, out: Any, heap: Heap, containers: Containers) -> None:
+    def __init__(
+        self, out: Any, heap: Heap, containers: Containers, blinds: Mapping[int, Any], unread: Mapping[Any, Any]
+    ) -> None:
         self.effects: list[Effect] = []
         self._heap = heap
         self._containers = containers
         self._met: set[int] = set()
+        self._unread = {id(obj): Existing(0, True, place) for place, obj in unread.items()}
         self.leaves, self.out_spec = self._flatten(out)
-        for number, now in heap.changed():
-            node = heap.nodes[number]
-            self._note(Existing(number, False), node.kind, node.label, node.saved, now)
+        changed = dict(heap.changed())
+        for number, node in enumerate(heap.nodes):
+            if number in changed:
+                self._note(Existing(number, False), node.kind, node.label, node.saved, changed[number], node.obj)
+            elif number in blinds and blinds[number].added:
+                self._note(Existing(number, False), node.kind, node.label, {}, blinds[number].added, added=True)
         for number, kind, before, now in containers.changed():
             if containers.twice:
                 raise Effectful("the program writes to what is among its arguments twice", number, argument=True)
-            self._note(Existing(number, True), kind, "an argument", before, now)
+            self._note(Existing(number, True), kind, "an argument", before, now, containers.found[number])
+        for obj in unread.values():
+            if obj.added:
+                self._note(self._unread[id(obj)], kinds.LIST, "an argument", {}, obj.added, added=True)
 
-    def _note(self, target: Existing, kind: Kind, label: str, before: Entries, now: Entries) -> None:
+    def _note(
+        self,
+        target: Existing,
+        kind: Kind,
+        label: str,
+        before: Entries,
+        now: Entries,
+        obj: Any = None,
+        *,
+        added: bool = False,
+    ) -> None:
         new = {key: value for key, value in now.items() if key not in before or before[key] is not value}
         try:
             for key in now:
@@ -112,7 +138,8 @@ class Observed:
         except Unsupported as error:
             raise Effectful(error.message, target.number, argument=target.argument) from None
         self.leaves += leaves
-        self.effects.append(Effect(target, kind, tuple(now), tuple(new), spec))
+        grew = not added and only_grew(obj, kind, before, now)
+        self.effects.append(Effect(target, kind, tuple(now), tuple(new), spec, added, grew))
 
     def _flatten(self, tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
         # PyTorch's pytree would take a Size apart and put a tuple together.
@@ -140,6 +167,8 @@ class Observed:
     def _existing(self, value: Any) -> Existing | None:
         if isinstance(value, (torch.Tensor, tuple, *ATOMS)):
             return None
+        if id(value) in self._unread:
+            return self._unread[id(value)]
         number = self._containers.find(value)
         if number is not None:
             return Existing(number, True)
@@ -176,13 +205,19 @@ def replay(
     """Do to a call's objects, ``found``, what the program did; ``leaves`` are those of the new entries."""
     rest = iter(leaves)
     todo: list[tuple[Effect, Entries]] = []
+    grown: list[tuple[Effect, list[Any]]] = []
     for effect in effects:
         values = pytree.tree_unflatten([next(rest) for _ in range(effect.spec.num_leaves)], effect.spec)
+        if effect.added:
+            grown.append((effect, values))
+            continue
         new = dict(zip(effect.new, values, strict=True))
         number = effect.target.number
         before = effect.kind.entries(resolve(effect.target), None) if effect.target.argument else None
         before = state.entries(found, number) if before is None else before
         todo.append((effect, {key: new[key] if key in new else before[key] for key in effect.keys}))
+    for effect, values in grown:
+        add(resolve(effect.target), effect.new, values)
     for effect, entries in todo:
         if effect.target.argument:
             assert effect.kind.write is not None

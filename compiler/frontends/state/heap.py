@@ -86,8 +86,7 @@ class Heap:
 
     def find(self, obj: Any) -> int | None:
         """Return the number of an object, None for one that was not reached."""
-        number = self._index.get(id(obj))
-        return number if number is not None and self.nodes[number].obj is obj else None
+        return self._index.get(id(obj))
 
     def tensor(self, slot: Slot) -> torch.Tensor:
         """Return the tensor that was in a place before the program ran."""
@@ -116,6 +115,11 @@ class Heap:
             return frozenset(node.seen.first - node.saved.keys())
         return self._names.loads if node.only is not None else None
 
+    @property
+    def looks_at_classes(self) -> bool:
+        """Whether the program may notice that an object is of a class derived from its own."""
+        return "type" in self._names.global_loads
+
     def changed(self) -> Iterator[tuple[int, Entries]]:
         """Yield the objects that have other entries than before, by number, and these entries."""
         for number, node in enumerate(self.nodes):
@@ -131,12 +135,18 @@ class Heap:
                 node.write(node.saved)
 
     @contextlib.contextmanager
-    def standing_in(self, others: Mapping[int, Any], at: Mapping[Slot, Any]) -> Iterator[list[Any]]:
+    def standing_in(
+        self, others: Mapping[int, Any], at: Mapping[Slot, Any], blinds: Mapping[int, Any] | None = None
+    ) -> Iterator[list[Any]]:
         """In the block, objects hold other tensors in the place of tensors, by id, and other numbers ``at`` places.
 
-        Give what functions with a cache return in the block. Afterwards the objects have the entries that they had.
+        ``blinds`` are containers in the place of those with these numbers. Give what functions with a cache return in
+        the block. Afterwards the objects have the entries that they had.
         """
         cached: list[Any] = []
+        blinds = blinds or {}
+        others = {**others, **{id(self.nodes[number].obj): blind for number, blind in blinds.items()}}
+        self._index.update({id(blind): number for number, blind in blinds.items()})
         before = [(node, node.saved) for node in self.nodes]
         self._watch()
         try:
@@ -157,13 +167,15 @@ class Heap:
             for obj, cls in self._watched:
                 object.__setattr__(obj, "__class__", cls)
             self._watched.clear()
+            for blind in blinds.values():
+                del self._index[id(blind)]
             for node, saved in before:
                 node.saved = saved
             self.restore()
 
     def _watch(self) -> None:
         """Give instances a class that notes what they are asked, where the program does not look at their class."""
-        if self._names.any_attribute or "type" in self._names.global_loads:
+        if self._names.any_attribute or self.looks_at_classes:
             return
         for node in self.nodes:
             if node.kind is not kinds.INSTANCE:
@@ -198,8 +210,8 @@ class Heap:
                 node.saved = saved
 
     def _other(self, value: Any, others: Mapping[int, Any], cached: list[Any]) -> Any:
-        if isinstance(value, torch.Tensor):
-            return others.get(id(value), value)
+        if id(value) in others:
+            return others[id(value)]
         if isinstance(value, tuple) and not isinstance(value, torch.Size):
             items = [self._other(item, others, cached) for item in value]
             if all(one is other for one, other in zip(items, value, strict=True)):

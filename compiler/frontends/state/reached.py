@@ -14,6 +14,7 @@ from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_
 from torchstone.compiler.frontends.randomness import generator_kept
 from torchstone.compiler.frontends.run_time_sizes import quiet
 from torchstone.compiler.frontends.state.blame import Effectful, line_of_change
+from torchstone.compiler.frontends.state.blind import blind, with_blinds
 from torchstone.compiler.frontends.state.effects import Containers, Effect
 from torchstone.compiler.frontends.state.heap import Heap, Slot
 
@@ -27,6 +28,7 @@ class Reached:
     def __init__(self, fn: Any, leaves: Sequence[Any]) -> None:
         self.fn = fn
         self.held: list[Slot] = []
+        self.blind: tuple[int, ...] = ()
         given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         name = type(fn).__name__ if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
         self.heap = Heap([(name, fn), *((f"argument {i}", leaf) for i, leaf in enumerate(given))])
@@ -37,6 +39,24 @@ class Reached:
         """Return the tensors in the objects that are no arguments, each once."""
         found = [self.heap.tensor(slots[0]) for slots in self.heap.tensors.values()]
         return [t for t in found if id(t) not in self._arguments and _is_plain(t)]
+
+    def sources(self, tensor: torch.Tensor) -> list[Slot]:
+        """Return the places that hold a tensor and that the program may read it from."""
+        return [slot for slot in self.heap.tensors.get(id(tensor), []) if slot.node not in self.blind]
+
+    def blinds(self) -> dict[int, Any]:
+        """Return containers that tell nothing, for those that the program is thought only to add to."""
+        return {number: blind(type(self.heap.nodes[number].obj)) for number in self.blind}
+
+    def adding(self, effects: Sequence[Effect]) -> Reached | None:
+        """Return the program with such containers in the place of those that only grew, None where there are none."""
+        within = {node.place.node for node in self.heap.nodes if node.place is not None}
+        grown = [e.target.number for e in effects if e.grew and e.target.number not in within]
+        if not grown or self.heap.looks_at_classes:
+            return None
+        out = copy.copy(self)
+        out.blind = tuple(grown)
+        return out
 
     def note(self, effects: Sequence[Effect]) -> None:
         """Remember which numbers the program replaces by others."""
@@ -86,7 +106,7 @@ def rehearse(
     operand.
     """
     clones = clone_tensors(leaves[: in_spec.num_leaves], tracked=True)
-    args, kwargs = pytree.tree_unflatten(clones, in_spec)
+    args, kwargs, _ = with_blinds(*pytree.tree_unflatten(clones, in_spec))
     state = fn.tensors()
     others = {id(t): o for t, o in zip(state, clone_tensors(state, tracked=True), strict=True)}
     if containers is not None:

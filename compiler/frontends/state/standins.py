@@ -12,7 +12,7 @@ from torchstone.compiler.diagnostics import Unsupported
 _ITERATORS = ("builtins", "itertools", "_io")
 
 
-class _Refusing:
+class Refusing:
     """Refuses whatever a program does with it."""
 
     def __init__(self, what: str) -> None:
@@ -40,7 +40,7 @@ def stand_in(value: Any, cached: list[Any]) -> Any:
         return _recomputing(value.__wrapped__, cached)
     module = type(value).__module__
     if isinstance(value, types.GeneratorType) or (isinstance(value, Iterator) and module in _ITERATORS):
-        return _Refusing(f"a {type(value).__name__}")
+        return Refusing(f"a {type(value).__name__}")
     return value
 
 
