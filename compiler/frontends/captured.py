@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
+from torchstone.compiler.frontends.state.ambient import check_settings, settings
 from torchstone.compiler.frontends.state.blind import Places, unread
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.effects import Containers, Effect, Existing, replay
@@ -139,6 +140,7 @@ class Captured:
     sources: list[list[Slot]] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     unread: Places = frozenset()
+    _settings: tuple[Any, ...] = field(default_factory=settings)
     _same: list[tuple[int, int]] = field(default_factory=list)
     _one: list[tuple[int, int]] = field(default_factory=list)  # the same pairs, as arguments of the graph
     _flat: int | None = None
@@ -179,6 +181,7 @@ class Captured:
         GuardError, before anything runs, when the arguments or the objects do not fit what was captured.
         """
         given: Any = (args, kwargs)
+        check_settings(self._settings)
         if self.unread:
             args, kwargs = unread(args, kwargs, self.unread)
         leaves = self.flatten(args, kwargs)

@@ -42,6 +42,7 @@ from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.blind import unread, with_blinds
 from torchstone.compiler.frontends.state.checks import State
@@ -62,7 +63,8 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
     try:
         with generator_kept(), transforms_kept():
             reached = Reached(fn, leaves)
-            out = _capture_somehow(reached, leaves, in_spec, name)
+            with ambient_kept(reached.heap):
+                out = _capture_somehow(reached, leaves, in_spec, name)
             out = _without_reading(out, fn, args, kwargs or {}, name)
     except Unsupported as error:
         error.where = error.where or raised_at(error)
@@ -93,9 +95,9 @@ def _only_adding(
     if adding is not None:
         with contextlib.suppress(Exception), quiet():
             found = _capture(adding, leaves, in_spec, name, Policy.NUMBERS)
-            if same_program(found, plain, {}) and [e.target for e in found.effects] == [
-                e.target for e in plain.effects
-            ]:
+            same = [e.target for e in found.effects] == [e.target for e in plain.effects]
+            blind = all(e.added for e in found.effects if not e.target.argument and e.target.number in adding.blind)
+            if same and blind and same_program(found, plain, {}):
                 return adding, found
     return fn, plain
 

@@ -32,6 +32,7 @@ from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
 from torchstone.compiler.frontends.replay import FRAMES, is_composite, replay
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
+from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.effects import Containers
@@ -118,6 +119,7 @@ def capture(
             traced_as_written(),
             integer_blends_refused(),
             placed(user_location),
+            ambient_kept(reached.heap),
         ):
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
     except Unsupported as error:

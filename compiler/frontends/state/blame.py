@@ -14,12 +14,15 @@ from torchstone.compiler.ir import Frame
 
 
 class Effectful(Unsupported):
-    """The program is refused for what it does to an object; ``changes`` says of a run whether it has done it."""
+    """The program is refused for what it changes: the object of this number, or what ``changed`` tells of."""
 
-    def __init__(self, message: str, number: int, *, argument: bool) -> None:
+    def __init__(
+        self, message: str, number: int = -1, *, argument: bool = False, changed: Callable[[], bool] | None = None
+    ) -> None:
         super().__init__(message, stage="capture")
         self.number = number
         self.argument = argument
+        self.changed = changed
 
 
 def line_of_change(run: Callable[[], Any], changed: Callable[[], bool]) -> str:

@@ -35,6 +35,7 @@ class _Object:
     constants: list[tuple[Hashable, Any]] = field(default_factory=list)
     tensors: list[tuple[Hashable, torch.dtype, torch.Size]] = field(default_factory=list)
     objects: list[tuple[Hashable, int]] = field(default_factory=list)
+    members: list[tuple[str, Any]] = field(default_factory=list)  # of a class: its functions
 
     def show(self, key: Hashable) -> str:
         return self.kind.show(self.label, key)
@@ -78,6 +79,9 @@ class State:
         elif node.kind is kinds.INSTANCE:
             out.had = frozenset(node.saved)
             out.never = heap.missed(node)
+        elif node.kind is kinds.CLASS:
+            methods = [(name, m) for name, m in vars(node.obj).items() if hasattr(type(m), "__get__")]
+            out.members = [(name, method) for name, method in methods if heap.names(name)]
         for key, value in node.saved.items():
             if not heap.reads(node, key):
                 continue
@@ -146,6 +150,9 @@ class State:
         return self._objects[slot.node].show(slot.key)
 
     def _check(self, found: Sequence[Any], number: int, want: _Object) -> None:
+        for name, member in want.members:
+            if vars(want.obj).get(name) is not member:
+                raise GuardError(f"{want.label}.{name} is another function than when compiled")
         if not (want.keys is not None or want.constants or want.tensors or want.objects or want.never):
             return
         now = self._entries(found, number)
@@ -192,6 +199,8 @@ def _changed(want: _Object, key: Hashable, value: Any, other: Any) -> str:
     if key == "training" and issubclass(want.cls, torch.nn.Module):
         was, now = ("training", "evaluation")[:: 1 if value else -1]
         return f"{want.cls.__name__} was in {was} mode when compiled, is in {now} mode"
+    if want.kind is kinds.ARRAY:
+        return f"{want.label} holds other numbers than when compiled, and they are part of the program"
     if want.kind is kinds.FUNCTION:
         return f"{want.show(key)} is another function than when compiled"
     return f"{want.show(key)} was {_shown(value)} when compiled and is part of the program, is {_shown(other)}"

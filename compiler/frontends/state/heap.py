@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import types
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ _CALLED = frozenset(
         "_forward_pre_hooks_with_kwargs",
     }
 )  # fmt: skip
+_ENVIRONMENT = frozenset({"environ", "getenv"})
+_NOT_METHODS = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__"})
 _BASES = (object, torch.nn.Module)
 
 
@@ -108,6 +111,18 @@ class Heap:
         if node.kind is kinds.CLASS or node.only is not None:
             return key in names.loads or key in _CALLED or names.any_attribute
         return True
+
+    def uses_module(self, name: str) -> bool:
+        """Say whether the program names an installed module, by whatever name, or something of it."""
+        held = (
+            value for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for value in node.saved.values()
+        )
+        names = (getattr(v, "__name__" if isinstance(v, types.ModuleType) else "__module__", None) or "" for v in held)
+        return name in self._names.imports or any(str(n).partition(".")[0] == name for n in names)
+
+    def names(self, name: str) -> bool:
+        """Say whether the program may call a method of the user's by this name; special ones need no name."""
+        return name in self._names.loads or (name.startswith("__") and name not in _NOT_METHODS)
 
     def missed(self, node: Node) -> frozenset[str] | None:
         """Return the attributes that the program may have looked for and not found in an instance, None for any."""
@@ -223,6 +238,8 @@ class Heap:
         """Take every object apart; again, as long as code is found that names more of them."""
         names = None
         while names != (names := (self._names, dict(self._of_globals))):
+            if not _ENVIRONMENT.isdisjoint(self._names.loads | self._names.global_loads):
+                self._visit(os.environ._data, "os.environ", None)  # type: ignore[attr-defined]
             done = 0
             while done < len(self.nodes):
                 node = self.nodes[done]

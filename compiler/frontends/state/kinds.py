@@ -7,6 +7,7 @@ objects only the entries count that a program can name (``only``): nobody looks 
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import enum
@@ -94,14 +95,18 @@ def _write_deque(obj: collections.deque[Any], entries: Entries, only: Only) -> N
     obj.extend(_elements(entries).values())
 
 
+def _dict_of(obj: dict[Any, Any]) -> Any:
+    """Return the class whose methods know a dict as it is, past those of a class derived from it."""
+    return collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+
+
 def _mapping(obj: dict[Any, Any], only: Only) -> Entries:
-    return _with_attributes(obj, {key: dict.__getitem__(obj, key) for key in dict.__iter__(obj)})
+    return _with_attributes(obj, {key: dict.__getitem__(obj, key) for key in _dict_of(obj).__iter__(obj)})
 
 
 def _write_dict(obj: dict[Any, Any], entries: Entries, only: Only) -> None:
-    base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
-    entries = _elements(entries)
-    kept = [key for key in dict.__iter__(obj) if key in entries]
+    base, entries = _dict_of(obj), _elements(entries)
+    kept = [key for key in base.__iter__(obj) if key in entries]
     if len(kept) < len(obj) or kept != list(entries)[: len(kept)]:
         base.clear(obj)
     for key, value in entries.items():
@@ -232,6 +237,32 @@ def _is_data(name: str, value: Any) -> bool:
     return not (name.startswith("__") or name == "_abc_impl" or hasattr(type(value), "__get__"))
 
 
+def _partial(obj: functools.partial[Any], only: Only) -> Entries:
+    return {"func": obj.func, "args": obj.args, "keywords": obj.keywords}
+
+
+def _write_partial(obj: functools.partial[Any], entries: Entries, only: Only) -> None:
+    obj.__setstate__((entries["func"], entries["args"], entries["keywords"], attributes_of(obj)))  # type: ignore[attr-defined]
+
+
+def _array(obj: Any, only: Only) -> Entries:
+    """The bytes of what keeps numbers in memory: an array of NumPy or Python, a bytearray."""
+    return {"": bytes(obj) if isinstance(obj, bytearray) else obj.tobytes()}
+
+
+def _write_array(obj: Any, entries: Entries, only: Only) -> None:
+    data = entries[""]
+    if isinstance(obj, bytearray):
+        obj[:] = data
+    elif isinstance(obj, array.array):
+        del obj[:]
+        obj.frombytes(data)
+    else:
+        import numpy as np
+
+        obj[...] = np.frombuffer(data, obj.dtype).reshape(obj.shape)
+
+
 def _scripted(obj: torch.jit.ScriptModule, only: Only) -> Entries:
     return {"training": obj.training, **dict(obj.named_parameters()), **dict(obj.named_buffers())}
 
@@ -250,14 +281,16 @@ METHOD = Kind(
     lambda obj, only: {"__self__": obj.__self__, "__func__": obj.__func__},
     lambda label, key: "self" if key == "__self__" else label,
 )
-PARTIAL = Kind("partial", lambda obj, only: {"func": obj.func, "args": obj.args, "keywords": obj.keywords}, _member)
+PARTIAL = Kind("partial", _partial, _member, _write_partial)
+BOUND = Kind("bound", lambda obj, only: {"__self__": obj.__self__}, _same)
+ARRAY = Kind("array", _array, _same, _write_array)
 GLOBALS = Kind("globals", _globals, lambda label, key: f"the global {key}", _write_globals)
 CLASS = Kind("class", _class, _attribute, _write_class)
 MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an object of their own
 SCRIPT = Kind("script", _scripted, _member)
 
 # Instances of these modules of Python's library are containers; others keep to themselves.
-_CONTAINERS = frozenset({"collections", "types", "queue", "dataclasses", "argparse", "functools", "string"})
+_CONTAINERS = frozenset({"collections", "types", "queue", "dataclasses", "argparse", "functools", "string", "weakref"})
 _TORCH_CONTAINERS = ("torch.nn.", "torch.optim.", "torch.distributions.", "torch.amp.")
 _OPAQUE_MODULES = frozenset({"numpy", "torchstone", "torch_mlir", "hypothesis", "_pytest", "pytest", "rich", "typer"})
 _OPAQUE = (torch.Generator, torch.jit.ScriptFunction, type, types.ModuleType)
@@ -276,10 +309,14 @@ def kind_of(obj: Any) -> Kind | None:
     if issubclass(cls, torch.nn.Module):
         return INSTANCE
     top = cls.__module__.partition(".")[0]
+    if top == "numpy" and cls.__name__ == "ndarray":
+        return ARRAY if obj.dtype.kind in "biufc" else None
     if issubclass(cls, _OPAQUE) or top in _OPAQUE_MODULES:
         return None
     if top == "torch" and not cls.__module__.startswith(_TORCH_CONTAINERS):
         return None
+    if cls in _BOUND:
+        return None if isinstance(obj.__self__, types.ModuleType | type(None)) else BOUND
     if top in sys.stdlib_module_names and top not in _CONTAINERS and top != "__main__":
         return None
     return INSTANCE if attributes_of(obj) is not None or _slots(cls) else None
@@ -288,7 +325,10 @@ def kind_of(obj: Any) -> Kind | None:
 _BY_BASE: Mapping[type, Kind] = {
     list: LIST, collections.deque: DEQUE, dict: DICT, set: SET, tuple: TUPLE, torch.jit.ScriptModule: SCRIPT,
 }  # fmt: skip
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 _BY_CLASS: Mapping[type, Kind] = {
+    bytearray: ARRAY,
+    array.array: ARRAY,
     types.CellType: CELL,
     types.FunctionType: FUNCTION,
     types.MethodType: METHOD,

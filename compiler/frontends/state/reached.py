@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from torch.utils import _pytree as pytree
 from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
 from torchstone.compiler.frontends.randomness import generator_kept
 from torchstone.compiler.frontends.run_time_sizes import quiet
+from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful, line_of_change
 from torchstone.compiler.frontends.state.blind import blind, with_blinds
 from torchstone.compiler.frontends.state.effects import Containers, Effect
@@ -90,10 +92,12 @@ def line_of(error: Effectful, fn: Reached, leaves: list[Any], in_spec: pytree.Tr
     containers: list[Containers] = []
 
     def changed() -> bool:
+        if error.changed is not None:
+            return error.changed()
         found = containers[0].changed() if error.argument else fn.heap.changed()
         return any(number == error.number for number, *_ in found)
 
-    with generator_kept(), transforms_kept():
+    with generator_kept(), transforms_kept(), contextlib.suppress(Effectful), ambient_kept(fn.heap):
         return line_of_change(lambda: rehearse(fn, leaves, in_spec, containers), changed)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
+import random
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -10,6 +13,7 @@ from typing import Any, NoReturn
 from torchstone.compiler.diagnostics import Unsupported
 
 _ITERATORS = ("builtins", "itertools", "_io")
+_GOING_ON = (types.GeneratorType, random.Random, contextvars.ContextVar, threading.local)
 
 
 class Refusing:
@@ -21,7 +25,7 @@ class Refusing:
     def _refuse(self, *_: Any) -> NoReturn:
         what = self.__dict__["what"]
         raise Unsupported(
-            f"the program uses {what}: it goes on with every run, and cannot be put back", stage="capture"
+            f"the program uses {what}, which nobody can put back to where it was before a run", stage="capture"
         )
 
     __iter__ = __next__ = __len__ = __bool__ = __call__ = __getitem__ = __setattr__ = _refuse
@@ -38,9 +42,11 @@ def stand_in(value: Any, cached: list[Any]) -> Any:
     """
     if isinstance(value, functools._lru_cache_wrapper):
         return _recomputing(value.__wrapped__, cached)
-    module = type(value).__module__
-    if isinstance(value, types.GeneratorType) or (isinstance(value, Iterator) and module in _ITERATORS):
-        return Refusing(f"a {type(value).__name__}")
+    inner = value.__self__ if isinstance(value, types.BuiltinMethodType | types.MethodWrapperType) else value
+    cls = type(inner)
+    advances = isinstance(inner, Iterator) and cls.__module__ in _ITERATORS
+    if advances or isinstance(inner, _GOING_ON) or cls.__module__.startswith("numpy.random"):
+        return Refusing(f"a {cls.__name__}")
     return value
 
 

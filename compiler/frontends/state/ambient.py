@@ -1,0 +1,69 @@
+"""State that belongs to no object: PyTorch's settings, and the random numbers of Python and NumPy."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.frontends.state.blame import Effectful
+from torchstone.compiler.frontends.state.heap import Heap
+
+
+def settings() -> tuple[Any, ...]:
+    """Return PyTorch's settings that decide what a program computes: a call has to find those of the capture."""
+    autocast = torch.is_autocast_enabled("cpu")
+    return torch.get_default_dtype(), torch.get_autocast_dtype("cpu") if autocast else None
+
+
+def check_settings(was: tuple[Any, ...]) -> None:
+    """GuardError where the default dtype or autocast is another than when a program was captured."""
+    now = settings()
+    if now != was:
+        what = "the default dtype" if now[0] is not was[0] else "autocast"
+        raise GuardError(
+            f"{what} is another than when compiled: {now[now[0] is was[0]]}, and was {was[now[0] is was[0]]}"
+        )
+
+
+@contextlib.contextmanager
+def ambient_kept(heap: Heap) -> Iterator[None]:
+    """Give PyTorch's settings and the random numbers of Python and NumPy back what they were before the block.
+
+    Unsupported for a program that changes them: no graph does that, and a call would draw no numbers.
+    """
+    kept = _kept(heap)
+    before = [get() for _, get, _ in kept]
+    try:
+        yield
+        for (what, get, _), was in zip(kept, before, strict=True):
+            if get() != was:
+                message = f"the program {what}, which no graph can do"
+                raise Effectful(message, changed=lambda get=get, was=was: get() != was)  # type: ignore[misc]
+    finally:
+        for (_, get, put), was in zip(kept, before, strict=True):
+            if get() != was:
+                put(was)
+
+
+def _kept(heap: Heap) -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
+    """What a program may change, how it is asked for, and how it is set."""
+    kept: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
+        ("leaves another grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+        ("leaves another default dtype", torch.get_default_dtype, torch.set_default_dtype),
+        ("draws from Python's random numbers", random.getstate, random.setstate),
+    ]
+    if heap.uses_module("numpy"):  # whose state takes as long to ask for as a small program to run
+        import numpy as np
+
+        def state() -> Any:
+            found: Any = np.random.get_state(legacy=False)
+            return found["state"]["key"].tobytes(), found["state"]["pos"], found["gauss"]
+
+        whole = np.random.get_state()
+        kept.append(("draws from NumPy's random numbers", state, lambda _: np.random.set_state(whole)))
+    return kept
