@@ -10,10 +10,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
+from torchstone.compiler.frontends.argument_memory import accumulate_gradient, check_layouts, check_separate
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.frontends.state.ambient import check_settings, settings
 from torchstone.compiler.frontends.state.blind import Places, unread
-from torchstone.compiler.frontends.state.checks import State
+from torchstone.compiler.frontends.state.checks import Found, State
 from torchstone.compiler.frontends.state.effects import Containers, Effect, Existing, replay
 from torchstone.compiler.frontends.state.heap import Slot
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
@@ -141,6 +142,7 @@ class Captured:
     effects: list[Effect] = field(default_factory=list)
     unread: Places = frozenset()
     _settings: tuple[Any, ...] = field(default_factory=settings)
+    _objects: bool | None = None  # whether a call needs its objects again
     _same: list[tuple[int, int]] = field(default_factory=list)
     _one: list[tuple[int, int]] = field(default_factory=list)  # the same pairs, as arguments of the graph
     _flat: int | None = None
@@ -189,7 +191,7 @@ class Captured:
             tensors, sizes = self.bind(leaves)
             return self.unflatten(self.finish(kernel(tensors), tensors, sizes))
         found = self.state.find(leaves)
-        containers = Containers(args, kwargs) if self._looks_at_containers else None
+        containers = Containers(args, kwargs) if self._looks_at_objects else None
         if self.effects:
             self.state.check_distinct(found, Containers(*given).mutable())
         tensors, sizes = self.bind(leaves, found)
@@ -198,8 +200,14 @@ class Captured:
         def resolve(existing: Existing) -> Any:
             if existing.place is not None:
                 return given[isinstance(existing.place, str)][existing.place]
-            return containers.found[existing.number] if existing.argument and containers else found[existing.number]
+            return (
+                containers.found[existing.number]
+                if existing.argument and containers
+                else found.objects[existing.number]
+            )
 
+        if not self._looks_at_objects:
+            return self.unflatten(out)
         out = [resolve(leaf) if isinstance(leaf, Existing) else leaf for leaf in out]
         count = self.out_spec.num_leaves
         replay(self.effects, out[count:], resolve, self.state, found)
@@ -215,15 +223,17 @@ class Captured:
                 raise Unsupported(error.message, stage="capture") from None
 
     @property
-    def _looks_at_containers(self) -> bool:
-        return bool(self.effects) or any(isinstance(r, Existing) and r.argument for r in self.results)
+    def _looks_at_objects(self) -> bool:
+        if self._objects is None:
+            self._objects = bool(self.effects) or any(isinstance(r, Existing) for r in self.results)
+        return self._objects
 
-    def bind(self, leaves: Sequence[Any], found: Sequence[Any] = ()) -> tuple[list[Any], Sizes]:
+    def bind(self, leaves: Sequence[Any], found: Found | None = None) -> tuple[list[Any], Sizes]:
         """Return what the graph's arguments are, and the value of each symbol; ``found`` are the state's objects.
 
         GuardError when the arguments do not fit what was captured.
         """
-        if self.state is not None:
+        if self.state is not None and found is not None and self.state.numbers:
             leaves = [*leaves, *(self.state.number(found, slot) for slot in self.state.numbers)]
         if self._plain is None:
             self._plain = self._plainly()
@@ -253,7 +263,7 @@ class Captured:
                     f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
                 )
         if self.row_major:
-            check_layouts(tensors, [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor | Scalar)])
+            check_layouts(tensors, [x if isinstance(x, torch.Tensor) else None for x in self._tensors()])
         for one, other in self._same:
             if leaves[one] is not leaves[other]:
                 raise GuardError(f"arguments {one} and {other} were one tensor when compiled, are two")
@@ -270,13 +280,16 @@ class Captured:
         tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
 
+    def _tensors(self) -> list[Any]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor | Scalar)]
+
     def _name(self, index: int) -> str:
         """Return what a leaf is called: an argument, or a number of the state, which come after those."""
         place = index - self.in_spec.num_leaves
         return f"argument {index}" if place < 0 or self.state is None else self.state.show(self.state.numbers[place])
 
-    def _held(self, found: Sequence[Any]) -> list[torch.Tensor]:
-        if self.state is None:
+    def _held(self, found: Found | None) -> list[torch.Tensor]:
+        if self.state is None or found is None:
             return self.captures
         state = self.state
         return [
@@ -298,8 +311,9 @@ class Captured:
 
         The questions of ``bind`` and ``_sizes`` take longer than a small kernel.
         """
-        special = self.captures or self.mutated or self.fresh or self.modes or self.integers or self.state is not None
-        if special or self.row_major or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
+        special = self.captures or self.mutated or self.fresh or self.modes or self.integers or self.row_major
+        counts = self.state is not None and self.state.numbers
+        if special or counts or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
             return []
         kinds = [arg.tensor for arg in self.graph.args]
         if not all(k.is_static for k in kinds):
@@ -400,52 +414,6 @@ def flatten_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> 
 def constants(leaves: Sequence[Any]) -> list[str]:
     """Tell which arguments are numbers that a program was specialized to."""
     return [f"argument {i} is {e!r}" for i, e in enumerate(leaves) if isinstance(e, bool | int | float | complex)]
-
-
-def check_layouts(tensors: Sequence[torch.Tensor], examples: Sequence[torch.Tensor | Scalar]) -> None:
-    """GuardError unless every tensor lies in memory as its example did."""
-    for index, (tensor, example) in enumerate(zip(tensors, examples, strict=True)):
-        if isinstance(example, Scalar):
-            continue
-        same = tensor.is_contiguous() if example.is_contiguous() else tensor.stride() == example.stride()
-        if not same or tensor.storage_offset() != example.storage_offset():
-            raise GuardError(f"tensor {index} lies in memory in another way than when compiled, and the program looks")
-
-
-def check_separate(
-    tensors: Sequence[torch.Tensor], mutated: Sequence[int], same: Sequence[tuple[int, int]] = ()
-) -> None:
-    """Raise GuardError when a tensor that is written to shares memory with another one, or its elements do.
-
-    A graph has values, no memory: it cannot know that the other one changes too. ``same`` are pairs that were one
-    tensor when the graph was made, which knows of them.
-    """
-    known = {pair for one, other in same for pair in ((one, other), (other, one))}
-    spans = [_span(t) for t in tensors]
-    for index in mutated:
-        written = tensors[index]
-        if written.numel() and any(s > 1 and not t for s, t in zip(written.shape, written.stride(), strict=True)):
-            raise GuardError(f"the graph writes to argument {index}, whose elements are one in memory (a stride of 0)")
-        low, high = spans[index]
-        for other, (start, end) in enumerate(spans):
-            if other != index and (other, index) not in known and max(low, start) < min(high, end):
-                raise GuardError(f"arguments {other} and {index} of the graph share memory, and it writes to {index}")
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the addresses of a tensor's first byte and of the one after its last."""
-    if tensor.layout is not torch.strided or not tensor.numel():
-        return 0, 0
-    start = tensor.data_ptr()
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return start, start + (reach + 1) * tensor.element_size()
-
-
-def accumulate_gradient(tensor: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Add to a leaf's ``grad`` as ``backward`` does; to be called without grad mode."""
-    if not tensor.is_leaf:
-        raise GuardError("the program computes the gradient of an argument, which is no leaf of autograd's graph")
-    tensor.grad = gradient if tensor.grad is None else tensor.grad.add_(gradient)
 
 
 def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> Any:

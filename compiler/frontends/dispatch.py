@@ -261,7 +261,7 @@ def _record(
     fn.note(observed.effects)
     captures = [t for _, t in recorder.captures]
     sources = [fn.sources(t) for t in captures]
-    objects = State(fn.heap, fn.held, fn.blind)
+    objects = State(fn.heap, fn.held, fn.blind, changes=bool(observed.effects))
     return Captured(
         graph,
         known,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,14 +42,24 @@ class _Object:
         return self.kind.show(self.label, key)
 
 
+@dataclass(slots=True)
+class Found:
+    """The objects of a call, in the order of the state's, and the entries that each has."""
+
+    objects: list[Any] = field(default_factory=list)
+    entries: list[Mapping[Hashable, Any]] = field(default_factory=list)
+
+
 class State:
     """The objects that a captured program reached. ``find`` looks them up for a call and holds them against the past.
 
     ``numbers`` are places whose numbers are arguments of the graph: they may be any. ``blind`` are objects that the
-    program does not look into.
+    program does not look into. Where it ``changes`` none, the objects of a call are most often those of the last one.
     """
 
-    def __init__(self, heap: Heap, numbers: Collection[Slot] = (), blind: Collection[int] = ()) -> None:
+    def __init__(
+        self, heap: Heap, numbers: Collection[Slot] = (), blind: Collection[int] = (), *, changes: bool = False
+    ) -> None:
         self.numbers = list(numbers)
         self._objects = [self._object(heap, number, node) for number, node in enumerate(heap.nodes)]
         loose = set(self.numbers)
@@ -57,6 +68,10 @@ class State:
             if number in blind:
                 obj.keys, obj.constants, obj.tensors, obj.objects = None, [], [], []
         self._checked = any(o.constants or o.tensors or o.objects or o.keys or o.never for o in self._objects)
+        self._lasting = not changes and not any(o.root for o in self._objects)
+        self._last: Found | None = None
+        self._held: list[tuple[Any, Kind, Only, list[Any]]] = []
+        self._empty: list[Any] = []
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look at."""
@@ -94,29 +109,46 @@ class State:
                 out.constants.append((key, value))
         return out
 
-    def find(self, leaves: Sequence[Any]) -> list[Any]:
+    def find(self, leaves: Sequence[Any]) -> Found:
         """Return the objects of a call with these leaves; GuardError, with the place, where one is another now."""
-        found: list[Any] = []
+        if self._last is not None and not any(self._empty):
+            for obj, kind, only, held in self._held:
+                now = kinds.peek(obj, kind, only)
+                if len(now) != len(held) or not all(map(operator.is_, now, held)):
+                    break
+            else:
+                return self._last
+        found = Found()
         for number, want in enumerate(self._objects):
             if want.place is not None:
-                obj = self._entries(found, want.place.node).get(want.place.key, MISSING)
+                obj = found.entries[want.place.node].get(want.place.key, MISSING)
             elif want.obj is None and want.root is not None:
                 obj = leaves[want.root - 1]
             else:
                 obj = want.obj
             if type(obj) is not want.cls:
                 raise GuardError(f"{want.label} {_was(want.cls, obj)}")
-            found.append(obj)
+            found.objects.append(obj)
+            found.entries.append(want.kind.entries(obj, want.only))
             self._check(found, number, want)
+        if self._lasting:
+            self._remember(found)
         return found
 
-    def _entries(self, found: Sequence[Any], number: int) -> Mapping[Hashable, Any]:
-        want = self._objects[number]
-        return want.kind.entries(found[number], want.only)
+    def _remember(self, found: Found) -> None:
+        self._last = found
+        pairs = list(zip(found.objects, self._objects, strict=True))
+        empty = [kind in _WHOLE and not obj for obj, kind in ((o, w.kind) for o, w in pairs)]
+        self._empty = [obj for (obj, _), nothing in zip(pairs, empty, strict=True) if nothing]
+        self._held = [
+            (obj, want.kind, want.only, held)
+            for (obj, want), nothing in zip(pairs, empty, strict=True)
+            if not nothing and (held := kinds.peek(obj, want.kind, want.only))
+        ]
 
-    def tensor(self, found: Sequence[Any], slots: Sequence[Slot]) -> torch.Tensor:
+    def tensor(self, found: Found, slots: Sequence[Slot]) -> torch.Tensor:
         """Return the tensor that is in all of these places; GuardError where there are several, or none."""
-        values = [self._entries(found, slot.node).get(slot.key) for slot in slots]
+        values = [found.entries[slot.node].get(slot.key) for slot in slots]
         if not isinstance(values[0], torch.Tensor):
             raise GuardError(f"{self.show(slots[0])} was a tensor when compiled, is {values[0]!r}")
         for slot, value in zip(slots, values, strict=True):
@@ -125,23 +157,19 @@ class State:
                 raise GuardError(f"{one} and {other} were one tensor when compiled, are two")
         return values[0]
 
-    def number(self, found: Sequence[Any], slot: Slot) -> Any:
+    def number(self, found: Found, slot: Slot) -> Any:
         """Return the number that is in a place now."""
-        return self._entries(found, slot.node).get(slot.key)
+        return found.entries[slot.node].get(slot.key)
 
-    def write(self, found: Sequence[Any], number: int, entries: dict[Hashable, Any]) -> None:
+    def write(self, found: Found, number: int, entries: dict[Hashable, Any]) -> None:
         """Give an object of a call other entries."""
         want = self._objects[number]
         assert want.kind.write is not None
-        want.kind.write(found[number], entries, want.only)
+        want.kind.write(found.objects[number], entries, want.only)
 
-    def entries(self, found: Sequence[Any], number: int) -> dict[Hashable, Any]:
-        """Return the entries that an object of a call has now."""
-        return dict(self._entries(found, number))
-
-    def check_distinct(self, found: Sequence[Any], more: Sequence[Any]) -> None:
+    def check_distinct(self, found: Found, more: Sequence[Any]) -> None:
         """GuardError where two objects that were two when compiled are one now: what is written to both is in one."""
-        mutable = [o for o, want in zip(found, self._objects, strict=True) if want.kind.write is not None]
+        mutable = [o for o, want in zip(found.objects, self._objects, strict=True) if want.kind.write is not None]
         if len({id(o) for o in (*mutable, *more)}) < len(mutable) + len(more):
             raise GuardError("two of the objects that the program writes to were two when compiled, are one now")
 
@@ -149,13 +177,11 @@ class State:
         """Return how a place reads in a message."""
         return self._objects[slot.node].show(slot.key)
 
-    def _check(self, found: Sequence[Any], number: int, want: _Object) -> None:
+    def _check(self, found: Found, number: int, want: _Object) -> None:
+        now = found.entries[number]
         for name, member in want.members:
-            if vars(want.obj).get(name) is not member:
+            if vars(found.objects[number]).get(name) is not member:
                 raise GuardError(f"{want.label}.{name} is another function than when compiled")
-        if not (want.keys is not None or want.constants or want.tensors or want.objects or want.never):
-            return
-        now = self._entries(found, number)
         if want.keys is not None and not (len(now) == len(want.keys) and same_keys(now, want.keys)):
             raise GuardError(f"{want.label} {_other_entries(want, now)}")
         if len(now) != len(want.had) and want.kind is kinds.INSTANCE:
@@ -176,7 +202,7 @@ class State:
                     f"{want.show(key)} was {was} when compiled, is {_type(other.dtype)}{list(other.shape)}"
                 )
         for key, inner in want.objects:
-            if inner < number and now.get(key, MISSING) is not found[inner]:
+            if inner < number and now.get(key, MISSING) is not found.objects[inner]:
                 raise GuardError(f"{want.show(key)} and {self._objects[inner].label} were one object when compiled")
 
 

@@ -15,7 +15,7 @@ from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.blind import add, only_grew
-from torchstone.compiler.frontends.state.checks import State
+from torchstone.compiler.frontends.state.checks import Found, State
 from torchstone.compiler.frontends.state.heap import Heap
 from torchstone.compiler.frontends.state.kinds import ATOMS, Entries, Kind, same_entries
 
@@ -200,7 +200,7 @@ def _check_plain(value: Any, heap: Heap) -> None:
 
 
 def replay(
-    effects: Sequence[Effect], leaves: Sequence[Any], resolve: Callable[[Existing], Any], state: State, found: Any
+    effects: Sequence[Effect], leaves: Sequence[Any], resolve: Callable[[Existing], Any], state: State, found: Found
 ) -> None:
     """Do to a call's objects, ``found``, what the program did; ``leaves`` are those of the new entries."""
     rest = iter(leaves)
@@ -214,7 +214,7 @@ def replay(
         new = dict(zip(effect.new, values, strict=True))
         number = effect.target.number
         before = effect.kind.entries(resolve(effect.target), None) if effect.target.argument else None
-        before = state.entries(found, number) if before is None else before
+        before = found.entries[number] if before is None else before
         todo.append((effect, {key: new[key] if key in new else before[key] for key in effect.keys}))
     for effect, values in grown:
         add(resolve(effect.target), effect.new, values)

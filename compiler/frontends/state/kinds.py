@@ -43,6 +43,7 @@ _TENSOR_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 Only = frozenset[str] | None
 # The entry of a container that has attributes too, of a class derived from dict say: where it keeps them.
 ATTRIBUTES = ("attributes",)
+_WITHOUT = (list, dict, tuple, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 MISSING = object()
 
 
@@ -74,6 +75,8 @@ def _same(label: str, key: Any) -> str:
 
 
 def _with_attributes(obj: Any, entries: Entries) -> Entries:
+    if type(obj) in _WITHOUT:
+        return entries
     own = attributes_of(obj)
     return entries if own is None else entries | {ATTRIBUTES: own}
 
@@ -360,3 +363,23 @@ def same_entries(one: Entries, other: Entries) -> bool:
 def same_keys(one: Iterable[Any], other: Iterable[Any]) -> bool:
     """Say whether keys are the same, in the same order; tensors, which compare elements, are when they are one."""
     return all(k is m or (not isinstance(k, torch.Tensor) and k == m) for k, m in zip(one, other, strict=True))
+
+
+def peek(obj: Any, kind: Kind, only: Only) -> list[Any]:
+    """Return what an object holds, keys and values, in the quickest way: the same objects as before where all is."""
+    if kind is INSTANCE:
+        own = attributes_of(obj)
+        if own is not None and not _slots(type(obj)):
+            return [*own, *own.values()]
+    elif kind is LIST or kind is TUPLE:
+        return [*obj]
+    elif kind is DICT or kind is MEMBERS:
+        return [*obj, *obj.values()]
+    elif kind is FUNCTION:
+        return [obj.__code__, obj.__defaults__, obj.__kwdefaults__]
+    elif kind is GLOBALS:
+        return [obj.get(name, MISSING) for name in only or ()]
+    elif kind is CLASS:
+        return [*vars(obj).values()]
+    entries = kind.entries(obj, only)
+    return [*entries, *entries.values()]
