@@ -13,9 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from torchstone.conformance.escape import spreadsheet
 from torchstone.conformance.files import replacing
-from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, StoreError
-from torchstone.conformance.text import spreadsheet_safe
+from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, evidence
 from torchstone.reports.results import ReportError
 
 COLUMNS = ("run", *VERDICT_COLUMNS)
@@ -67,7 +67,7 @@ def _csv(runs: Sequence[Run]) -> Callable[..., int]:
 
 
 def _cell(text: str) -> str:
-    return spreadsheet_safe(text).replace("\0", "\u2400")  # readers of CSV stop at a NUL
+    return spreadsheet(text).replace("\0", "\u2400")  # readers of CSV stop at a NUL
 
 
 def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:
@@ -78,20 +78,13 @@ def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:
         count = 0
         for count, row in enumerate(rows, start=1):
             record = dict(zip(COLUMNS, row, strict=True))
-            record["evidence"] = strict(_evidence(record["evidence"], record["case_id"]))
+            record["evidence"] = strict(evidence(record["evidence"], record["case_id"]))
             text = json.dumps(strict(record), ensure_ascii=False, allow_nan=False)
             file.write((between if count > 1 else b"") + text.encode("utf-8", "backslashreplace"))
         file.write(closing if count or not lines else b"")
         return count
 
     return lambda runs: write
-
-
-def _evidence(text: str, case_id: str) -> Any:
-    try:
-        return json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"the evidence of case {case_id!r:.200} is not JSON: {error}") from error
 
 
 def strict(value: Any) -> Any:

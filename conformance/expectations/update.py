@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import glob
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchstone.conformance.escape import toml
 from torchstone.conformance.expectations.judge import Result
 from torchstone.conformance.expectations.parse import Document, ExpectationError, parse
 from torchstone.conformance.expectations.rows import WILD, Expectations, Row
@@ -50,7 +50,7 @@ class Update:
 
 def new_document(path: Path, backend: str) -> Document:
     """Return a file without rows."""
-    return parse(NEW.format(backend=_quoted(backend)), path)
+    return parse(NEW.format(backend=toml(backend)), path)
 
 
 def update(document: Document, store: Store, record: Run) -> Update:
@@ -169,16 +169,11 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
 
 
 def _written(row: Row, newline: str) -> str:
-    outcome = ", ".join(map(_quoted, row.outcomes))
-    lines = ["[[expect]]", *(f"{name} = {_quoted(value)}" for name, value in row.selectors.items())]
+    outcome = ", ".join(map(toml, row.outcomes))
+    lines = ["[[expect]]", *(f"{name} = {toml(value)}" for name, value in row.selectors.items())]
     lines.append(f"outcome = {outcome if len(row.outcomes) == 1 else f'[{outcome}]'}")
-    lines.append(f"reason = {_quoted(row.reason)}")
-    return newline.join([*lines, f"issue = {_quoted(row.issue)}"] if row.issue else lines)
-
-
-def _quoted(text: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's, but for DEL, which TOML wants escaped too."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+    lines.append(f"reason = {toml(row.reason)}")
+    return newline.join([*lines, f"issue = {toml(row.issue)}"] if row.issue else lines)
 
 
 def _check(text: str, rest: Expectations, added: Sequence[Row]) -> None:
