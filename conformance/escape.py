@@ -6,12 +6,14 @@ None of it may run there, or break what it is written into. What is written goes
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 CUT = "…"
 NAME_LIMIT = 120
@@ -93,11 +95,9 @@ def file_name(*parts: str, separator: str = "-") -> str:
 
 def docstring(told: Sequence[str]) -> list[str]:
     """Return the lines of a string literal, each of ``told`` on one of them: nothing in it ends the literal."""
-    safe = [visible(line).replace("\\", "\\\\").replace('"""', '\\"\\"\\"') for line in told] or [""]
-    if len(safe) > 1:
-        return [f'"""{safe[0]}', *safe[1:], '"""']
-    only = safe[0]
-    return [f'"""{only[:-1]}\\""""' if only.endswith('"') else f'"""{only}"""']
+    safe = [visible(line).replace("\\", "\\\\") for line in told] or [""]
+    safe = [line.replace('"', '\\"') if '"""' in line or line.endswith('"') else line for line in safe]
+    return [f'"""{safe[0]}', *safe[1:], '"""'] if len(safe) > 1 else [f'"""{safe[0]}"""']
 
 
 # -- Markdown
@@ -153,6 +153,22 @@ def toml(text: str) -> str:
 def spreadsheet(text: str) -> str:
     """Return a CSV cell that no spreadsheet takes for a formula: an apostrophe goes before what would start one."""
     return f"'{text}" if text.startswith(tuple("=+-@\t\r\n＝＋－＠")) else text
+
+
+def csv_rows(file: TextIO, rows: Iterable[Sequence[object]]) -> int:
+    """Write rows of CSV, texts as ``spreadsheet`` has them; return how many.
+
+    A NUL, at which readers stop, is a picture.
+    """
+    plain = csv.writer(file, lineterminator="\n")
+    quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    count = 0
+    for row in rows:
+        count += 1
+        cells = [spreadsheet(cell).replace("\0", "\u2400") if isinstance(cell, str) else cell for cell in row]
+        # the writer takes a lone carriage return for part of a word, a reader for the end of the row
+        (quoted if any(isinstance(cell, str) and "\r" in cell for cell in cells) else plain).writerow(cells)
+    return count
 
 
 def workflow(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import io
 import itertools
@@ -13,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from torchstone.conformance.escape import spreadsheet
+from torchstone.conformance.escape import csv_rows
 from torchstone.conformance.files import replacing
 from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, evidence
 from torchstone.reports.results import ReportError
@@ -54,20 +53,11 @@ def _rows(store: Store, runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
 def _csv(runs: Sequence[Run]) -> Callable[..., int]:
     def write(file: BinaryIO, rows: Iterator[tuple[Any, ...]]) -> int:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="", write_through=True)
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        count = 0
-        for row in rows:
-            writer.writerow([_cell(value) if isinstance(value, str) else value for value in row])
-            count += 1
+        count = csv_rows(text, itertools.chain([COLUMNS], rows)) - 1
         text.detach()
         return count
 
     return write
-
-
-def _cell(text: str) -> str:
-    return spreadsheet(text).replace("\0", "\u2400")  # readers of CSV stop at a NUL
 
 
 def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:

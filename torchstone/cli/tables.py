@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import sys
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from torchstone.cli.say import put, say
-from torchstone.conformance.escape import lines, spreadsheet, visible
+from torchstone.conformance.escape import csv_rows, lines, visible
 
 
 class Format(StrEnum):
@@ -37,13 +36,13 @@ def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format
     if form is Format.csv:
         cells = [
             [
-                cell if isinstance(row[name], int | float) else spreadsheet(lines(cell))
+                row[name] if isinstance(row[name], int | float) and not isinstance(row[name], bool) else lines(cell)
                 for name, cell in zip(columns, line, strict=True)
             ]
             for row, line in zip(rows, cells, strict=True)
         ]
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([columns, *cells])
+        csv_rows(text, [columns, *cells])
         put(text.getvalue())
         return
     cells = [list(map(visible, line)) for line in cells]
