@@ -32,16 +32,14 @@ def visible(text: str) -> str:
 
     Those of Unicode count too: what turns the direction of writing, what nobody sees, lone surrogates.
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_shown(character) for character in text)
+    return text if text.isprintable() else text.translate(_SHOWN)
 
 
 def lines(text: str) -> str:
     """Return the text with its lines kept, tabs as spaces, and every other control character shown."""
     if "\t" in text or "\r" in text:
         text = text.replace("\r\n", "\n").expandtabs(4)
-    return "\n".join(visible(line) for line in text.split("\n"))
+    return text if text.isprintable() else text.translate(_SHOWN_LINES)
 
 
 def log(text: str) -> str:
@@ -49,11 +47,18 @@ def log(text: str) -> str:
     return _COMMAND.sub(lambda found: f"{found[1]}: :" if found[0].endswith("::") else "## [", lines(text))
 
 
-def _shown(character: str) -> str:
-    if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-        return character
-    code = ord(character)
-    return chr(0x2400 + code) if code < 32 else "\u2421" if code == 127 else "\ufffd"
+class _Shown(dict[int, str]):
+    """What stands for each character, worked out when it is first met."""
+
+    def __missing__(self, code: int) -> str:
+        shown = chr(code)
+        if unicodedata.category(shown) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+            shown = chr(0x2400 + code) if code < 32 else "\u2421" if code == 127 else "\ufffd"
+        self[code] = shown
+        return shown
+
+
+_SHOWN, _SHOWN_LINES = _Shown(), _Shown({10: "\n"})
 
 
 def utf8(text: str) -> str:

@@ -90,8 +90,8 @@ TEXTS: dict[str, str] = {
     "reserved": 'CON: <>:"/\\|?*',
     "empty": "",
     "blank": " \t \n ",
-    "long": "x" * 30_000,
-    "long word": "é" * 5_000,
+    "long": "x" * 3_000,
+    "long word": "é" * 1_500,
     # SQL
     "sql": "'; DROP TABLE verdicts; --",
 }  # fmt: skip

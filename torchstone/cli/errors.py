@@ -8,6 +8,7 @@ import traceback
 import typer
 
 from torchstone.cli.say import warn
+from torchstone.conformance.escape import visible
 
 OK, FAILURES, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -29,7 +30,7 @@ def report_error(error: BaseException) -> int:
         where = f"; see `{context.command_path} --help`" if context is not None else ""
         return _line(f"{error.format_message().rstrip('.')}{where}", BAD_INPUT)  # type: ignore[attr-defined]
     if isinstance(error, InputError):
-        return _line(str(error), BAD_INPUT)
+        return _line(visible(str(error)), BAD_INPUT)
     if isinstance(error, (HarnessError, TorchstoneError)):
         return _line(str(error), FAILURES)
     if os.environ.get("TORCHSTONE_DEBUG"):
