@@ -50,7 +50,7 @@ TEXTS: dict[str, str] = {
     "formula by minus": "-2+3",
     "formula by at": "@SUM(1)",
     "formula after tab": "\t=1+1",
-    "formula after return": "\r=1+1",
+    "formula after return": "\r=2+1",
     "formula in full width": "＝1+1",
     "cells": 'a,b;c\td"e""f\n"g',
     # TOML, JSON
