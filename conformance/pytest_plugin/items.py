@@ -12,7 +12,7 @@ import pytest
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, replay, shell, visible
-from torchstone.conformance.escape import lines as safe
+from torchstone.conformance.escape import log as safe
 from torchstone.conformance.pytest_plugin import OUTCOME, SELECTION, SUITE
 from torchstone.conformance.pytest_plugin.options import Selection, mark
 from torchstone.conformance.pytest_plugin.own import SOURCE as OWN

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from torchstone.cli.errors import report_error
-from torchstone.cli.say import say, writable
+from torchstone.cli.output import say, writable
 
 COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("run", "torchstone.cli.run:run", "Run the conformance suite on one or more backends."),

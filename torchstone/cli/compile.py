@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.options import check_names
-from torchstone.cli.say import say
+from torchstone.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

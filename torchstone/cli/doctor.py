@@ -10,7 +10,7 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from torchstone.cli.say import warn
+from torchstone.cli.output import warn
 from torchstone.cli.tables import Format, FormatOption, show
 
 COLUMNS = ("check", "ok", "found", "fix")

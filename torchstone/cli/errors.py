@@ -7,7 +7,7 @@ import traceback
 
 import typer
 
-from torchstone.cli.say import warn
+from torchstone.cli.output import warn
 from torchstone.conformance.escape import visible
 
 OK, FAILURES, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130

@@ -20,7 +20,7 @@ from torchstone.cli.judgement import (
     problem_rows,
 )
 from torchstone.cli.options import StoreOption
-from torchstone.cli.say import put, say
+from torchstone.cli.output import put, say
 from torchstone.cli.tables import Format, FormatOption, show
 
 expect = typer.Typer(no_args_is_help=True)

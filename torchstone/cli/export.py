@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from torchstone.cli.options import StoreOption
-from torchstone.cli.say import say
+from torchstone.cli.output import say
 
 
 def export(

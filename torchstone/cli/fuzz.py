@@ -11,7 +11,7 @@ import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.say import live, say, warn
+from torchstone.cli.output import live, say, warn
 from torchstone.conformance.escape import file_name, shell
 
 if TYPE_CHECKING:

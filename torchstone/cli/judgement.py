@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchstone.cli.say import put, say
+from torchstone.cli.output import put, say
 from torchstone.cli.tables import Format, show
 from torchstone.conformance.escape import shell
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.cli.say import warn
+from torchstone.cli.output import warn
 from torchstone.conformance.escape import visible
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.options import StoreOption
-from torchstone.cli.say import say
+from torchstone.cli.output import say
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Run, Store

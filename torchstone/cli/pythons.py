@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from torchstone.cli.say import warn
+from torchstone.cli.output import warn
 
 PythonOption = Annotated[
     list[str] | None,

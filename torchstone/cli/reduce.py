@@ -10,8 +10,8 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import say, warn
 from torchstone.cli.pythons import PythonOption, check_backends, check_consent, pythons_of
-from torchstone.cli.say import say, warn
 from torchstone.cli.tables import Format, FormatOption, show
 from torchstone.conformance.escape import file_name
 

@@ -10,7 +10,7 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.say import say
+from torchstone.cli.output import say
 
 WIDTH = 100
 

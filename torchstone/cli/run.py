@@ -17,8 +17,8 @@ from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.executor import AddressOption, Executor, ExecutorOption, Where
 from torchstone.cli.judgement import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
 from torchstone.cli.options import StoreOption, check_names
+from torchstone.cli.output import warn
 from torchstone.cli.pythons import PythonOption, check_backends, check_consent, in_pythons, pythons_of
-from torchstone.cli.say import warn
 from torchstone.cli.selecting import options_of
 from torchstone.conformance.escape import shell
 

@@ -9,8 +9,8 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.export import export
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import say
 from torchstone.cli.prune import prune
-from torchstone.cli.say import say
 from torchstone.cli.tables import Format, FormatOption, show
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.say import say, warn
+from torchstone.cli.output import say, warn
 from torchstone.cli.tables import Format, FormatOption, show
 
 if TYPE_CHECKING:

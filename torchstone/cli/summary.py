@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchstone.cli.say import say
+from torchstone.cli.output import say
 from torchstone.cli.tables import Format, show
 from torchstone.conformance.escape import shell
 

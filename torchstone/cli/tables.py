@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from torchstone.cli.say import put, say
+from torchstone.cli.output import put, say
 from torchstone.conformance.escape import csv_rows, lines, visible
 
 
