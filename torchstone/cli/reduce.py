@@ -13,7 +13,7 @@ from torchstone.cli.options import StoreOption
 from torchstone.cli.output import say, warn
 from torchstone.cli.pythons import PythonOption, check_backends, check_consent, pythons_of
 from torchstone.cli.tables import Format, FormatOption, show
-from torchstone.conformance.escape import file_name
+from torchstone.conformance.escape import file_name, visible
 
 if TYPE_CHECKING:
     from torchstone.reducers.failure import Reduction
@@ -156,7 +156,7 @@ def _show(reduction: Reduction, folder: Path) -> None:
     from torchstone.reducers.write import measure
 
     before, after = measure(reduction.original), measure(reduction.case)
-    say(f"failure   {reduction.signature}")
+    say(f"failure   {visible(str(reduction.signature))}")
     for what in ("calls", "elements"):
         say(f"{what:<9} {before[what]} -> {after[what]}")
     for line in after["program"]:

@@ -11,6 +11,7 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import say
+from torchstone.conformance.escape import visible
 
 WIDTH = 100
 
@@ -81,20 +82,20 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
 
 def show_verdict(case: Case, verdict: Verdict) -> None:
     """Print the program, the inputs' shapes, the verdict and its evidence."""
-    say(f"case     {verdict.case_id}")
+    say(f"case     {visible(verdict.case_id)}")
     for name, tensor in case.inputs.items():
         layout = "" if tensor.is_contiguous() else f" strides {tuple(tensor.stride())}"
         say(f"input    {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}{layout}")
     for line in str(case.program).splitlines():
         say(f"program  {line}")
-    say(f"backend  {verdict.backend}")
+    say(f"backend  {visible(verdict.backend)}")
     kind = f" ({verdict.kind})" if verdict.kind else ""
     say(f"verdict  {verdict.outcome}{kind} at stage {verdict.stage} after {verdict.seconds:.3f} s")
     for line in verdict.message.splitlines():
         say(f"message  {line}")
     for name, value in verdict.evidence.items():
         lines = _lines(value)
-        say(f"evidence {name}: {lines[0] if len(lines) == 1 else ''}".rstrip())
+        say(f"evidence {visible(name)}: {lines[0] if len(lines) == 1 else ''}".rstrip())
         for line in lines if len(lines) > 1 else []:
             say(f"         {line}")
 
