@@ -59,7 +59,10 @@ NO_WRITERS: dict[str, str] = {
 
 def writes(path: Path) -> Iterator[str]:
     """The calls in a file that write, and the streams that it names."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    if not any(word in text for word in (*CALLS, *METHODS, *STREAMS, "open")):
+        return
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute) and node.attr in STREAMS and ast.unparse(node.value) == "sys":
             yield ast.unparse(node)
         if not isinstance(node, ast.Call):

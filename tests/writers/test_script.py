@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import itertools
 import json
 import runpy
 from pathlib import Path
@@ -26,7 +25,7 @@ PLAIN = Case(
     Program(("x",), (Call("torch.div", (Ref("x"), 2.0), {"rounding_mode": "floor"}, "v0"),), [Ref("v0")]),
     {"x": torch.tensor([1.0, 2.0])}, "corpus", "div", "float32",
 )  # fmt: skip
-BACKENDS = (None, "eager", "inductor", "linalg", "openvino", "module:backend")
+BACKENDS = (None, "linalg", "openvino", "module:backend")
 
 
 def shape(script: str) -> str:
@@ -46,7 +45,7 @@ def verdict(text: str, outcome: Outcome = Outcome.MISMATCH) -> Verdict:
 def test_labels_backends_and_messages(name: str, tmp_path: Path) -> None:
     text = TEXTS[name]
     case = dataclasses.replace(PLAIN, source=text, op=text, dtype=text, variant=text)
-    for backend, outcome in itertools.product(BACKENDS, (None, Outcome.MISMATCH, Outcome.CRASH)):
+    for backend, outcome in zip(BACKENDS, (None, Outcome.CRASH, Outcome.MISMATCH, None), strict=True):
         told = None if outcome is None else verdict(text, outcome)
         wanted = shape(PLAIN.script(backend, told and verdict("x", outcome or Outcome.MISMATCH)))
         assert shape(case.script(backend, told)) == wanted
