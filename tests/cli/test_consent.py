@@ -27,9 +27,7 @@ def store(path: Path, backend: str, **more: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "args", [("run", "--resume", "r1"), ("run", "--last-failed", "r1"), ("run", "--changed-since", "r1")]
-)
+@pytest.mark.parametrize("option", ["--resume", "--last-failed", "--changed-since"])
 def test_a_module_that_a_store_names_is_not_imported(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

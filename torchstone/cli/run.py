@@ -130,7 +130,7 @@ def run(
                 raise InputError(f"run {record.run} does not say what it was asked for, so it cannot go on")
             held = Held.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
             check_names("backend", backend or (), record.options["backends"], more=f"; run {record.run} has no other")
-            given = pythons_of(python or (), record.options["backends"], executor)
+            given = pythons_of(python, record.options["backends"], executor) if python else {}
             check_consent(record.options, backend or (), given, f"run {record.run}")
             _check(record.options)
             workers.join()
