@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,18 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.escape import visible
 from torchstone.conformance.literals import ProgramError
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import LayoutError, fresh, pack, unpack
+from torchstone.conformance.text import one_line
 
 if TYPE_CHECKING:
     from torchstone.conformance.verdict import Verdict
 
 SCHEMA = 1
 _KEY = "torchstone"
+MAX_LABEL = 500
 _LABELS = ("source", "op", "dtype", "variant")
 
 
@@ -102,6 +106,7 @@ class Case:
             index, tags = header["index"], header["tags"]
             if not all(isinstance(value, str) for value in [*labels.values(), *tags]) or type(index) is not int:
                 raise CaseError("damaged case: source, op, dtype, variant, index or tags are of the wrong type")
+            _check_labels([*labels.items(), *(("tag", tag) for tag in tags)])
             program = Program.from_data(header["program"])
             views = unpack(storages, header["inputs"])
             missing = [name for name in program.inputs if name not in views]
@@ -155,6 +160,15 @@ class Untested:
         """Like a case's; ``*`` stands for every index."""
         tail = "" if self.variant == "default" else f":{self.variant}"
         return f"{self.source}:{self.op}:{self.dtype}:{'*' if self.index is None else self.index}{tail}"
+
+
+def _check_labels(labels: Iterable[tuple[str, str]]) -> None:
+    """Refuse what would steer a terminal, or fill it: labels are printed, and name files."""
+    for label, text in labels:
+        if len(text) > MAX_LABEL:
+            raise CaseError(f"damaged case: {label} has {len(text):,} characters; at most {MAX_LABEL:,} can be used")
+        if visible(text) != text:
+            raise CaseError(f"damaged case: {label} has control characters: {one_line(ascii(text))}")
 
 
 def _header(data: bytes) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import keyword
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +22,17 @@ from torchstone.conformance.targets import resolve
 __all__ = ["Call", "Program", "ProgramError", "Ref"]
 
 
+MAX_NAME = 500
 UNINITIALIZED = frozenset(
     ["empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize", "resize_as"]
 )
 """Operators whose results hold memory that nobody wrote to."""
+
+
+def is_name(text: str) -> bool:
+    """Whether Python takes the text for a name, and for this one: it reads ``ﬁ`` as ``fi``."""
+    plain = text.isidentifier() and not keyword.iskeyword(text) and text != "__debug__"
+    return plain and (text.isascii() or unicodedata.normalize("NFKC", text) == text)
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class Program:
                 raise ProgramError(f"{call}: {call.result!r} is defined twice")
             defined.add(call.result)
         for name in defined:
-            if not name.isidentifier() or name.startswith("__"):
+            if not is_name(name) or name.startswith("__"):
                 raise ProgramError(f"{name!r} is not a usable name")
         for leaf in leaves(self.outputs):
             if not isinstance(leaf, Ref):
@@ -203,4 +212,6 @@ def _list(data: Any, what: str) -> list[Any]:
 def _text(data: Any, what: str) -> str:
     if not isinstance(data, str):
         raise ProgramError(f"{what} must be a string, got {str(data)[:80]}")
+    if len(data) > MAX_NAME:
+        raise ProgramError(f"{what} has {len(data):,} characters; at most {MAX_NAME} can be used")
     return data

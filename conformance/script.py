@@ -7,7 +7,9 @@ the case's bit for bit, strides, offsets and aliasing included.
 from __future__ import annotations
 
 import base64
+import itertools
 import keyword
+import re
 import textwrap
 import zlib
 from typing import Any
@@ -17,8 +19,9 @@ from torch import Tensor
 
 from torchstone.conformance import standalone
 from torchstone.conformance.case import Case
+from torchstone.conformance.escape import docstring, visible
 from torchstone.conformance.literals import Ref, map_leaves
-from torchstone.conformance.program import Call
+from torchstone.conformance.program import Call, Program, is_name
 from torchstone.conformance.storages import extent
 from torchstone.conformance.targets import PROPERTIES
 from torchstone.conformance.tolerances import TABLE, tolerance
@@ -26,6 +29,9 @@ from torchstone.conformance.verdict import Outcome, Verdict
 
 LITERAL_LIMIT = 64  # elements
 MESSAGE_LINES = 12
+STORAGE = re.compile("s[0-9]+")  # what inputs() calls a storage that inputs share
+RESERVED = frozenset(["torch", "base64", "zlib", "bytearray", "float", "complex", "slice", "getattr"])
+"""What the bodies of ``program`` and ``inputs`` mean by these names is Python's, or an import of the script's."""
 BUILT_IN = ("linalg", "tosa", "tensorrt")
 
 
@@ -34,6 +40,7 @@ def render(case: Case, backend: str | None = None, verdict: Verdict | None = Non
 
     ``verdict`` is what the case came to there: it is told, and a script for a compiler that dies survives it.
     """
+    case = _renamed(case)
     built = _inputs(case)
     packed = any("b64decode" in line for line in built)
     known = backend in (*BUILT_IN, "eager", "inductor")
@@ -52,13 +59,38 @@ def render(case: Case, backend: str | None = None, verdict: Verdict | None = Non
     return "\n".join(lines) + "\n"
 
 
+def _renamed(case: Case) -> Case:
+    """The case with other names for what would hide a name of the script's own."""
+    program = case.program
+    taken = {*program.inputs, *(call.result for call in program.calls)}
+    names: dict[str, str] = {}
+    for name in [*program.inputs, *(call.result for call in program.calls)]:
+        if name in RESERVED or (name in program.inputs and STORAGE.fullmatch(name)):
+            names[name] = next(new for new in (f"{name}{'_' * n}" for n in itertools.count(1)) if new not in taken)
+            taken.add(names[name])
+    if not names:
+        return case
+
+    def new(value: Any) -> Any:
+        return map_leaves(
+            value, lambda leaf: Ref(names.get(leaf.name, leaf.name), leaf.path) if isinstance(leaf, Ref) else leaf
+        )
+
+    calls = [
+        Call(call.target, new(call.args), new(call.kwargs), names.get(call.result, call.result))
+        for call in program.calls
+    ]
+    inputs = {names.get(name, name): tensor for name, tensor in case.inputs.items()}
+    return case.replace(program=Program(tuple(inputs), tuple(calls), new(program.outputs)), inputs=inputs)
+
+
 def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]:
     head = case.id + (f" on {backend}" if backend else "")
     if verdict is None or verdict.outcome is Outcome.PASS:
-        return [f'"""{head}"""']
-    told = (f"{verdict.outcome} at {verdict.stage}: {verdict.message}").replace("\\", "\\\\").replace('"""', "'''")
-    lines = [line.rstrip() for part in told.splitlines() for line in textwrap.wrap(part, 118) or [""]]
-    return [f'"""{head}', "", *lines[:MESSAGE_LINES], '"""']
+        return docstring([head])
+    told = f"{verdict.outcome} at {verdict.stage}: {verdict.message}"
+    lines = [line.rstrip() for part in told.splitlines() for line in textwrap.wrap(visible(part), 118) or [""]]
+    return docstring([head, "", *lines[:MESSAGE_LINES]])
 
 
 def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: Any) -> list[str]:
@@ -87,9 +119,9 @@ def _main(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]
     elif backend == "inductor":
         compiled = "torch.compile(program)"
     elif backend in BUILT_IN:
-        compiled = f'torchstone.compile(program, inputs(), target="{backend}")'
+        compiled = f"torchstone.compile(program, inputs(), target={source(backend)})"
     else:
-        compiled = f'load("{backend}").compile(program, inputs())'
+        compiled = f"load({source(backend)}).compile(program, inputs())"
     rtol, atol = _closeness(case)
     compared = "(actual, actual_inputs), (expected, expected_inputs)"
     return [
@@ -101,7 +133,7 @@ def _main(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]
                 "torch.manual_seed(20)",
                 "actual_inputs = inputs()",
                 "actual = compiled(*actual_inputs)",
-                f'print("{backend}:", actual)',
+                f"print({source(f'{backend}:')}, actual)",
                 f"torch.testing.assert_close({compared}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
             ],
             verdict,
@@ -140,17 +172,24 @@ def _call(call: Call) -> str:
             return f"{this}.{name}"
         if name == "__getitem__" and len(args) == 2:
             return f"{this}[{source(args[1])}]"
-        function = f"{this}.{name}"
+        function = _attribute(this, name)
         args = args[1:]
     else:
-        function = call.target
+        function = _attribute(*call.target.split("."))
     parts = [source(arg) for arg in args]
-    plain = {key: value for key, value in call.kwargs.items() if key.isidentifier() and not keyword.iskeyword(key)}
+    plain = {key: value for key, value in call.kwargs.items() if is_name(key)}
     parts += [f"{key}={source(value)}" for key, value in plain.items()]
     other = {key: value for key, value in call.kwargs.items() if key not in plain}
     if other:
         parts.append(f"**{source(other)}")
     return f"{function}({', '.join(parts)})"
+
+
+def _attribute(first: str, *parts: str) -> str:
+    """A dotted name as Python source: ``torch.ops.aten.random_.from`` has a part that Python keeps for itself."""
+    for part in parts:
+        first = f"getattr({first}, {source(part)})" if keyword.iskeyword(part) else f"{first}.{part}"
+    return first
 
 
 def source(value: Any) -> str:

@@ -41,7 +41,7 @@ class Shard(NamedTuple):
 
     def holds(self, case_id: str) -> bool:
         """Whether the case of this id is in this part."""
-        digest = hashlib.blake2b(case_id.encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(case_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.count == self.number - 1
 
 

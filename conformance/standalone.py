@@ -91,7 +91,7 @@ def main(
         *again(
             [
                 "actual = compiled(*inputs())",
-                f'print("{backend}:", actual)',
+                f"print({f'{backend}:'!r}, actual)",
                 f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
             ],
             verdict,

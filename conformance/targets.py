@@ -82,8 +82,8 @@ def _is_operator_function(value: Any) -> bool:
 
 
 def _lookup_aten(rest: str) -> Callable[..., Any] | None:
-    name, _, overload = rest.partition(".")
-    if name not in _operator_names():
+    name, dot, overload = rest.partition(".")
+    if name not in _operator_names() or (dot and not overload):
         return None
     packet = getattr(torch.ops.aten, name, None)
     if not overload or packet is None:

@@ -92,7 +92,7 @@ def campaign(plan: Plan, progress: Callable[[Tally], None] = lambda tally: None)
                 progress(tally)
         except KeyboardInterrupt:
             tally.interrupted = True
-    (plan.out / "campaign.json").write_text(json.dumps(_summary(plan, tally), indent=2) + "\n")
+    (plan.out / "campaign.json").write_text(json.dumps(_summary(plan, tally), indent=2) + "\n", encoding="utf-8")
     return tally
 
 
@@ -156,7 +156,7 @@ def _write(finding: Finding) -> None:
     else:
         finding.folder.mkdir(parents=True, exist_ok=True)
         finding.case.save(finding.folder / CASE)
-        (finding.folder / SUMMARY).write_text(json.dumps(finding.to_json(), indent=2) + "\n")
+        (finding.folder / SUMMARY).write_text(json.dumps(finding.to_json(), indent=2) + "\n", encoding="utf-8")
 
 
 def _summary(plan: Plan, tally: Tally) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.case import Case
+from torchstone.conformance.escape import file_name
 from torchstone.conformance.verdict import Outcome, Verdict
 from torchstone.reducers.failure import Judge, Reduction
 from torchstone.reducers.passes.cut_to_inputs import cut
@@ -55,7 +55,7 @@ class Finding:
         """A folder name that stays the same from campaign to campaign."""
         ops = "-".join(call.target.rpartition(".")[2] for call in self.best.program.calls[:3])
         outcome = self.signature.outcome
-        return re.sub(r"[^\w.-]", "_", f"{outcome}-{ops}-{self.signature.digest}")
+        return file_name(outcome, ops, self.signature.digest)
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON values."""

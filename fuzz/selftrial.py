@@ -33,6 +33,8 @@ from torchstone.conformance.backends import load as load_backend
 from torchstone.conformance.case import Case
 from torchstone.conformance.dynamic import BATCH, DYNAMIC
 from torchstone.conformance.errors import HarnessError, InputError, UnknownName
+from torchstone.conformance.escape import markdown as escaped
+from torchstone.conformance.escape import markdown_code
 from torchstone.conformance.planted import BUGS, NAME, Bug
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import iterate, load
@@ -312,17 +314,17 @@ def markdown(found: Mapping[str, Found]) -> str:
     """The same as a table in Markdown, and below it how those found were found and the false alarms."""
     lines = ["| class | bugs | found | not found |", "| --- | ---: | ---: | --- |"]
     for row in by_group(found):
-        missed = ", ".join(f"`{name}`" for name in row["undetected"])
-        lines.append(f"| {row['class']} | {row['bugs']} | {row['detected']} | {missed} |")
+        missed = ", ".join(map(markdown_code, row["undetected"]))
+        lines.append(f"| {escaped(row['class'])} | {row['bugs']} | {row['detected']} | {missed} |")
     ways = Counter(_way(one) for one in found.values() if one.detected)
     lines += ["", "| found by | bugs |", "| --- | ---: |", *(f"| {way} | {n} |" for way, n in ways.most_common())]
     alarms = sorted({alarm for one in found.values() for alarm in one.alarms})
     lines += ["", f"False alarms in {sum(one.tried for one in found.values())} cases: {len(alarms)}."]
-    return "\n".join([*lines, *(f"`{alarm}`" for alarm in alarms)])
+    return "\n".join([*lines, *map(markdown_code, alarms)])
 
 
 def _way(one: Found) -> str:
     variant = one.case.split(":")[4:]
     if one.by == "fuzz":
         return "programs of the fuzzer"
-    return f"variant `{variant[0]}`" if variant else f"source `{one.by}`"
+    return f"variant {markdown_code(variant[0])}" if variant else f"source {markdown_code(one.by)}"

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.case import Case
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.escape import file_name
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.standalone import SECONDS
+from torchstone.conformance.store import evidence as read
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.failure import reduce
@@ -53,8 +55,7 @@ class Failure:
     @property
     def name(self) -> str:
         """What its folder is called."""
-        parts = (self.signature.outcome, self.op, self.dtype, self.signature.digest)
-        return re.sub(r"[^\w.-]", "_", "-".join(parts))
+        return file_name(self.signature.outcome, self.op, self.dtype, self.signature.digest)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _verdict(row: tuple[Any, ...]) -> Verdict:
     case_id, backend, source, op, dtype, variant, stage, outcome, kind, message, evidence, seconds = row
     return Verdict(
         case_id, backend, source, op, dtype, variant, Stage(stage), Outcome(outcome), kind, message,
-        json.loads(evidence), seconds,
+        read(evidence, case_id), seconds,
     )  # fmt: skip
 
 
@@ -115,13 +116,13 @@ def reduce_all(
                     pool = stack.enter_context(Pool(failure.backend, python=python, timeout=timeout, retry=False))
                 told = {"cases": list(failure.cases)} | _reduced(store, run, failure, folder, budget, pool, python)
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / SUMMARY).write_text(json.dumps(told, indent=2) + "\n")
+                (folder / SUMMARY).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
             yield failure, told | {"same_as": _same(told, failure, seen)}, before
 
 
 def _done(folder: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads((folder / SUMMARY).read_text())
+        told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return told if isinstance(told, dict) and {"cases", "reduced", "script"} <= told.keys() else None

@@ -36,7 +36,7 @@ class Signature:
     @property
     def digest(self) -> str:
         """Eight hexadecimal digits that name it in file names."""
-        return hashlib.sha256("\0".join(astuple(self)).encode()).hexdigest()[:8]
+        return hashlib.sha256("\0".join(astuple(self)).encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
     def __str__(self) -> str:
         head = f"{self.outcome}{f' ({self.kind})' if self.kind else ''} at {self.stage}"

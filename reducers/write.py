@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.case import Case
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.escape import file_name, replay
 from torchstone.reducers.failure import Reduction
 
 SCRIPT, CASE, ORIGINAL, SUMMARY = "reproducer.py", "case.safetensors", "original.safetensors", "summary.json"
@@ -30,16 +30,16 @@ def prepare(folder: Path) -> Path:
 def write(reduction: Reduction, folder: Path) -> None:
     """Write a reduction's files into ``folder``, which is made if it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / SCRIPT).write_text(reduction.script)
+    (folder / SCRIPT).write_text(reduction.script, encoding="utf-8", newline="\n")
     reduction.case.save(folder / CASE)
     reduction.original.save(folder / ORIGINAL)
-    (folder / SUMMARY).write_text(json.dumps(summary(reduction), indent=2) + "\n")
+    (folder / SUMMARY).write_text(json.dumps(summary(reduction), indent=2) + "\n", encoding="utf-8")
 
 
 def keep(reduction: Reduction, folder: Path) -> Path:
     """Add the reduced case to a corpus, called after what fails; return its file. One that is there stays as it is."""
     ops = "-".join(call.target.rpartition(".")[2] for call in reduction.case.program.calls[:3])
-    name = re.sub(r"[^\w.-]", "_", f"{reduction.signature.outcome}-{ops}-{reduction.signature.digest}")
+    name = file_name(reduction.signature.outcome, ops, reduction.signature.digest)
     path = prepare(folder) / f"{name}.safetensors"
     if not path.exists():
         reduction.case.save(path)
@@ -60,7 +60,7 @@ def summary(reduction: Reduction) -> dict[str, Any]:
         "trials": reduction.trials,
         "seconds": round(reduction.seconds, 3),
         "passes": [step.name for step in reduction.steps],
-        "replay": f"torchstone replay {CASE} --backend {reduction.backend}",
+        "replay": replay(CASE, reduction.backend),
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+import pandas as pd
+
+from torchstone.conformance.store import evidence
 from torchstone.conformance.verdict import EAGER_FURTHER, UNPROVEN
 from torchstone.reports.outcomes import FAILING, PASS, STAGES, in_order
 from torchstone.reports.results import Frame
@@ -30,8 +32,8 @@ def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
         "cases": len(group),
         "outcomes": outcomes,
         "failing": sum(outcomes.get(outcome, 0) for outcome in FAILING),
-        "unproven": int(((group["outcome"] == PASS) & group["evidence"].map(_is_unproven)).sum()),
-        "eager_further": int(group["evidence"].map(_eager_is_further).sum()),
+        "unproven": int(((group["outcome"] == PASS) & _noted(group, UNPROVEN)).sum()),
+        "eager_further": int(_noted(group, EAGER_FURTHER).sum()),
         "ops": {
             "total": len(ops),
             "complete": int(ops["all"].sum()),
@@ -44,12 +46,10 @@ def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
     }
 
 
-def _is_unproven(evidence: str | None) -> bool:
-    return bool(evidence) and UNPROVEN in json.loads(evidence)
-
-
-def _eager_is_further(evidence: str | None) -> bool:
-    return bool(evidence) and EAGER_FURTHER in evidence and EAGER_FURTHER in json.loads(evidence)
+def _noted(group: Frame, key: str) -> Frame:
+    """Return whether each row has the key in its evidence; what cannot have it is not parsed."""
+    rows = zip(group["evidence"], group["case_id"], strict=True)
+    return pd.Series([key in text and key in evidence(text, case_id) for text, case_id in rows], group.index, bool)
 
 
 def _stages(group: Frame) -> list[dict[str, Any]]:
@@ -131,11 +131,3 @@ def signature(message: str) -> str:
     line = re.sub(r"(/[\w.+-]+){2,}", "…", line)
     line = re.sub(r"(?<!\w)[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\binf\b|\bnan\b)(?![\w])", "N", line)
     return re.sub(r"\[N?(, N)*\]|\(N(, N)*,?\)", "[N]", line)
-
-
-def printable(value: str) -> str:
-    """Return text with every control character but newline and tab shown as its picture, such as ␀."""
-    return value.translate(_PICTURES)
-
-
-_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from torchstone.conformance.text import one_line, visible
+from torchstone.conformance.escape import workflow, workflow_property
+from torchstone.conformance.text import one_line
 
 LIMIT = 10
 """GitHub shows no more errors than this from one step."""
@@ -33,14 +34,6 @@ def lines(problems: Sequence[Problem], limit: int = LIMIT) -> Iterator[str]:
 def _command(problem: Problem) -> str:
     properties = {"title": one_line(problem.title)}
     if problem.file:
-        properties |= {"file": visible(problem.file)} | ({"line": str(problem.line)} if problem.line else {})
-    listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::error {listed}::{_data(one_line(problem.message, MESSAGE))}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+        properties |= {"file": problem.file} | ({"line": str(problem.line)} if problem.line else {})
+    listed = ",".join(f"{name}={workflow_property(value)}" for name, value in properties.items())
+    return f"::error {listed}::{workflow(one_line(problem.message, MESSAGE))}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import io
 import itertools
@@ -13,9 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from torchstone.conformance.escape import csv_rows
 from torchstone.conformance.files import replacing
-from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, StoreError
-from torchstone.conformance.text import spreadsheet_safe
+from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, evidence
 from torchstone.reports.results import ReportError
 
 COLUMNS = ("run", *VERDICT_COLUMNS)
@@ -54,20 +53,11 @@ def _rows(store: Store, runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
 def _csv(runs: Sequence[Run]) -> Callable[..., int]:
     def write(file: BinaryIO, rows: Iterator[tuple[Any, ...]]) -> int:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="", write_through=True)
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        count = 0
-        for row in rows:
-            writer.writerow([_cell(value) if isinstance(value, str) else value for value in row])
-            count += 1
+        count = csv_rows(text, itertools.chain([COLUMNS], rows)) - 1
         text.detach()
         return count
 
     return write
-
-
-def _cell(text: str) -> str:
-    return spreadsheet_safe(text).replace("\0", "\u2400")  # readers of CSV stop at a NUL
 
 
 def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:
@@ -78,20 +68,13 @@ def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:
         count = 0
         for count, row in enumerate(rows, start=1):
             record = dict(zip(COLUMNS, row, strict=True))
-            record["evidence"] = strict(_evidence(record["evidence"], record["case_id"]))
+            record["evidence"] = strict(evidence(record["evidence"], record["case_id"]))
             text = json.dumps(strict(record), ensure_ascii=False, allow_nan=False)
             file.write((between if count > 1 else b"") + text.encode("utf-8", "backslashreplace"))
         file.write(closing if count or not lines else b"")
         return count
 
     return lambda runs: write
-
-
-def _evidence(text: str, case_id: str) -> Any:
-    try:
-        return json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"the evidence of case {case_id!r:.200} is not JSON: {error}") from error
 
 
 def strict(value: Any) -> Any:

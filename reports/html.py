@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from torchstone.reports.aggregate import printable
+from torchstone.conformance.escape import lines
 from torchstone.reports.outcomes import FAILING, LOOKS, ORDER, RANK, SYMBOLS
 
 MAX_CASES = 6000
@@ -28,7 +28,7 @@ def render(report: dict[str, Any], links: dict[str, str]) -> str:
         loader=jinja2.PackageLoader("torchstone.reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: printable(value) if isinstance(value, str) else value,
+        finalize=lambda value: lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -62,7 +62,7 @@ def payload(report: dict[str, Any]) -> dict[str, Any]:
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:
-        return texts.setdefault(value, len(texts))
+        return texts.setdefault(lines(value), len(texts))
 
     def place(row: dict[str, Any]) -> list[int]:
         return [backends[row["backend"]], ops[row["op"]], dtypes[row["dtype"]]]
@@ -88,9 +88,9 @@ def payload(report: dict[str, Any]) -> dict[str, Any]:
         "outcomes": ORDER,
         "symbols": [SYMBOLS[outcome] for outcome in ORDER],
         "failing": [RANK[outcome] for outcome in FAILING],
-        "backends": list(backends),
-        "ops": list(ops),
-        "dtypes": list(dtypes),
+        "backends": [*map(lines, backends)],
+        "ops": [*map(lines, ops)],
+        "dtypes": [*map(lines, dtypes)],
         "matrix": matrix,
         "cases": cases,
         "hidden": [[*place(dict(zip(("backend", "op", "dtype"), key, strict=True))), n] for key, n in hidden.items()],

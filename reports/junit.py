@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchstone.conformance.escape import xml
 from torchstone.conformance.files import replacing
 
 MAX_TEXT = 20_000
-# What XML 1.0 has no way to write, not even escaped: most control characters, lone surrogates, two non-characters.
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 STATES = {"failed": "failure", "error": "error", "skipped": "skipped"}
 
 
@@ -58,7 +56,7 @@ def write(path: Path, tests: Iterable[Entry], *, started: str, host: str = "", p
         for key, count in counts[name].items():
             suite.set(key, str(count))
         suite.set("time", f"{times[name]:.3f}")
-        suite.set("timestamp", started[:19])
+        suite.set("timestamp", _clean(started[:19]))
         suite.set("hostname", _clean(host or "unknown"))
         suite.set("id", str(number))
     for key in ("tests", "failures", "errors"):
@@ -87,4 +85,4 @@ def _clean(text: str) -> str:
     """Return text that an XML parser takes; what is left out of it is counted."""
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}… and {len(text) - MAX_TEXT:,} characters more"
-    return _FORBIDDEN.sub("\ufffd", text)
+    return xml(text)

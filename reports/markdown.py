@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from torchstone.reports.aggregate import first_line, printable
+from torchstone.conformance.escape import markdown as text
+from torchstone.conformance.escape import markdown_block as block
+from torchstone.conformance.escape import markdown_code as code
+from torchstone.reports.aggregate import first_line
 from torchstone.reports.html import duration, findings, groups, percent
 from torchstone.reports.outcomes import LOOKS, SYMBOLS, in_order, worst
 
@@ -32,31 +34,7 @@ def render(report: dict[str, Any]) -> str:
         *_matrix(report),
         *_provenance(report["runs"]),
     ]
-    return printable("\n\n".join(parts) + "\n")
-
-
-def text(value: object, limit: int = 200) -> str:
-    """Return text that means itself in a Markdown table: no markup, no HTML, one line."""
-    line = " ".join(str(value).split())
-    line = line if len(line) <= limit else line[:limit] + " …"
-    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", line)
-
-
-def code(value: object, limit: int = 300) -> str:
-    """Return an inline code span that holds any text, backticks and bars included."""
-    line = " ".join(str(value).split())
-    line = line if len(line) <= limit else line[:limit] + " …"
-    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
-    pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
-    return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
-
-
-def block(value: str, limit: int = 1500) -> str:
-    """Return a fenced block that holds any text, fences included."""
-    body = value if len(value) <= limit else value[:limit] + "\n… (cut)"
-    fence = "`" * max(3, max((len(run) for run in re.findall("`+", body)), default=0) + 1)
-    return f"{fence}text\n{body}\n{fence}"
+    return "\n\n".join(parts) + "\n"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
@@ -67,8 +45,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[i
 def _runs(runs: list[dict[str, Any]]) -> str:
     lines = []
     for run in runs:
-        state = "" if run["state"] == "finished" else f" **({run['state']}: results are incomplete)**"
-        lines.append(f"- run {run['run']} on {text(run['device'])}, {run['started']}{state}: {text(run['scope'])}")
+        state = "" if run["state"] == "finished" else f" **({text(run['state'])}: results are incomplete)**"
+        where = f"{text(run['device'])}, {text(run['started'])}"
+        lines.append(f"- run {run['run']} on {where}{state}: {text(run['scope'])}")
     return "\n".join(lines)
 
 
@@ -123,10 +102,12 @@ def _findings(cases: list[dict[str, Any]]) -> list[str]:
     found = groups(cases)
     parts = [f"## Findings\n\n{findings(cases)}" + (f" {len(found):,} distinct." if found else "")]
     for group in found[:MAX_GROUPS]:
-        what = f"{SYMBOLS[group['outcome']]} {group['outcome']}" + (f" ({group['kind']})" if group["kind"] else "")
+        kind = f" ({text(group['kind'])})" if group["kind"] else ""
+        what = f"{SYMBOLS[group['outcome']]} {group['outcome']}{kind}"
         ops = ", ".join(code(op) for op in group["ops"][:8]) + (" …" if len(group["ops"]) > 8 else "")
         parts.append(f"### {what} on {text(group['backend'])} at {group['stage']}: {group['cases']:,} cases")
-        parts.append(f"{ops}\n\n{block(group['message'] or '(no message)')}\n\nReplay one:\n\n{block(group['replay'])}")
+        again = block(group["replay"], len(group["replay"]))  # a command that is cut is another one
+        parts.append(f"{ops}\n\n{block(group['message'] or '(no message)')}\n\nReplay one:\n\n{again}")
     if len(found) > MAX_GROUPS:
         parts.append(f"The {MAX_GROUPS} largest are shown; report.json lists every case.")
     return parts
@@ -189,7 +170,7 @@ def _matrix(report: dict[str, Any]) -> list[str]:
         dtypes = [d for d in report["dtypes"] if any((backend, op, d) in cells for op in report["ops"])]
         ops = [op for op in report["ops"] if any((backend, op, d) in cells for d in dtypes)]
         body = [(code(op), *(_cell(cells.get((backend, op, dtype))) for dtype in dtypes)) for op in ops]
-        table = _table(("op", *dtypes), body)
+        table = _table(("op", *map(text, dtypes)), body)
         parts.append(f"<details><summary>{text(backend)}: {len(ops):,} ops</summary>\n\n{table}\n\n</details>")
     return parts
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from importlib import metadata
 from typing import Any
 
+from torchstone.conformance.escape import replay
+from torchstone.conformance.store import evidence
 from torchstone.reports import aggregate
 from torchstone.reports.diff import compare
 from torchstone.reports.export import strict
@@ -47,7 +47,7 @@ def listed_cases(verdicts: Frame) -> list[dict[str, Any]]:
     for row in chosen.to_dict("records"):
         fields = ("backend", "op", "dtype", "case_id", "variant", "source", "stage", "outcome", "kind", "message")
         case = {name: row[name] for name in fields}
-        case["evidence"] = strict(json.loads(row["evidence"] or "{}"))
+        case["evidence"] = strict(evidence(row["evidence"], row["case_id"]))
         case["seconds"] = round(float(row["seconds"]), 4)
         case["signature"] = aggregate.signature(row["message"])
         case["replay"] = replay_command(row["case_id"], row["backend"])
@@ -57,7 +57,7 @@ def listed_cases(verdicts: Frame) -> list[dict[str, Any]]:
 
 def replay_command(case_id: str, backend: str) -> str:
     """Return the command line that runs one case again on one backend, fit to paste in a shell."""
-    return f"torchstone replay {shlex.quote(case_id)} --backend {shlex.quote(backend)}"
+    return replay(case_id, backend)
 
 
 def untested(verdicts: Frame) -> list[dict[str, Any]]:
@@ -76,5 +76,5 @@ _KINDS = ("bool", "uint", "int", "float", "bfloat", "complex")
 def _dtype_order(dtype: str) -> tuple[int, int, str]:
     """Order dtypes as a reader expects them: bool, then integers by width, then floats, then complex."""
     kind = dtype.rstrip("0123456789")
-    width = int(dtype[len(kind) :] or 0)
+    width = int(dtype[len(kind) :][:9] or 0)
     return (_KINDS.index("float" if kind == "bfloat" else kind) if kind in _KINDS else len(_KINDS), width, dtype)

@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 
 from torchstone.compiler.diagnostics import did_you_mean
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.escape import visible
 from torchstone.conformance.expectations.rows import SELECTORS, Expectations, Row, same_cases
-from torchstone.conformance.text import one_line, visible
+from torchstone.conformance.text import one_line
 from torchstone.conformance.verdict import Outcome
 
 MAX_BYTES = 4 << 20

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import glob
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchstone.conformance.escape import toml, visible
 from torchstone.conformance.expectations.judge import Result
-from torchstone.conformance.expectations.parse import Document, ExpectationError, parse
+from torchstone.conformance.expectations.parse import MAX_TEXT, Document, ExpectationError, parse
 from torchstone.conformance.expectations.rows import WILD, Expectations, Row
 from torchstone.conformance.expectations.scope import Selection
 from torchstone.conformance.files import replacing
@@ -50,7 +50,7 @@ class Update:
 
 def new_document(path: Path, backend: str) -> Document:
     """Return a file without rows."""
-    return parse(NEW.format(backend=_quoted(backend)), path)
+    return parse(NEW.format(backend=toml(backend)), path)
 
 
 def update(document: Document, store: Store, record: Run) -> Update:
@@ -146,11 +146,30 @@ def _rows(wrong: Iterable[Result], results: Iterable[Result], *, grouped: bool) 
     for key in sorted(groups):
         cases = sorted(groups[key], key=lambda result: _natural(result.case_id))
         if grouped and len(cases) > 1 and len(cases) == everything[key] and len({r.outcome for r in cases}) == 1:
-            source, op, dtype, variant = map(glob.escape, key)
+            source, op, dtype, variant = (_pattern(part, MAX_TEXT["op"]) for part in key)
             rows.append(_row(cases[0], source=source, op=op, dtype=dtype, variant=variant))
         else:
-            rows += [_row(result, case=glob.escape(result.case_id)) for result in cases]
-    return tuple(rows)
+            rows += [_row(result, case=_pattern(result.case_id, MAX_TEXT["case"])) for result in cases]
+    return _merged(rows)
+
+
+def _pattern(text: str, limit: int) -> str:
+    """What matches the text: a file has no control characters in it, so ``?`` stands for one, and bounded patterns."""
+    parts = ["?" if visible(character) != character else glob.escape(character) for character in text[:limit]]
+    if len(text) <= limit and len(whole := "".join(parts)) <= limit:
+        return whole
+    length = 0
+    return "".join(part for part in parts if (length := length + len(part)) < limit) + "*"
+
+
+def _merged(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """One row for those about the same cases, which two ids are that differ in a control character."""
+    found: dict[tuple[tuple[str, str], ...], Row] = {}
+    for row in rows:
+        key = tuple(row.selectors.items())
+        known = found.setdefault(key, row)
+        found[key] = replace(known, outcomes=tuple(dict.fromkeys((*known.outcomes, *row.outcomes))))
+    return tuple(found.values())
 
 
 def _row(
@@ -169,16 +188,11 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
 
 
 def _written(row: Row, newline: str) -> str:
-    outcome = ", ".join(map(_quoted, row.outcomes))
-    lines = ["[[expect]]", *(f"{name} = {_quoted(value)}" for name, value in row.selectors.items())]
+    outcome = ", ".join(map(toml, row.outcomes))
+    lines = ["[[expect]]", *(f"{name} = {toml(value)}" for name, value in row.selectors.items())]
     lines.append(f"outcome = {outcome if len(row.outcomes) == 1 else f'[{outcome}]'}")
-    lines.append(f"reason = {_quoted(row.reason)}")
-    return newline.join([*lines, f"issue = {_quoted(row.issue)}"] if row.issue else lines)
-
-
-def _quoted(text: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's, but for DEL, which TOML wants escaped too."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+    lines.append(f"reason = {toml(row.reason)}")
+    return newline.join([*lines, f"issue = {toml(row.issue)}"] if row.issue else lines)
 
 
 def _check(text: str, rest: Expectations, added: Sequence[Row]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +11,14 @@ import pytest
 
 from torchstone.conformance.case import Case, Untested
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.escape import file_name, replay, shell, visible
+from torchstone.conformance.escape import log as safe
 from torchstone.conformance.pytest_plugin import OUTCOME, SELECTION, SUITE
 from torchstone.conformance.pytest_plugin.options import Selection, mark
 from torchstone.conformance.pytest_plugin.own import SOURCE as OWN
 from torchstone.conformance.pytest_plugin.own import Declared, OwnCaseError
 from torchstone.conformance.pytest_plugin.session import session_of
+from torchstone.conformance.text import one_line
 from torchstone.conformance.verdict import Outcome, Verdict
 
 SKIPPED = frozenset({Outcome.UNSUPPORTED, Outcome.UNTESTED, Outcome.FALLBACK, Outcome.ILL_CONDITIONED})
@@ -58,7 +59,7 @@ class CaseItem(pytest.Item):
             except (InputError, OwnCaseError) as error:
                 trouble = str(error)
         if trouble:
-            pytest.fail(trouble, pytrace=False)
+            pytest.fail(safe(trouble), pytrace=False)
         told = {"backend": self.backend, "stage": verdict.stage, "kind": verdict.kind, "message": verdict.message}
         self.user_properties.append((OUTCOME, str(verdict.outcome)))
         self.user_properties += [(f"torchstone_{name}", str(value)) for name, value in told.items()]
@@ -70,7 +71,7 @@ class CaseItem(pytest.Item):
         source, op, dtype, _, variant = _fields(self.case_id)
         row = file.find(self.case_id, source, op, dtype, variant) if file is not None else None
         if file is not None and row is not None and outcome is not Outcome.HARNESS_ERROR:
-            told = f"{row.reason} {row.issue}".strip()
+            told = visible(f"{row.reason} {row.issue}".strip())
             if outcome not in row.outcomes:
                 wanted = f"{' or '.join(row.outcomes)}, as expected by {file.path}:{row.line} ({told})"
                 text = tell(case, verdict, self.again(case)) if isinstance(case, Case) else _reason(verdict)
@@ -118,9 +119,8 @@ class OwnItem(CaseItem):
     def again(self, case: Case) -> str:
         cache = getattr(self.config, "cache", None)
         if cache is None:  # pytest was told to keep nothing
-            return f"pytest {shlex.quote(self.nodeid)} --torchstone-backend {shlex.quote(self.backend)}"
-        safe = re.sub(r"[^\w.-]+", "-", self.nodeid)
-        path = cache.mkdir("torchstone") / f"{safe}.safetensors"
+            return shell(["pytest", self.nodeid, "--torchstone-backend", self.backend])
+        path = cache.mkdir("torchstone") / f"{file_name(self.nodeid)}.safetensors"
         case.save(path)
         return _replay(self.config, str(path), self.backend)
 
@@ -201,20 +201,19 @@ def tell(case: Case, verdict: Verdict, again: str) -> str:
         first, *rest = text.splitlines() or [""]
         lines += [f"evidence {name}: {first}" if not rest else f"evidence {name}:"]
         lines += [f"         {line}" for line in ([first, *rest] if rest else [])]
-    return "\n".join([*lines, "", f"again    {again}"])
+    return safe("\n".join(lines)) + f"\n\nagain    {again}"
 
 
 def _reason(verdict: Verdict) -> str:
-    reason = verdict.message.splitlines()[0] if verdict.message else ""
+    reason = one_line(verdict.message)
     if verdict.outcome is Outcome.FALLBACK:
         return reason or "right, but the backend did not execute the op itself"
     return reason
 
 
 def _replay(config: pytest.Config, what: str, backend: str) -> str:
-    words = ["torchstone", "replay", what, "--backend", backend]
     timeout = config.option.torchstone_timeout
-    return shlex.join([*words, "--timeout", f"{timeout:g}"] if timeout != 60 else words)
+    return replay(what, backend, *(["--timeout", f"{timeout:g}"] if timeout != 60 else []))
 
 
 def _fields(case_id: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The result store: one SQLite file (WAL) that holds runs, verdicts, and the bytes of the cases that failed."""
 
+from torchstone.conformance.store.foreign import evidence
 from torchstone.conformance.store.opening import DEFAULT_PATH, StoreError, default_path
 from torchstone.conformance.store.prune import Pruned, choose, prune
 from torchstone.conformance.store.schema import SCHEMA_VERSION
@@ -16,5 +17,6 @@ __all__ = [
     "StoreError",
     "choose",
     "default_path",
+    "evidence",
     "prune",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import socket
 import sqlite3
@@ -20,7 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.escape import utf8
 from torchstone.conformance.store import opening
+from torchstone.conformance.store.foreign import well_formed
 from torchstone.conformance.store.opening import StoreError
 from torchstone.conformance.verdict import Outcome, Stage
 
@@ -95,7 +98,7 @@ class Store:
         seed: int | None = None,
     ) -> str:
         """Open a run and return its id (``r1``, ``r2``, …). ``options`` must be JSON; they are what resuming needs."""
-        row = (command, json.dumps(dict(options)), json.dumps(dict(versions)), device, seed, os.getpid())
+        row = (utf8(command), json.dumps(dict(options)), json.dumps(dict(versions)), utf8(device), seed, os.getpid())
         with self._errors():
             cursor = self._db.execute(
                 "INSERT INTO runs (state, started, command, options, versions, device, seed, pid, host) "
@@ -134,8 +137,11 @@ class Store:
         evidence = json.dumps(verdict.evidence, default=str)
         self._pending.append(
             (
-                _key(run), verdict.case_id, verdict.backend, verdict.source, verdict.op, verdict.dtype,
-                verdict.variant, str(verdict.stage), str(verdict.outcome), verdict.kind, verdict.message, evidence,
+                _key(run),
+                *map(utf8, (
+                    verdict.case_id, verdict.backend, verdict.source, verdict.op, verdict.dtype, verdict.variant,
+                    str(verdict.stage), str(verdict.outcome), verdict.kind, verdict.message, evidence,
+                )),
                 verdict.seconds, digest,
             )
         )  # fmt: skip
@@ -204,9 +210,12 @@ class Store:
             objects = [json.loads(text) for text in (options, versions, errors)]
         except (ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"{self.path} is corrupt: the record of run r{key} does not read: {error}") from error
-        if not all(isinstance(value, dict) for value in objects):
+        texts = (state, started, command, device, "" if finished is None else finished, "" if host is None else host)
+        if not (all(isinstance(value, dict) for value in objects) and all(isinstance(text, str) for text in texts)):
             raise StoreError(f"{self.path} is corrupt: the record of run r{key} is not a record")
         options, versions, errors = objects
+        if not (well_formed(options) and all(isinstance(text, str) for text in (*versions.values(), *errors.values()))):
+            raise StoreError(f"{self.path} is corrupt: the options, versions or errors of run r{key} are none")
         return Run(
             f"r{key}", state, started, finished, command, options, versions, device, seed, pid, host, errors
         )  # fmt: skip
@@ -235,7 +244,8 @@ class Store:
         with self._errors():
             query = f"SELECT {columns} FROM verdicts WHERE run = ? ORDER BY backend, case_id"
             for row in self._db.execute(query, (key,)):
-                if tuple(map(type, row)) != _TYPES or row[6] not in _STAGES or row[7] not in _OUTCOMES:
+                well = tuple(map(type, row)) == _TYPES and row[6] in _STAGES and row[7] in _OUTCOMES
+                if not well or not math.isfinite(row[11]):
                     raise StoreError(
                         f"{self.path} is corrupt: run r{key} has a row that is no verdict: {row[:8]!r:.200}"
                     )
@@ -248,6 +258,8 @@ class Store:
         query = "SELECT backend, outcome, count(*) FROM verdicts WHERE run = ? GROUP BY backend, outcome"
         with self._errors():
             for backend, outcome, count in self._db.execute(query, (_key(run),)):
+                if type(backend) is not str or outcome not in _OUTCOMES:
+                    raise StoreError(f"{self.path} is corrupt: {run} has a row that is no verdict: {backend!r:.100}")
                 result.setdefault(backend, {})[outcome] = count
         return result
 
@@ -283,7 +295,8 @@ class Store:
         """Return the distinct case ids of one run, or of all of them."""
         where, values = ("WHERE run = ?", (_key(self.run(run).run),)) if run else ("", ())
         with self._errors():
-            return [name for (name,) in self._db.execute(f"SELECT DISTINCT case_id FROM verdicts {where}", values)]
+            rows = self._db.execute(f"SELECT DISTINCT case_id FROM verdicts {where}", values)
+            return [name for (name,) in rows if isinstance(name, str)]
 
     def case_bytes(self, case_id: str, run: str | None = None) -> bytes | None:
         """Return the stored form of a case that failed, the newest one when runs differ; None if there is none."""

@@ -114,13 +114,13 @@ def test_an_interrupted_run_keeps_its_results_and_resumes(capfd, tmp_path, numbe
     assert kept >= 2
     if number == signal.SIGINT:
         assert process.returncode == 130 and "Traceback" not in err
-        assert err.endswith(f"torchstone run --resume r1 --store {store}\n")
+        assert err.endswith(f"torchstone run --resume r1 --store {store} --backend faulty_backend:Slow\n")
         assert list(temp.iterdir()) == []
     with Store(store) as db:
         assert db.run("r1").state == ("interrupted" if number == signal.SIGINT else "killed")
         before = {row[0]: row[11] for row in db.iter_verdicts("r1")}
     monkeypatch.setenv("FAULTY_SECONDS", "0")
-    code, out, _ = invoke(capfd, "run", "--resume", "r1", "--store", store)
+    code, out, _ = invoke(capfd, "run", "--resume", "r1", "--store", store, "--backend", "faulty_backend:Slow")
     assert code == 0 and "r1" in out
     with Store(store) as db:
         after = {row[0]: row[11] for row in db.iter_verdicts("r1")}

@@ -262,11 +262,14 @@ def test_hostile_ops_are_names_like_others(store, tmp_path, op):
     assert sorted(one.name for one in tmp_path.iterdir() if one.suffix == ".toml") == ["new.toml"]
 
 
-def test_an_id_with_control_characters_is_told_and_nothing_is_written(store, tmp_path):
-    record = run(store, {"add\x1b[2J": ["crash", "pass"]})
-    with pytest.raises(InputError, match="case has control characters"):
-        update(new_document(tmp_path / "new.toml", "linalg"), store, record)
-    assert not (tmp_path / "new.toml").exists()
+def test_an_id_with_control_characters_is_matched_by_a_pattern(store, tmp_path):
+    record = run(store, {"add\x1b[2J": ["crash", "pass"], "sub\0": ["crash", "crash"]})
+    result = update(new_document(tmp_path / "new.toml", "linalg"), store, record)
+    assert [row.selectors for row in result.added] == [
+        {"case": "opinfo:add?[[]2J:float32:0"},
+        {"source": "opinfo", "op": "sub?", "dtype": "float32", "variant": "default"},
+    ]
+    assert update(parse(result.text, result.path), store, record).text == result.text
 
 
 def test_a_file_that_cannot_be_written_stays(store, tmp_path, monkeypatch):

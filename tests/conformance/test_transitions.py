@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from torchstone.conformance.text import one_line, spreadsheet_safe, visible
+from torchstone.conformance.escape import spreadsheet, visible
+from torchstone.conformance.text import one_line
 from torchstone.conformance.transitions import ABSENT, Direction, direction
 from torchstone.conformance.verdict import FAILURES, Outcome
 
@@ -43,5 +44,5 @@ def test_text_is_made_fit_for_a_line():
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_no_cell_is_a_formula(cell):
-    assert spreadsheet_safe(cell) == "'" + cell
-    assert spreadsheet_safe("a" + cell) == "a" + cell and spreadsheet_safe("") == ""
+    assert spreadsheet(cell) == "'" + cell
+    assert spreadsheet("a" + cell) == "a" + cell and spreadsheet("") == ""

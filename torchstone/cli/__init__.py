@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from torchstone.cli.errors import report_error
+from torchstone.cli.output import say, writable
 
 COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("run", "torchstone.cli.run:run", "Run the conformance suite on one or more backends."),
@@ -61,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(args: list[str]) -> int:
     """Run one command and return its exit code; every error is printed as a line on stderr."""
+    writable()
     try:
         name = next((arg for arg in args if not arg.startswith("-")), "")
         if name and name not in (known := [row[0] for row in COMMANDS]):
@@ -90,7 +92,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         import torchstone
 
-        typer.echo(f"torchstone {torchstone.__version__}")
+        say(f"torchstone {torchstone.__version__}")
         raise typer.Exit
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.options import check_names
+from torchstone.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +78,7 @@ def compile(
         return 0
     executable = _compiled(what, arg, target, library_calls)
     if explain:
-        sys.stdout.write(executable.explain())
+        say(executable.explain().rstrip())
     if emit or not explain:
         _print(executable.ir, emit or [target if target in executable.ir else "flat"], f"target {target}")
     return 0
@@ -106,8 +107,8 @@ def _print(stages: Mapping[str, str], wanted: list[str], whose: str) -> None:
         if stage not in stages:
             raise InputError(f"{whose} has no stage {stage}; it has {', '.join(stages)}")
         if len(wanted) > 1:
-            print(f"// ---- {stage} ----")
-        sys.stdout.write(stages[stage].rstrip() + "\n")
+            say(f"// ---- {stage} ----")
+        say(stages[stage].rstrip())
 
 
 def _read(file: str) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+from torchstone.cli.output import warn
 from torchstone.cli.tables import Format, FormatOption, show
 
 COLUMNS = ("check", "ok", "found", "fix")
@@ -23,7 +24,7 @@ def doctor(form: FormatOption = Format.table) -> int:
     show(rows, COLUMNS, form)
     broken = [row["check"] for row in rows if row["check"] in CORE and not row["ok"]]
     if broken:
-        print(f"error: {', '.join(map(str, broken))} must be put right before anything can run", file=sys.stderr)
+        warn(f"error: {', '.join(map(str, broken))} must be put right before anything can run")
     return 1 if broken else 0
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 
 import typer
+
+from torchstone.cli.output import warn
+from torchstone.conformance.escape import visible
 
 OK, FAILURES, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -17,7 +19,7 @@ def report_error(error: BaseException) -> int:
     from torchstone.conformance.errors import HarnessError, InputError
 
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
-        print("interrupted", file=sys.stderr)
+        warn("interrupted")
         return INTERRUPTED
     if isinstance(error, typer.Exit):
         return INTERRUPTED if error.exit_code == INTERRUPTED else error.exit_code
@@ -28,19 +30,23 @@ def report_error(error: BaseException) -> int:
         where = f"; see `{context.command_path} --help`" if context is not None else ""
         return _line(f"{error.format_message().rstrip('.')}{where}", BAD_INPUT)  # type: ignore[attr-defined]
     if isinstance(error, InputError):
-        return _line(str(error), BAD_INPUT)
+        return _line(visible(str(error)), BAD_INPUT)
     if isinstance(error, (HarnessError, TorchstoneError)):
         return _line(str(error), FAILURES)
     if os.environ.get("TORCHSTONE_DEBUG"):
-        traceback.print_exception(error)
+        warn(_traceback(error))
     elif isinstance(error, OSError):
         return _line(f"{error.filename or 'input/output'}: {error.strerror or error}", BAD_INPUT)
     else:
-        traceback.print_exception(error)
-        print("this is a bug in torchstone; please report it with the lines above", file=sys.stderr)
+        warn(_traceback(error))
+        warn("this is a bug in torchstone; please report it with the lines above")
     return FAILURES
 
 
+def _traceback(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
 def _line(message: str, code: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    warn(f"error: {message}")
     return code

@@ -20,6 +20,7 @@ from torchstone.cli.judgement import (
     problem_rows,
 )
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import put, say
 from torchstone.cli.tables import Format, FormatOption, show
 
 expect = typer.Typer(no_args_is_help=True)
@@ -57,8 +58,9 @@ def check(
     if rows or form is not Format.table:
         show(rows, COLUMNS, form)
     talk = sys.stdout if form is Format.table else sys.stderr
-    for line in [headline(judgement), *lines]:
-        print(line, file=talk)
+    say(headline(judgement), to=talk)
+    for line in lines:
+        put(f"{line}\n", to=talk)
     return OK if judgement.ok else FAILURES
 
 
@@ -96,10 +98,10 @@ def update(
         check_complete(record, [document.expectations.backend])
         result = updated(document, db, record)
     result.write()
-    print(f"{expect}: {result.kept} rows kept, {len(result.added)} added, {len(result.removed)} removed")
+    say(f"{expect}: {result.kept} rows kept, {len(result.added)} added, {len(result.removed)} removed")
     for row in result.removed:
-        print(f"removed, line {row.line}: {row}: {' or '.join(row.outcomes)}")
+        say(f"removed, line {row.line}: {row}: {' or '.join(row.outcomes)}")
     if result.added:
-        print("the reasons of the new rows are verdicts' messages, marked TODO: write what is known in their place")
+        say("the reasons of the new rows are verdicts' messages, marked TODO: write what is known in their place")
     if result.skipped:
-        print(f"{result.skipped} cases met trouble of the harness itself; nothing was written about them")
+        say(f"{result.skipped} cases met trouble of the harness itself; nothing was written about them")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import say
 
 
 def export(
@@ -31,4 +32,4 @@ def export(
     with Store(store, readonly=True) as db:
         records = list({record.run: record for record in map(db.run, run or ["latest"])}.values())
         count = write(db, records, out, Form(name))
-    print(f"{out}: {count:,} verdicts of {', '.join(record.run for record in records)}")
+    say(f"{out}: {count:,} verdicts of {', '.join(record.run for record in records)}")

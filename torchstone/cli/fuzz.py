@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,8 @@ import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import live, say, warn
+from torchstone.conformance.escape import file_name, shell
 
 if TYPE_CHECKING:
     from torchstone.fuzz.campaign import Plan, Tally
@@ -56,7 +57,7 @@ def fuzz(
         backend=backend,
         seconds=budget,
         seed=seed,
-        out=out or Path(".torchstone/fuzz") / f"{backend.replace(':', '.')}-{seed}",
+        out=out or Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed)),
         pool=_passing(passing, backend, store) if passing else (),
         must=select(op or ()),
         max_ops=max_ops,
@@ -66,13 +67,13 @@ def fuzz(
         reduce_seconds=reduce_seconds,
         specials=special_values,
     )
-    print(f"fuzzing {backend} with seed {seed}", file=sys.stderr)
+    warn(f"fuzzing {backend} with seed {seed}")
     with _sigterm_interrupts(), _Progress() as progress:
         tally = campaign(plan, progress.show)
     _show(plan, tally)
     if tally.interrupted:
         again = ["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(plan.out)]
-        print(f"interrupted; the findings so far are kept. To start over:\n  {shlex.join(again)}", file=sys.stderr)
+        warn(f"interrupted; the findings so far are kept. To start over:\n  {shell(again)}")
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
 
@@ -103,7 +104,7 @@ class _Progress:
 
     def __exit__(self, *exc: object) -> None:
         if self.live:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            live()
 
     def show(self, tally: Tally) -> None:
         """Show the tally when it is time to."""
@@ -111,9 +112,10 @@ class _Progress:
             return
         self.shown = tally.seconds
         line = self.line(tally)
-        print(
-            f"\r\033[K{line[:150]}" if self.live else line, end="" if self.live else "\n", file=sys.stderr, flush=True
-        )
+        if self.live:
+            live(line[:150])
+        else:
+            warn(line)
 
     @staticmethod
     def line(tally: Tally) -> str:
@@ -130,7 +132,7 @@ def _show(plan: Plan, tally: Tally) -> None:
     from torchstone.cli.tables import Format, show
 
     outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
-    print(
+    say(
         f"{tally.tried} programs in {tally.seconds:.1f} s ({tally.rate:.1f}/s) over {len(tally.ops)} op kinds, "
         f"seed {plan.seed}: {outcomes or 'nothing tried'}"
     )
@@ -149,7 +151,7 @@ def _show(plan: Plan, tally: Tally) -> None:
         for at, finding in enumerate(tally.findings.ranked(), start=1)
     ]
     if not rows:
-        print("no failures")
+        say("no failures")
         return
-    print(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
+    say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
     show(rows, list(rows[0]), Format.table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from torchstone.cli.output import put, say
 from torchstone.cli.tables import Format, show
+from torchstone.conformance.escape import shell
 
 if TYPE_CHECKING:
     from torchstone.conformance.expectations import Expectations, Finding, Judgement
@@ -97,16 +98,16 @@ def conclude(held: Held, db: Store, run: str) -> bool:
     record = db.run(run)
     judgement = held.judge(db, record)
     if held.files:
-        print(f"\n{headline(judgement)}")
+        say(f"\n{headline(judgement)}")
         rows = problem_rows(judgement)
         if rows:
             show(rows[:SHOWN], COLUMNS, Format.table)
         if len(rows) > SHOWN:
             names = [word for file in held.files for word in ("--expect", str(file.path))]
             command = ["torchstone", "expect", "check", "--run", run, "--store", str(db.path), *names]
-            print(f"and {len(rows) - SHOWN:,} more: {shlex.join(command)}")
+            say(f"and {len(rows) - SHOWN:,} more: {shell(command)}")
     for line in held.annotations(record, judgement):
-        print(line)
+        put(f"{line}\n")
     sys.stdout.flush()
     return judgement.ok
 

@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from torchstone.cli.output import warn
+from torchstone.conformance.escape import visible
+
 if TYPE_CHECKING:
     from torchstone.conformance.verdict import Verdict
 
@@ -40,7 +43,7 @@ class Progress:
 
             self._live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True)
             self._live.start()
-            self._live.update(self.line(), refresh=True)
+            self._live.update(self._shown(), refresh=True)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -68,9 +71,14 @@ class Progress:
             return
         self.shown = now
         if self._live is None:
-            print(self.line(), file=sys.stderr, flush=True)
+            warn(self.line())
         else:
-            self._live.update(self.line(), refresh=True)
+            self._live.update(self._shown(), refresh=True)
+
+    def _shown(self) -> Any:
+        from rich.text import Text
+
+        return Text(visible(self.line()))  # a str would be markup
 
     def line(self) -> str:
         """One line: backend, share, cases, rate, time left, outcomes."""

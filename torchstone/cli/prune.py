@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import say
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Run, Store
@@ -43,20 +44,20 @@ def prune(
     with Store(store, create=False) as db:
         chosen = _chosen(db, run, keep, age)
         if not chosen:
-            print("nothing to prune")
+            say("nothing to prune")
             return
         names = ", ".join(record.run for record in chosen)
         if not yes:
             if not sys.stdin.isatty():
                 raise InputError(f"this would remove {names} from {db.path} for good; give --yes to do it")
             if not typer.confirm(f"Remove {names} from {db.path} for good?", err=True):
-                print("nothing was pruned")
+                say("nothing was pruned")
                 return
         done = pruned(db, chosen, force=force)
     freed = "" if done.freed is None else f", {done.freed / 2**20:,.1f} MiB given back"
-    print(f"pruned {names}: {done.verdicts:,} verdicts, {done.cases:,} cases{freed}")
+    say(f"pruned {names}: {done.verdicts:,} verdicts, {done.cases:,} cases{freed}")
     if done.freed is None:
-        print("the file keeps its size while a run is running; the space is used again")
+        say("the file keeps its size while a run is running; the space is used again")
 
 
 def _chosen(db: Store, run: list[str] | None, keep: int | None, age: timedelta | None) -> list[Run]:

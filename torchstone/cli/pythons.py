@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+
+from torchstone.cli.output import warn
 
 PythonOption = Annotated[
     list[str] | None,
@@ -40,6 +41,24 @@ def pythons_of(given: Sequence[str], backends: Sequence[str], executor: str = "l
     return found
 
 
+def check_consent(stored: Mapping[str, Any], backends: Sequence[str], pythons: Mapping[str, str], what: str) -> None:
+    """Raise InputError for what only a store names and this machine would run: it may be somebody else's.
+
+    ``stored`` are the options of a run, ``backends`` and ``pythons`` what the user gave now. Torchstone's own backends
+    and those of installed packages need no word.
+    """
+    from torchstone.conformance.errors import InputError
+    from torchstone.conformance.escape import shell
+
+    missing = [("--backend", name) for name in stored.get("backends") or () if ":" in name and name not in backends]
+    for name, path in (stored.get("pythons") or {}).items():
+        if name in stored.get("backends", [name]) and pythons.get(name) != path:
+            missing.append(("--python", f"{name}={path}"))
+    if missing:
+        words = shell(word for pair in missing for word in pair)
+        raise InputError(f"{what}: a store runs no code of its own choice; if this is what you want, add {words}")
+
+
 def check_backends(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[str, str]:
     """Raise InputError for a backend that cannot be run, the cheap checks first; return the versions to record.
 
@@ -62,7 +81,7 @@ def check_backends(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[
     for name in backends:
         found = Interpreter.at(pythons[name]).probe(name) if name in pythons else look(name)
         if "died" in found:
-            print(f'warning: backend "{name}": {found["died"]}, as it was loaded', file=sys.stderr)
+            warn(f'warning: backend "{name}": {found["died"]}, as it was loaded')
             continue
         if not found["ok"]:
             how = f"; install it with: {found['install']}" if found["install"] else ""

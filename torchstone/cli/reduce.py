@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +10,10 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.pythons import PythonOption, check_backends, pythons_of
+from torchstone.cli.output import say, warn
+from torchstone.cli.pythons import PythonOption, check_backends, check_consent, pythons_of
 from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.conformance.escape import file_name, visible
 
 if TYPE_CHECKING:
     from torchstone.reducers.failure import Reduction
@@ -73,8 +74,7 @@ def reduce(
     from torchstone.reducers.write import keep as keep_in
     from torchstone.reducers.write import prepare, write
 
-    name = re.sub(r"[^\w.-]", "_", f"{found.id}-{backend}")
-    folder = prepare(out or Path(".torchstone/reduced") / name)
+    folder = prepare(out or Path(".torchstone/reduced") / file_name(found.id, backend))
     if keep is not None:
         prepare(keep)
     live = sys.stderr.isatty()
@@ -84,12 +84,12 @@ def reduce(
         budget=Budget(trials=trials, seconds=budget),
         timeout=timeout,
         python=pythons.get(backend),
-        progress=lambda step: print(f"  {step.name}: {_size(step.size)}", file=sys.stderr) if live else None,
+        progress=lambda step: warn(f"  {step.name}: {_size(step.size)}") if live else None,
     )
     write(reduction, folder)
     _show(reduction, folder)
     if keep is not None and reduction.confirmed:
-        print(f"kept      {keep_in(reduction, keep)}")
+        say(f"kept      {keep_in(reduction, keep)}")
     return OK if reduction.confirmed else FAILURES
 
 
@@ -103,9 +103,12 @@ def _all(
 
     with Store(path, readonly=True) as db:
         record = db.run(run)
-        if backend not in record.options["backends"]:
-            raise UnknownName("backend", backend, record.options["backends"], more=f"; run {record.run} has no other")
-        python = python or record.options.get("pythons", {}).get(backend)
+        tried = record.options.get("backends") or []
+        if backend not in tried:
+            raise UnknownName("backend", backend, tried, more=f"; run {record.run} has no other")
+        stored = {"pythons": record.options.get("pythons", {}), "backends": [backend]}
+        if python is None:
+            check_consent(stored, [backend], {}, f"run {record.run}")
         check_backends([backend], {backend: python} if python else {})
         from torchstone.reducers.batch import REDUCED, distinct, reduce_all
         from torchstone.reducers.engine import Budget
@@ -114,7 +117,7 @@ def _all(
         for name in outcomes:
             if name not in REDUCED:
                 raise UnknownName("outcome", name, REDUCED, more=": what can be reduced")
-        folder = prepare(out or Path(".torchstone/reduced") / re.sub(r"[^\w.-]", "_", backend))
+        folder = prepare(out or Path(".torchstone/reduced") / file_name(backend))
         failures = distinct(db.iter_verdicts(record.run), backend)
         failures = [failure for failure in failures if not outcomes or failure.signature.outcome in outcomes]
         budget = Budget(trials=trials, seconds=seconds)
@@ -125,7 +128,7 @@ def _all(
             row |= {"trials": told.get("trials"), "seconds": told.get("seconds"), "message": _message(told)}
             rows.append(row)
             past = " (done before)" if before else ""
-            print(f"{at} of {len(failures)}: {failure.name}: {row['state']}{past}", file=sys.stderr, flush=True)
+            warn(f"{at} of {len(failures)}: {failure.name}: {row['state']}{past}")
     show(rows, ("failure", "cases", "state", "trials", "seconds", "message"), form)
     return OK if all(row["state"] == "shown" or row["state"].startswith("same as") for row in rows) else FAILURES
 
@@ -153,15 +156,15 @@ def _show(reduction: Reduction, folder: Path) -> None:
     from torchstone.reducers.write import measure
 
     before, after = measure(reduction.original), measure(reduction.case)
-    print(f"failure   {reduction.signature}")
+    say(f"failure   {visible(str(reduction.signature))}")
     for what in ("calls", "elements"):
-        print(f"{what:<9} {before[what]} -> {after[what]}")
+        say(f"{what:<9} {before[what]} -> {after[what]}")
     for line in after["program"]:
-        print(f"program   {line}")
+        say(f"program   {line}")
     for name, tensor in reduction.case.inputs.items():
-        print(f"input     {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}")
-    print(f"search    {reduction.trials} trials, {reduction.seconds:.1f} s, {_ended(reduction)}")
-    print(f"written   {folder}")
+        say(f"input     {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}")
+    say(f"search    {reduction.trials} trials, {reduction.seconds:.1f} s, {_ended(reduction)}")
+    say(f"written   {folder}")
 
 
 def _ended(reduction: Reduction) -> str:

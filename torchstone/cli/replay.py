@@ -10,6 +10,8 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import say
+from torchstone.conformance.escape import visible
 
 WIDTH = 100
 
@@ -37,7 +39,7 @@ def replay(
     _check({"sources": [], "backends": [backend]})
     found = find_case(case, store, run)
     if script:
-        print(found.script(backend))
+        say(found.script(backend))
         return OK
     with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
         verdict = pool.verdict(found)
@@ -80,22 +82,22 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
 
 def show_verdict(case: Case, verdict: Verdict) -> None:
     """Print the program, the inputs' shapes, the verdict and its evidence."""
-    print(f"case     {verdict.case_id}")
+    say(f"case     {visible(verdict.case_id)}")
     for name, tensor in case.inputs.items():
         layout = "" if tensor.is_contiguous() else f" strides {tuple(tensor.stride())}"
-        print(f"input    {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}{layout}")
+        say(f"input    {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}{layout}")
     for line in str(case.program).splitlines():
-        print(f"program  {line}")
-    print(f"backend  {verdict.backend}")
+        say(f"program  {line}")
+    say(f"backend  {visible(verdict.backend)}")
     kind = f" ({verdict.kind})" if verdict.kind else ""
-    print(f"verdict  {verdict.outcome}{kind} at stage {verdict.stage} after {verdict.seconds:.3f} s")
+    say(f"verdict  {verdict.outcome}{kind} at stage {verdict.stage} after {verdict.seconds:.3f} s")
     for line in verdict.message.splitlines():
-        print(f"message  {line}")
+        say(f"message  {line}")
     for name, value in verdict.evidence.items():
         lines = _lines(value)
-        print(f"evidence {name}: {lines[0] if len(lines) == 1 else ''}".rstrip())
+        say(f"evidence {visible(name)}: {lines[0] if len(lines) == 1 else ''}".rstrip())
         for line in lines if len(lines) > 1 else []:
-            print(f"         {line}")
+            say(f"         {line}")
 
 
 def _lines(value: object) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import say
 
 
 class Form(StrEnum):
@@ -51,13 +52,13 @@ def report(
     paths = write(data, out, form or list(Form))
     for row in data["backends"]:
         passed, complete = row["outcomes"].get("pass", 0), row["ops"]["complete"]
-        typer.echo(
+        say(
             f"{row['backend']}: {passed:,} of {row['cases']:,} cases pass, {row['failing']:,} fail, "
             f"{complete:,} of {row['ops']['total']:,} ops pass every sample"
         )
-    typer.echo(f"report: {paths[0]}")
+    say(f"report: {paths[0]}")
     if data["against"] is None:
         return OK
     changes = data["against"]
-    typer.echo(f"changes: {len(changes['regressions']):,} regressions, {len(changes['fixes']):,} fixes")
+    say(f"changes: {len(changes['regressions']):,} regressions, {len(changes['fixes']):,} fixes")
     return FAILURES if changes["regressions"] else OK

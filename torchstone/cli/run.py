@@ -17,8 +17,10 @@ from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.executor import AddressOption, Executor, ExecutorOption, Where
 from torchstone.cli.judgement import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
 from torchstone.cli.options import StoreOption, check_names
-from torchstone.cli.pythons import PythonOption, check_backends, in_pythons, pythons_of
+from torchstone.cli.output import warn
+from torchstone.cli.pythons import PythonOption, check_backends, check_consent, in_pythons, pythons_of
 from torchstone.cli.selecting import options_of
+from torchstone.conformance.escape import shell
 
 if TYPE_CHECKING:
     from torchstone.conformance.selection import Plan
@@ -112,24 +114,30 @@ def run(
     annotations: AnnotationsOption = Annotations.auto,
 ) -> int:
     """Run the conformance suite on one or more backends."""
+    from torchstone.conformance.errors import InputError
     from torchstone.conformance.store import Store, default_path
 
     workers = Where(executor, address, jobs, memory)
     if resume is not None:
         _refuse_with_resume(
-            backend=backend, source=source, op=op, dtype=dtype, variant=variant, limit=limit, corpus=corpus, tag=tag,
-            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, python=python,
+            backend=[name for name in backend or () if ":" not in name],
+            source=source, op=op, dtype=dtype, variant=variant, limit=limit, corpus=corpus, tag=tag,
+            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since,
         )  # fmt: skip
         with Store(store, create=False) as db:
             record = db.run(resume)
+            if not (record.options.get("backends") and record.options.get("sources")):
+                raise InputError(f"run {record.run} does not say what it was asked for, so it cannot go on")
             held = Held.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
+            check_names("backend", backend or (), record.options["backends"], more=f"; run {record.run} has no other")
+            given = pythons_of(python, record.options["backends"], executor) if python else {}
+            check_consent(record.options, backend or (), given, f"run {record.run}")
             _check(record.options)
             workers.join()
             db.reopen(record.run)
             return _go(db, record, workers, timeout, memory, held)
     if not backend and last_failed is None and changed_since is None:
         from torchstone.conformance.backends import names
-        from torchstone.conformance.errors import InputError
 
         raise InputError(f"give at least one --backend (known: {', '.join(names())})")
     if not library_calls and backend:
@@ -206,7 +214,7 @@ def _go(
         with _sigterm_interrupts(), where.pools(db, record.run) as pool:
             asked = asked or _plan(options, db)
             for told in asked.damaged:
-                print(f"warning: left out: {told}", file=sys.stderr)
+                warn(f"warning: left out: {told}")
             with Progress(options["backends"], asked.ops) as progress:
                 summary = run_cases(
                     asked.entries,
@@ -229,10 +237,12 @@ def _go(
         db.finish(record.run, state, errors)
     show_summary(db, record.run)
     for name, reason in errors.items():
-        print(f"error: {name}: {reason}", file=sys.stderr)
+        warn(f"error: {name}: {reason}")
     if state == "interrupted":
         command = ["torchstone", "run", "--resume", record.run, "--store", str(db.path)]
-        print(f"interrupted; the results so far are kept. To go on:\n  {shlex.join(command)}", file=sys.stderr)
+        command += [word for name in options["backends"] if ":" in name for word in ("--backend", name)]
+        command += [word for pair in options.get("pythons", {}).items() for word in ("--python", "=".join(pair))]
+        warn(f"interrupted; the results so far are kept. To go on:\n  {shell(command)}")
         return INTERRUPTED
     well = conclude(held, db, record.run)
     return OK if well and not errors else FAILURES

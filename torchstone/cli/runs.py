@@ -9,6 +9,7 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.export import export
 from torchstone.cli.options import StoreOption
+from torchstone.cli.output import say
 from torchstone.cli.prune import prune
 from torchstone.cli.tables import Format, FormatOption, show
 
@@ -71,7 +72,7 @@ def show_run(
         show(facts, FACTS, form)
         return
     for section in dict.fromkeys(fact["section"] for fact in facts):
-        print(f"\n{section}" if section != "run" else section)
+        say(f"\n{section}" if section != "run" else section)
         rows = [fact for fact in facts if fact["section"] == section]
         show(rows, [name for name in FACTS[1:] if any(row[name] != "" for row in rows)], form)
 
@@ -137,10 +138,10 @@ def diff(
         show(rows, CHANGES, form)
     if form is Format.table:
         counts = ", ".join(f"{len(changes[key]):,} {kind}s" for kind, key in kinds.items())
-        print(f"{run} against {against}: {counts}, {changes['unchanged']:,} cases unchanged")
+        say(f"{run} against {against}: {counts}, {changes['unchanged']:,} cases unchanged")
         for names, which in ((changes["only_before"], against), (changes["only_after"], run)):
             if names:
-                print(f"only in {which}, so not compared: {', '.join(names)}")
+                say(f"only in {which}, so not compared: {', '.join(names)}")
     return FAILURES if changes["regressions"] else OK
 
 

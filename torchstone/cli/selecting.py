@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.cli.options import check_dtypes
+from torchstone.cli.pythons import check_consent
 
 
 def options_of(
@@ -63,6 +64,8 @@ def options_of(
         options["backends"] = [name for name in earlier.runs if ids[name]] or list(earlier.runs)
         sources = sources or [name for name in before if name.partition("=")[0] in meant]
         variants = variants or sorted({[*name.split(":"), "default"][4] for names in ids.values() for name in names})
+        if not backend:
+            check_consent({"backends": options["backends"]}, (), {}, f"run {', '.join(set(earlier.runs.values()))}")
     of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
     named = case or options.get("earlier") or of_corpora
     options["sources"] = list(dict.fromkeys(sources or ["opinfo"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
+from torchstone.cli.output import say, warn
 from torchstone.cli.tables import Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def selftrial(
             trial.append(out, result)
             told = f"{result.outcome} {result.kind}".strip() + f" in {result.case}" if result.detected else "NOT FOUND"
             seconds = time.perf_counter() - started
-            print(f"{seconds:.0f} s  {len(found)}/{len(chosen)}  {result.bug}: {told}", file=sys.stderr, flush=True)
+            warn(f"{seconds:.0f} s  {len(found)}/{len(chosen)}  {result.bug}: {told}")
     found = {b.name: found[b.name] for b in chosen}
     if markdown:
-        print(trial.markdown(found))
+        say(trial.markdown(found))
     else:
         show(trial.by_group(found), ("class", "bugs", "detected", "undetected", "false alarms"), format)
     missed = any(not result.detected or result.alarms for result in found.values())

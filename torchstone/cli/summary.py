@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from torchstone.cli.output import say
 from torchstone.cli.tables import Format, show
+from torchstone.conformance.escape import shell
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
@@ -25,10 +26,10 @@ def show_summary(db: Store, run: str) -> None:
         | {"ops passing": f"{passing[backend][0]} of {passing[backend][1]}"}
         for backend, outcomes in counts.items()
     ]
-    print()
+    say()
     show(rows, ["backend", "cases", *columns, "ops passing"], Format.table)
     for backend, count in db.noted(run, EAGER_FURTHER).items():
         cases = "1 case" if count == 1 else f"{count} cases"
-        print(f"\nin {cases} eager is further from the float64 result than {backend}: no failure of the backend's")
+        say(f"\nin {cases} eager is further from the float64 result than {backend}: no failure of the backend's")
     where = [] if db.path == DEFAULT_PATH else ["--store", str(db.path)]
-    print(f"\nrun {run} is in {db.path}; for the report: {shlex.join(['torchstone', 'report', '--run', run, *where])}")
+    say(f"\nrun {run} is in {db.path}; for the report: {shell(['torchstone', 'report', '--run', run, *where])}")

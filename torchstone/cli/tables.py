@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import io
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from torchstone.conformance.text import spreadsheet_safe, visible
+from torchstone.cli.output import put, say
+from torchstone.conformance.escape import csv_rows, lines, visible
 
 
 class Format(StrEnum):
@@ -29,39 +30,40 @@ def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format
     """Print ``rows`` on stdout; cells are JSON values, lists of names are joined by a space in table and CSV."""
     rows = list(rows)
     if form is Format.json:
-        json.dump([{name: row[name] for name in columns} for row in rows], sys.stdout, indent=2)
-        print()
+        put(json.dumps([{name: row[name] for name in columns} for row in rows], indent=2) + "\n")
         return
     cells = [[_text(row[name]) for name in columns] for row in rows]
     if form is Format.csv:
         cells = [
             [
-                spreadsheet_safe(cell) if isinstance(row[name], str) else cell
+                row[name] if isinstance(row[name], int | float) and not isinstance(row[name], bool) else lines(cell)
                 for name, cell in zip(columns, line, strict=True)
             ]
             for row, line in zip(rows, cells, strict=True)
         ]
-        csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *cells])
+        text = io.StringIO()
+        csv_rows(text, [columns, *cells])
+        put(text.getvalue())
         return
     cells = [list(map(visible, line)) for line in cells]
     if not sys.stdout.isatty():  # for grep and awk: no borders, no colours, nothing cut off
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         for line in [list(columns), *cells]:
-            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+            say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     else:
         _rich(columns, cells)
 
 
 def _rich(columns: Sequence[str], cells: list[list[str]]) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in columns:
         table.add_column(name, overflow="fold")
     for line in cells:
-        table.add_row(*map(escape, line))
+        table.add_row(*map(Text, line))  # a str would be markup, and :x: a picture
     Console().print(table)
 
 

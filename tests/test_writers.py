@@ -1,0 +1,97 @@
+"""Whatever writes a file or prints is in the table of writers, with what tries it: a new one has to take its place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .rules import ROOT, sources
+
+CALLS = frozenset({"print", "replacing", "csv_rows"})
+METHODS = frozenset(
+    {"write_text", "write_bytes", "writerow", "writerows", "mkstemp", "echo", "secho", "confirm", "write_line", "dump",
+     "warn", "fail", "skip", "xfail", "UsageError", "CollectError", "ParquetWriter", "rmtree", "save", "Console"}
+)  # fmt: skip
+STREAMS = frozenset({"stdout", "stderr"})
+WRITING = frozenset("wax+")
+
+HERE = "tests/writers/test_"
+WRITERS: dict[str, str] = {
+    "torchstone.cli.output": HERE + "terminal.py",
+    "torchstone.cli.tables": HERE + "terminal.py",
+    "torchstone.cli.progress": HERE + "terminal.py",
+    "torchstone.cli.fuzz": HERE + "terminal.py",
+    "torchstone.cli.reduce": HERE + "terminal.py",
+    "torchstone.cli.judgement": HERE + "store.py",
+    "torchstone.cli.expect": HERE + "store.py",
+    "torchstone.cli.prune": HERE + "terminal.py",
+    "torchstone.reducers.batch": HERE + "store.py",
+    "torchstone.fuzz.campaign": HERE + "terminal.py",
+    "torchstone.fuzz.selftrial": HERE + "terminal.py",
+    "torchstone.reports.site": HERE + "store.py",
+    "torchstone.reports.junit": HERE + "store.py",
+    "torchstone.reports.export": HERE + "store.py",
+    "torchstone.reducers.write": HERE + "terminal.py",
+    "torchstone.conformance.expectations.update": HERE + "store.py",
+    "torchstone.conformance.pytest_plugin": HERE + "terminal.py",
+    "torchstone.conformance.pytest_plugin.items": HERE + "terminal.py",
+}
+"""Modules that write what people or programs read, and where each is tried."""
+
+NO_WRITERS: dict[str, str] = {
+    "torchstone.cli": "flushes stdout",
+    "torchstone.conformance.escape": "the rows of CSV themselves: tests/writers/test_escape.py",
+    "torchstone.conformance.files": "bytes that its callers give it, under a name of theirs",
+    "torchstone.conformance.case": "bytes: JSON in safetensors, which Case.load checks",
+    "torchstone.conformance.backends.native": "holds a backend's own stderr for its verdict",
+    "torchstone.conformance.backends.paths": "the source of scripts: their reader's own compiler prints there",
+    "torchstone.conformance.runner.folders": "removes folders that the runner has made and named",
+    "torchstone.conformance.runner.process": "a log whose end is told as one line",
+    "torchstone.conformance.runner.state": "puts a worker's streams back",
+    "torchstone.conformance.runner.worker": "a worker's streams, which nobody sees, and a number for the kernel",
+    "torchstone.compiler.runtime.tensorrt.simulator.values": "TensorRT's own default log, of the simulator's words",
+}
+"""Modules in which one of these calls writes nothing of anybody's, and why."""
+
+
+def writes(path: Path) -> Iterator[str]:
+    """The calls in a file that write, and the streams that it names."""
+    text = path.read_text(encoding="utf-8")
+    if not any(word in text for word in (*CALLS, *METHODS, *STREAMS, "open")):
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr in STREAMS and ast.unparse(node.value) == "sys":
+            yield ast.unparse(node)
+        if not isinstance(node, ast.Call):
+            continue
+        method = isinstance(node.func, ast.Attribute)
+        name = getattr(node.func, "attr" if method else "id", "")
+        words = [*node.args, *(keyword.value for keyword in node.keywords)]
+        texts = [word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+        opens = name in ("open", "fdopen") and any(len(text) < 4 and set(text) & WRITING for text in texts)
+        if opens or name in (METHODS if method else CALLS):
+            yield name
+
+
+def test_every_writer_is_tried() -> None:
+    found = {module: set(writes(path)) for module, path in sources()}
+    found = {module: names for module, names in found.items() if names}
+    known = {*WRITERS, *NO_WRITERS}
+    assert {m: found[m] for m in found.keys() - known} == {}, "add each to WRITERS, and to the tests named there"
+    assert known - found.keys() == set(), "these write no more"
+    assert [where for where in WRITERS.values() if not (ROOT / where).is_file()] == []
+
+
+@pytest.mark.parametrize("line", [
+    "print(x)", "path.write_text(x)", "open(p, 'w')", "p.open('ab')", "sys.stdout.write(x)", "typer.echo(x)",
+    "with replacing(p) as file: pass", "csv.writer(f).writerow(x)", "json.dump(x, sys.stderr)",
+])  # fmt: skip
+def test_a_new_writer_is_found(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "new.py"
+    file.write_text(line)
+    assert list(writes(file))
+    file.write_text("open(p)\np.open('rb')\nx.write(y)")
+    assert not list(writes(file))

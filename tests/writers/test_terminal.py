@@ -1,0 +1,186 @@
+"""What reaches a terminal and the files beside it: listings, live lines, pytest's reports, reductions, findings."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from torchstone import cli
+from torchstone.cli import fuzz as fuzz_command
+from torchstone.cli import output as say
+from torchstone.cli import reduce as reduce_command
+from torchstone.cli import replay as replay_command
+from torchstone.cli import tables
+from torchstone.cli.errors import report_error
+from torchstone.cli.progress import Progress
+from torchstone.conformance.case import Case
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.escape import visible
+from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.pytest_plugin.items import tell
+from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.fuzz import selftrial
+from torchstone.fuzz.campaign import Plan, Tally
+from torchstone.fuzz.findings import Finding
+from torchstone.reducers import write
+from torchstone.reducers.batch import Failure
+from torchstone.reducers.failure import Reduction
+from torchstone.reducers.signature import signature
+
+from .corpus import TEXTS, ran
+from .test_escape import quiet
+
+CASE = Case(
+    Program(("x",), (Call("torch.neg", (Ref("x"),), {}, "v0"),), Ref("v0")), {"x": torch.ones(2)}, "s", "o", "d"
+)  # fmt: skip
+
+
+def hostile(text: str) -> tuple[Case, Verdict]:
+    call = Call("torch.div", (Ref("x"), text), {"rounding_mode": text, text: {text: 1}}, "v")
+    program = Program(("x",), (call,), Ref("v"))
+    case = replace(CASE, program=program, source=text, op=text, dtype=text, variant=text)
+    evidence = {text: text, "list": [text] * 40, "dict": {text: "x" * 100}}
+    return case, Verdict(case.id, text, text, text, text, text, Stage.RUN, Outcome.ERROR, text, text, evidence)
+
+
+def reduction(text: str) -> Reduction:
+    case, verdict = hostile(text)
+    return Reduction(case, case, text, signature(verdict), verdict, (), 1, 0.1, True, True)
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> str:
+    found = capsys.readouterr()
+    text = found.out + found.err
+    lines = [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+    assert quiet(text) and not lines and not ran()
+    return text
+
+
+def says(text: str, tmp_path: Path) -> None:
+    say.say(text)
+    say.warn(text)
+
+
+def errors(text: str, tmp_path: Path) -> None:
+    for error in (InputError(text), UnknownName("op", text, [text, "add"]), OSError(2, text, text), ValueError(text)):
+        assert report_error(error) in (1, 2)
+
+
+def replayed(text: str, tmp_path: Path) -> None:
+    replay_command.show_verdict(*hostile(text))
+
+
+def reduced(text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "reduced"
+    write.write(reduction(text), folder)
+    reduce_command._show(reduction(text), Path("folder"))
+    told = json.loads((folder / write.SUMMARY).read_text(encoding="utf-8"))
+    words = shlex.split(told["replay"], comments=True)
+    assert words == (["torchstone", "replay", write.CASE, "--backend", text] if visible(text) == text else [])
+    compile((folder / write.SCRIPT).read_text(encoding="utf-8"), "script", "exec")
+    kept = write.keep(reduction(text), tmp_path / "kept")
+    assert kept.parent == tmp_path / "kept"
+
+
+def found(text: str, tmp_path: Path) -> None:
+    case, verdict = hostile(text)
+    finding = Finding(signature(verdict), case, verdict, reduction(text), [text])
+    failure = Failure(text, signature(verdict), text, text, (text,))
+    for name in (finding.name, failure.name):
+        assert (tmp_path / name).resolve().parent == tmp_path.resolve() and len(name) <= 120
+        (tmp_path / name).mkdir(exist_ok=True)
+    tally = Tally(outcomes=Counter({text: 1}))
+    tally.findings.add(finding)
+    tally.reducing = text
+    say.warn(fuzz_command._Progress.line(tally))
+    fuzz_command._show(Plan(text, 1.0, 1, Path("out")), tally)
+
+
+def trials(text: str, tmp_path: Path) -> None:
+    one = selftrial.Found(text, text, text or "-", text, text, text, text, 1, 1.0, [text])
+    say.say(selftrial.markdown({text: one}))
+
+
+def listed(text: str, tmp_path: Path) -> None:
+    row = {"name": text, "list": [text, text], "dict": {text: text}, "none": None, "yes": True, "n": -1.5}
+    tables.show([row], list(row), tables.Format.table)
+
+
+def pytests(text: str, tmp_path: Path) -> None:
+    print(tell(*hostile(text), "again"))
+
+
+WRITERS: dict[str, Callable[[str, Path], None]] = {
+    function.__name__: function for function in (says, errors, replayed, reduced, found, trials, listed, pytests)
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_corpus(writer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in TEXTS.items():
+        WRITERS[writer](text, tmp_path)
+        assert shown(capsys) or name == "empty"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_on_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the codes that a table or a live line is made of are sent, and a text is neither markup nor a picture."""
+    text = TEXTS[name]
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "10000")
+    out, err = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    tables.show([{"text": text, "other": "end"}], ("text", "other"), tables.Format.table)
+    table = out.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert quiet(table) and " ".join(f"{visible(text)} end".split()) in " ".join(table.split())
+    with Progress([text, "b"], {"source": ["op"]}) as progress:
+        progress.tick()
+    say.live(text)
+    sent = err.getvalue()
+    for code in ("\x1b[?25l", "\x1b[?25h", "\x1b[2K", "\x1b[1A", "\x1b[K", "\r"):
+        sent = sent.replace(code, "")
+    assert quiet(sent) and sent.count(visible(text)) >= 2
+
+
+def test_what_stdout_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    say.writable()
+    for text in TEXTS.values():
+        say.say(text)
+    assert sys.stdout.buffer.getvalue().isascii()  # type: ignore[attr-defined]
+
+
+def test_a_command_of_the_users_own(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """File names and options that are no UTF-8 end in one line."""
+    for name in ("nul", "lone surrogates", "colours", "short option", "long word"):
+        text = TEXTS[name]
+        for args in (["replay", text, "-b", "eager"], ["replay", "x:y", "-b", text], [text], ["runs", "show", text],
+                     ["report", "--store", text], ["expect", "check", "--expect", text]):  # fmt: skip
+            assert cli.invoke(args) in (0, 1, 2)
+            out, err = capfd.readouterr()
+            assert quiet(out + err) and "Traceback" not in err, (args, err)
+
+
+def test_texts_reach_the_summary_as_they_are(tmp_path: Path) -> None:
+    for text in TEXTS.values():
+        write.write(reduction(text), tmp_path)
+        told: dict[str, Any] = json.loads((tmp_path / write.SUMMARY).read_text(encoding="utf-8"))
+        assert told["message"] == text and told["backend"] == text
