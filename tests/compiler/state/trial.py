@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from compare import difference, picture
-from programs import Drawn
 
+from tests.compiler.state.compare import difference, picture
+from tests.compiler.state.programs import Drawn
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.driver import compile
 
