@@ -107,6 +107,7 @@ class Captured:
     else have its strides.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
+    ``reads`` are the numbers that Python read, and ``sizes`` the shapes that values told, when it was captured so.
     """
 
     graph: Graph
@@ -126,6 +127,8 @@ class Captured:
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
     otherwise: Captured | None = None
+    reads: list[Any] = field(default_factory=list)
+    sizes: list[Any] = field(default_factory=list)
     _same: list[tuple[int, int]] = field(default_factory=list)
     _flat: int | None = None
     _plain: list[tuple[torch.dtype, torch.Size]] | None = None

@@ -17,7 +17,6 @@ import torch
 from torch._higher_order_ops.effects import has_effects
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
@@ -39,11 +38,24 @@ from torchstone.compiler.frontends.captured import (
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
 from torchstone.compiler.frontends.gradients import WatchGradients
-from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
-from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
+from torchstone.compiler.frontends.recorder import (
+    Mutation,
+    Policy,
+    Recorder,
+    SizedByValues,
+    is_user_file,
+    raised_at,
+)
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
-from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.frontends.specialize import (
+    DecidingEnv,
+    Example,
+    Returned,
+    asked_by_python,
+    refused_by_example,
+    with_numbers,
+)
 from torchstone.compiler.ir import Graph, Location
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
@@ -68,32 +80,29 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def _capture_somehow(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str) -> Captured:
-    with contextlib.suppress(SizedByValues):
+    try:
         plain = _capture(fn, leaves, in_spec, name, Policy.NUMBERS)
-        return _with_numbers(fn, leaves, in_spec, name, plain)
-    # Where PyTorch cannot do without a number, the program is specialized to it: whatever was raised is raised again.
-    with contextlib.suppress(Exception), quiet():
-        return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
-    return _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
+    except SizedByValues:
+        try:
+            plain = _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
+        except Unsupported:
+            with contextlib.suppress(Exception), quiet():
+                return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
+            raise
+    return _with_numbers(fn, leaves, in_spec, name, plain)
 
 
 def _with_numbers(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, plain: Captured) -> Captured:
-    """Return a program whose numbers are run-time values, where it only computes with them; else ``plain``.
+    """Return the program with run-time numbers for what ``plain`` was specialized to, as far as it does not decide."""
+    kinds = {index: type(leaf) for index, leaf in enumerate(leaves) if type(leaf) in SCALARS}
+    if not kinds and not plain.specialized:
+        return plain
 
-    It does when it makes the same calls and gives the same results whether they are Python's numbers or symbols.
-    """
-    numbers = [index for index, leaf in enumerate(leaves) if type(leaf) in SCALARS]
-    floats = [index for index in numbers if type(leaves[index]) is float]
-    for chosen in dict.fromkeys((tuple(numbers), tuple(floats), ())):
-        if not chosen and not plain.specialized:
-            continue
-        with contextlib.suppress(Exception), quiet():
-            hints: dict[int, Any] = {}
-            found = _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, frozenset(chosen), hints)
-            if same_program(found, plain, hints):
-                found.otherwise = plain
-                return found
-    return plain
+    def capture(numbers: frozenset[int], hints: dict[int, Any], example: Example) -> Captured:
+        with quiet():
+            return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, numbers, hints, example)
+
+    return with_numbers(capture, kinds, plain)
 
 
 def _capture(
@@ -104,13 +113,14 @@ def _capture(
     policy: Policy,
     numbers: frozenset[int] = frozenset(),
     hints: dict[int, Any] | None = None,
+    example: Example | None = None,
 ) -> Captured:
     with contextlib.suppress(Mutation):
-        return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=False)
+        return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=False)
     if policy is Policy.NUMBERS:  # the first of the attempts
         _rehearse(fn, leaves, in_spec)
     try:
-        return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=True)
+        return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=True)
     except Mutation as error:
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
 
@@ -137,6 +147,7 @@ def _record(
     policy: Policy,
     numbers: frozenset[int],
     hints: dict[int, Any] | None,
+    example: Example | None,
     *,
     functional: bool,
 ) -> Captured:
@@ -150,7 +161,7 @@ def _record(
     state = _state(modules) if functional else []
     recorder = Recorder(name, functional=functional, policy=policy)
     recorder.draws = Draws()
-    mode = _fake_mode() if policy is Policy.SYMBOLS else None
+    mode = _fake_mode(recorder.decisions.decide) if policy is Policy.SYMBOLS else None
     if mode is not None:
         clones = [mode.from_tensor(c, static_shapes=True) if isinstance(c, torch.Tensor) else c for c in clones]
     for clone in clones:
@@ -164,14 +175,14 @@ def _record(
     for clone, original in zip(lifted, state, strict=True):
         recorder.capture(clone, original)
     spec: list[pytree.TreeSpec] = []
-    given_as: set[str] = set()
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
         given = [clone.item() if index in numbers else clone for index, clone in enumerate(clones)]
-        given_as.update(recorder.numbers)
+        recorder.example = example
         for index in numbers:
             recorder.hint(recorder.number(given[index]), examples[index])
+            recorder.decisions.argument(given[index], index)
         args, kwargs = pytree.tree_unflatten(given, in_spec)
         with (
             NoEscape(),
@@ -180,6 +191,7 @@ def _record(
             watch,
             _replaced(modules, state, lifted),
             _attributes_kept(modules, recorder),
+            asked_by_python(is_user_file) if mode is not None else contextlib.nullcontext(),
         ):
             out = fn(*args, **kwargs)
         # PyTorch's pytree would take a Size apart and put a tuple together.
@@ -206,22 +218,26 @@ def _record(
         raise recorder.refused
     graph = recorder.graph
     mutated = sorted(recorder.mutations)
-    returned = [recorder.number(leaf) for leaf in flat if isinstance(leaf, NUMBERS)]
+    flat = [recorder.decisions.returned(leaf) for leaf in flat]
+    returned = [leaf.value for leaf in flat if isinstance(leaf, Returned)]
     graph.outputs = (*outputs, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
     tensors = iter(_results(graph, outputs, shared, recorder))
     if mode is not None and mode.shape_env is not None:
-        if not recorder.bind_sizes(mode.shape_env).isdisjoint(given_as):
-            raise Unsupported("an int of the arguments is a size", stage="capture")
+        names = recorder.bind_sizes(mode.shape_env)
+        if given := {name for name in names if recorder.decisions.places.get(name, ("", 0))[0] == "argument"}:
+            raise recorder.decisions.bake(given, "it is a size")
         settle(graph, mode.shape_env)
+        if broken := refused_by_example(graph, recorder.decisions.known()):
+            raise recorder.decisions.bake(broken, "PyTorch takes for granted what it is not")
     if hints is not None:
-        hints.update(recorder.hints)
+        hints.update(recorder.hints | recorder.decisions.known())
     known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
     places = itertools.count(len(outputs))
 
     def result(leaf: Any) -> Result:
         if isinstance(leaf, torch.Tensor):
             return next(tensors)
-        return Number(next(places)) if isinstance(leaf, NUMBERS) else Plain(leaf)
+        return Number(next(places)) if isinstance(leaf, Returned) else Plain(leaf)
 
     return Captured(
         graph,
@@ -239,11 +255,17 @@ def _record(
             *(describe(op) for op in recorder.specialized),
         ],
         row_major=recorder.row_major,
+        reads=recorder.reads,
+        sizes=recorder.sizes,
     )
 
 
-def _fake_mode() -> FakeTensorMode:
-    return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
+def _fake_mode(decide: Callable[[Any], Any]) -> FakeTensorMode:
+    env = DecidingEnv()
+    env.decide = decide
+    mode = FakeTensorMode(shape_env=env, static_shapes=True, allow_non_fake_inputs=True)
+    mode.cache_enabled = False  # it asks about sizes to see whether it may keep a result
+    return mode
 
 
 Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]

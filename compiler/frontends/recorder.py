@@ -21,7 +21,9 @@ from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.frontends.randomness import Draws
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
+from torchstone.compiler.frontends.scalars import decompose
 from torchstone.compiler.frontends.special_ops import AT_PLACE, BLANK, FACTS, FUNCTIONAL_BY_NATURE, RANGES, READS
+from torchstone.compiler.frontends.specialize import Decisions, Example
 from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
@@ -101,6 +103,7 @@ class Recorder(TorchDispatchMode):
     ``numbers`` holds the run-time numbers that are values of the graph, by the name of PyTorch's symbol.
     ``hints`` holds what those that are known for the example are, by the id of their value.
     ``specialized`` holds the ops that say what the program was specialized to.
+    ``example`` tells the numbers and sizes of a run before this one, ``reads`` and ``sizes`` keep those of this one.
     ``row_major`` says that the program means what it was recorded as only for tensors that lie in memory as these do.
     """
 
@@ -123,6 +126,11 @@ class Recorder(TorchDispatchMode):
         self.gradients = KeepGradients()
         self.refused: Unsupported | None = None
         self.hints: dict[int, Any] = {}
+        self.example: Example | None = None
+        self.reads: list[Any] = []
+        self.sizes: list[Any] = []
+        self.decisions = Decisions(self)
+        self.decomposing: set[Any] = set()
         self._floats: dict[int, Value] = {}  # of Python's operations, by the node of their result
         self._onednn: list[bool] = []
         self._policy = policy
@@ -162,27 +170,35 @@ class Recorder(TorchDispatchMode):
         """Return the 0-d value of a run-time number."""
         value = self._floats.get(id(number.node))
         if value is None:
-            value = number_value(number, self.numbers, self._emitter())
-        self.hint(value, self._hint_of(number))
+            value = number_value(number, self.numbers, self.emitter())
+        self.hint(value, self.hint_of(number))
         return value
+
+    def is_float(self, number: Any) -> bool:
+        """Say whether a number is the result of an operation on floats, which has been recorded."""
+        return id(number.node) in self._floats
 
     def hint(self, value: Value, hint: Any) -> None:
         """Note what a number is for the example, where that is known."""
         if hint is not None:
             self.hints[id(value)] = hint
 
-    def _hint_of(self, number: Any) -> Any:
+    def hint_of(self, number: Any) -> Any:
+        """Return what a number is for the example; None where that is not known."""
         if not isinstance(number, NUMBERS):
             return number
         if id(number.node) in self._floats:
             return self.hints.get(id(self._floats[id(number.node)]))
         expr = number.node.expr
-        known = {s: self.hints.get(id(self.numbers.get(str(s)))) for s in expr.free_symbols}
+        sizes = self.decisions.sizes
+        known = {s: self.hints.get(id(self.numbers.get(str(s))), sizes.get(str(s))) for s in expr.free_symbols}
         if None in known.values():
             return None
         return known[expr] if expr in known else number.node.pytype(expr.xreplace(known))
 
-    def _emitter(self) -> Emitter:
+    user_location = staticmethod(user_location)
+
+    def emitter(self) -> Emitter:
         return Emitter(self.graph.ops, self.location or user_location())
 
     def _operands(self, func: Any, leaves: list[Any]) -> tuple[Any, ...]:
@@ -190,15 +206,15 @@ class Recorder(TorchDispatchMode):
         tensors = [self.operand(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
         def operand(argument: Any, leaf: Any) -> Any:
-            if not isinstance(leaf, NUMBERS) or not self._is_value(leaf):
+            if not isinstance(leaf, NUMBERS) or not self.is_value(leaf):
                 return self.operand(leaf)
             if isinstance(leaf, torch.SymInt) and "int" in str(argument.type).lower():
                 return self.operand(leaf)  # it is made a size, see ``bind_sizes``
             if not takes_number(func, argument):
-                raise Unsupported(f"{argument.name} depends on values", op=str(func), stage="capture")
+                return self.operand(self.decisions.settle(leaf, f"{argument.name} of {func}"))
             value = self.number(leaf)
             dtype = as_operand(value, tensors)
-            cast = value if dtype is None else self._emitter().cast(value, dtype)
+            cast = value if dtype is None else self.emitter().cast(value, dtype)
             self.hint(cast, self.hints.get(id(value)))
             return cast
 
@@ -211,7 +227,7 @@ class Recorder(TorchDispatchMode):
         written = (self.operand(source[0]), False) if source else ()
         return Operation(AT_PLACE[func], (self.operand(x), indices, *written), (), location=location.noted(str(func)))
 
-    def _is_value(self, number: Any) -> bool:
+    def is_value(self, number: Any) -> bool:
         """Say whether a number that is no size depends on values: as an argument of an op it has to be a value."""
         return any(str(s) in self.numbers for s in number.node.expr.free_symbols)
 
@@ -304,16 +320,18 @@ class Recorder(TorchDispatchMode):
         if not floats.computes_with_floats(func, args):
             return func(*args, **kwargs)
         given = [a for a in (*args, *kwargs.values()) if isinstance(a, NUMBERS)]
-        sized = not any(self._is_value(a) for a in given)
+        sized = not any(self.is_value(a) for a in given)
         try:
             checked = self._policy is Policy.SYMBOLS  # other programs are PyTorch's: of sizes, and made not to raise
-            value = floats.compute(func, args, self.number, self._emitter(), sized=sized, checked=checked)
+            value = floats.compute(func, args, self.number, self.emitter(), sized=sized, checked=checked)
         except Unsupported as error:
             if sized:
                 return func(*args, **kwargs)
+            if self.example is not None:
+                return func(*(self.decisions.settle(a, error.message) for a in args), **kwargs)
             self.refused = error  # also where the program goes on with another number
             raise
-        hints = [self._hint_of(a) for a in args]
+        hints = [self.hint_of(a) for a in args]
         with contextlib.suppress(ArithmeticError, ValueError):
             self.hint(value, None if None in hints else func(*hints))
         if sized:
@@ -321,7 +339,8 @@ class Recorder(TorchDispatchMode):
         else:
             out = floats.opaque(func, given[0].node.shape_env)
             (theirs,) = out.node.expr.free_symbols
-            self.numbers[str(theirs)] = value if value.dtype == dt.float64 else self._emitter().cast(value, dt.int64)
+            self.decisions.made(theirs, given)
+            self.numbers[str(theirs)] = value if value.dtype == dt.float64 else self.emitter().cast(value, dt.int64)
         if isinstance(out, NUMBERS):
             self._alive.append(out.node)
             self._floats[id(out.node)] = value
@@ -329,7 +348,9 @@ class Recorder(TorchDispatchMode):
 
     def _record(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
         leaves = schema_order(func, args, kwargs)
-        if func in AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self._is_value(leaves[-1]):
+        if (out := decompose(self, func, leaves, args, kwargs, location)) is not None:
+            return out
+        if func in AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self.is_value(leaves[-1]):
             op = self._at_place(func, *leaves, location)
         else:
             op = Operation(str(func), self._operands(func, leaves), (), location=location)
@@ -340,6 +361,9 @@ class Recorder(TorchDispatchMode):
             out = shapes(*args, **kwargs)
         op.results = self._results(func, out)
         self.graph.ops.append(op)
+        if sized_by_values(op):
+            self.sizes.append([r.shape for r in op.results if isinstance(r.type, TensorType)])
+            self.decisions.sized(self.sizes[-1])
         if func.overloadpacket in BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
             self._blank[id(out)] = out.zero_()
         return out
@@ -380,7 +404,8 @@ class Recorder(TorchDispatchMode):
         if self._policy is Policy.SYMBOLS:
             return self._symbol(func, args, kwargs, location)
         number = func(*args, **kwargs)
-        with self, self._noted(location):
+        self.reads.append(number)
+        with self, self.noted(location):
             tensor = READS[func](*args, **kwargs)
         if (again := tensor.item()) != number and again == again:
             raise Unsupported("the values of its tensors say one thing, eager another", op=str(func), stage="capture")
@@ -392,18 +417,24 @@ class Recorder(TorchDispatchMode):
     def _symbol(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
         """Give Python PyTorch's symbol of a number, whose value the graph has."""
         if func is not torch.ops.aten._local_scalar_dense.default:
-            with self, self._noted(location):
+            with self, self.noted(location):
                 return READS[func](*args, **kwargs).item()
+        read, baked = self.example.read() if self.example is not None else (None, False)
+        if baked or isinstance(read, complex):
+            with self, self.noted(location):
+                return self.decisions.hold(self.operand(args[0].reshape(())), read, location)
         number = func(*args, **kwargs)
         if isinstance(number, NUMBERS):
             (theirs,) = number.node.expr.free_symbols
-            with self, self._noted(location):
+            with self, self.noted(location):
                 dtype = torch.float64 if isinstance(number, torch.SymFloat) else torch.int64
-                self.numbers[str(theirs)] = self.operand(args[0].reshape(()).to(dtype))
+                value = self.numbers[str(theirs)] = self.operand(args[0].reshape(()).to(dtype))
+            self.hint(value, int(read) if isinstance(read, bool) else read)
+            self.decisions.read(theirs, location)
         return number
 
     @contextlib.contextmanager
-    def _noted(self, location: Location) -> Iterator[None]:
+    def noted(self, location: Location) -> Iterator[None]:
         """Note on the ops recorded inside that they are there for a number."""
         was, self.location = self.location, location.noted(NOTE)
         try:
