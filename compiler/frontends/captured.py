@@ -108,6 +108,9 @@ class Captured:
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     ``reads`` are the numbers that Python read, and ``sizes`` the shapes that values told, when it was captured so.
+    ``example`` says what the sizes that values tell are for the example, as far as that is known; ``places`` which
+    argument, or which of the numbers read, such a symbol is; ``without`` captures the program again, with constants in
+    the place of symbols.
     """
 
     graph: Graph
@@ -129,6 +132,9 @@ class Captured:
     otherwise: Captured | None = None
     reads: list[Any] = field(default_factory=list)
     sizes: list[Any] = field(default_factory=list)
+    example: dict[str, int] = field(default_factory=dict)
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    without: Callable[[set[str]], Captured | None] | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
     _flat: int | None = None
     _plain: list[tuple[torch.dtype, torch.Size]] | None = None

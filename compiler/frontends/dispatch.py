@@ -49,6 +49,7 @@ from torchstone.compiler.frontends.recorder import (
 )
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.specialize import (
+    Bake,
     DecidingEnv,
     Example,
     Returned,
@@ -225,10 +226,10 @@ def _record(
     if mode is not None and mode.shape_env is not None:
         names = recorder.bind_sizes(mode.shape_env)
         if given := {name for name in names if recorder.decisions.places.get(name, ("", 0))[0] == "argument"}:
-            raise recorder.decisions.bake(given, "it is a size")
+            raise Bake(given, recorder.decisions.places)
         settle(graph, mode.shape_env)
         if broken := refused_by_example(graph, recorder.decisions.known()):
-            raise recorder.decisions.bake(broken, "PyTorch takes for granted what it is not")
+            raise Bake(broken, recorder.decisions.places)
     if hints is not None:
         hints.update(recorder.hints | recorder.decisions.known())
     known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
@@ -257,6 +258,9 @@ def _record(
         row_major=recorder.row_major,
         reads=recorder.reads,
         sizes=recorder.sizes,
+        example=(known := {name: n for name, n in recorder.decisions.known().items() if type(n) is int}),
+        hints={name: n for name, n in known.items() if n > 1},
+        places=recorder.decisions.places,
     )
 
 

@@ -8,8 +8,9 @@ holds a ``flat.specialize`` of what was asked: of ``t > 0``, say, and not of ``t
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +35,19 @@ DEBUG = os.environ.get("TSDEBUG")
 
 
 class Bake(Exception):
-    """Numbers that have to be constants: ``arguments`` by the leaf, ``reads`` by the order in which they are read."""
+    """Numbers have to be constants that are not: ``arguments`` by the leaf, ``reads`` by the order of reading."""
 
-    def __init__(self, arguments: frozenset[int], reads: frozenset[int], why: str) -> None:
-        super().__init__(why)
-        self.arguments, self.reads, self.why = arguments, reads, why
+    def __init__(self, names: set[str], places: Mapping[str, tuple[str, int]]) -> None:
+        found = [places[name] for name in names if name in places]
+        self.arguments, self.reads = (frozenset(i for k, i in found if k == kind) for kind in ("argument", "read"))
+
+
+class ExampleRefused(Unsupported):
+    """What was taken for granted of ``names``, sizes that values tell, does not hold for the example."""
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__(f"what PyTorch takes for granted of {', '.join(sorted(names))} is not so for the example")
+        self.names = names
 
 
 class Example:
@@ -193,12 +202,6 @@ class Decisions:
             self._told = told
             raise
 
-    def bake(self, names: set[str], why: str) -> Bake:
-        """Return the error that says that the numbers that symbols are have to be constants."""
-        places = [self.places[name] for name in names if name in self.places]
-        arguments, reads = (frozenset(i for k, i in places if k == kind) for kind in ("argument", "read"))
-        return Bake(arguments, reads, why)
-
 
 _KINDS: dict[type, Any] = {int: torch.SymInt, float: torch.SymFloat, bool: torch.SymBool}
 
@@ -235,31 +238,46 @@ def with_numbers(
         if chosen or plain.reads or plain.sizes:
             found = _agreed(capture, chosen, plain)
             if found is not None:
-                found.otherwise = plain
                 return found
     return plain
 
 
-def _agreed(capture: Callable[..., Captured], chosen: frozenset[int], plain: Captured) -> Captured | None:
-    reads: frozenset[int] = frozenset()
+def _agreed(
+    capture: Callable[..., Captured], chosen: frozenset[int], plain: Captured, reads: frozenset[int] = frozenset()
+) -> Captured | None:
     for _ in range(_MOST_BAKED):
-        hints: dict[int, Any] = {}
+        hints: dict[Any, Any] = {}
         try:
             found = capture(chosen, hints, Example(plain.reads, plain.sizes, reads))
         except Bake as error:
             if error.arguments.isdisjoint(chosen) and error.reads <= reads:
                 return None
             chosen, reads = chosen - error.arguments, reads | error.reads
-        except Exception as error:
+            continue
+        except Exception:
             if DEBUG: import traceback; traceback.print_exc()
             return None
-        else:
-            if DEBUG: print("same", same_program(found, plain, hints), found.graph, plain.graph)
-            return found if same_program(found, plain, hints) else None
+        if DEBUG: print("same", same_program(found, plain, hints), found.graph, plain.graph)
+        if not same_program(found, plain, hints):
+            return None
+        found.otherwise = plain
+        found.without = functools.partial(_without, capture, chosen, reads, plain, found.places)
+        return found
     return None
 
 
-def refused_by_example(graph: Graph, hints: dict[str, Any]) -> set[str]:
+def _without(
+    capture: Callable[..., Captured], chosen: frozenset[int], reads: frozenset[int], plain: Captured,
+    places: Mapping[str, tuple[str, int]], names: set[str],
+) -> Captured:  # fmt: skip
+    """Capture the program with constants in the place of more symbols."""
+    more = Bake(names, places)
+    if more.arguments.isdisjoint(chosen) and more.reads <= reads:
+        return plain
+    return _agreed(capture, chosen - more.arguments, plain, reads | more.reads) or plain
+
+
+def refused_by_example(graph: Graph, hints: Mapping[str, Any]) -> set[str]:
     """Return the symbols of a ``flat.require`` that does not hold for the example, as far as ``hints`` tell."""
     for op in graph.ops:
         if op.name == "flat.require":
