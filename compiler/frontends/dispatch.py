@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
 from torchstone.compiler.frontends.captured import (
     Aliased,
     Captured,
@@ -54,6 +55,7 @@ from torchstone.compiler.frontends.specialize import (
     Example,
     Returned,
     asked_by_python,
+    asked_to_convert,
     refused_by_example,
     with_numbers,
 )
@@ -103,7 +105,7 @@ def _with_numbers(fn: Any, leaves: list[Any], in_spec: pytree.TreeSpec, name: st
         with quiet():
             return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, numbers, hints, example)
 
-    return with_numbers(capture, kinds, plain)
+    return with_numbers(capture, kinds, plain, globals_of(fn))
 
 
 def _capture(
@@ -185,14 +187,16 @@ def _record(
             recorder.hint(recorder.number(given[index]), examples[index])
             recorder.decisions.argument(given[index], index)
         args, kwargs = pytree.tree_unflatten(given, in_spec)
+        modules_asking = [] if example is None else example.modules
         with (
-            NoEscape(),
+            NoEscape(asked_to_convert) if mode is not None else NoEscape(),
             no_swaps(),
             called_directly(),
             watch,
             _replaced(modules, state, lifted),
             _attributes_kept(modules, recorder),
             asked_by_python(is_user_file) if mode is not None else contextlib.nullcontext(),
+            replaced(modules_asking, recorder.decisions.convert),
         ):
             out = fn(*args, **kwargs)
         # PyTorch's pytree would take a Size apart and put a tuple together.

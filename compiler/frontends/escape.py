@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -43,7 +43,14 @@ def _refuse_swap(*_: Any) -> None:
 
 
 class NoEscape(TorchFunctionMode):
-    """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory."""
+    """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory.
+
+    ``asked(name)`` is told when Python asks a tensor for a number by this method.
+    """
+
+    def __init__(self, asked: Callable[[str], None] = lambda name: None) -> None:
+        super().__init__()
+        self._asked = asked
 
     # Arguments whose memory PyTorch reads in C++, by place or by name.
     READ: Mapping[str, tuple[Any, ...]] = {
@@ -56,6 +63,7 @@ class NoEscape(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        self._asked(name)
         if name == "tolist" and args[0].numel() <= _LONGEST_LIST:
             return _list(args[0])
         if name in self.DOORS:

@@ -321,9 +321,12 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         given = [a for a in (*args, *kwargs.values()) if isinstance(a, NUMBERS)]
         sized = not any(self.is_value(a) for a in given)
+        hints = [self.hint_of(a) for a in args]
         try:
             checked = self._policy is Policy.SYMBOLS  # other programs are PyTorch's: of sizes, and made not to raise
-            value = floats.compute(func, args, self.number, self.emitter(), sized=sized, checked=checked)
+            value = floats.compute(
+                func, args, self.number, self.emitter(), sized=sized, checked=checked, hints=hints
+            )
         except Unsupported as error:
             if sized:
                 return func(*args, **kwargs)
@@ -331,9 +334,8 @@ class Recorder(TorchDispatchMode):
                 return func(*(self.decisions.settle(a, error.message) for a in args), **kwargs)
             self.refused = error  # also where the program goes on with another number
             raise
-        hints = [self.hint_of(a) for a in args]
         with contextlib.suppress(ArithmeticError, ValueError):
-            self.hint(value, None if None in hints else func(*hints))
+            self.hint(value, None if None in hints[:1] else func(*hints))
         if sized:
             out = func(*args, **kwargs)
         else:
@@ -429,7 +431,7 @@ class Recorder(TorchDispatchMode):
             with self, self.noted(location):
                 dtype = torch.float64 if isinstance(number, torch.SymFloat) else torch.int64
                 value = self.numbers[str(theirs)] = self.operand(args[0].reshape(()).to(dtype))
-            self.hint(value, int(read) if isinstance(read, bool) else read)
+            self.hint(value, None if read is None else _hint(number, read))
             self.decisions.read(theirs, location)
         return number
 
@@ -478,6 +480,13 @@ class Recorder(TorchDispatchMode):
     def write(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Note that an argument holds ``source`` after the program."""
         self.mutations[self._inputs[id(target)]] = self.operand(source)
+
+
+def _hint(number: Any, read: Any) -> Any:
+    """Return what a symbol's value is, a float or an int, for a number that was read in its place."""
+    if isinstance(number, torch.SymFloat):
+        return float(read)
+    return int(bool(read)) if isinstance(number, torch.SymBool) else int(read)
 
 
 def tensor_type(tensor: torch.Tensor) -> TensorType:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
+from torchstone.compiler.frontends.builtin_calls import CALLED, Again, caller
 from torchstone.compiler.frontends.captured import Captured
 from torchstone.compiler.frontends.same_program import same_program
 from torchstone.compiler.ir import Expr, Graph, Location, Operation, Value
@@ -55,16 +57,19 @@ class Example:
 
     ``reads`` are the numbers that Python read, ``sizes`` the shapes of the tensors whose size values decide, both in
     the program's order. A program that is recorded again has them in the same order, or is another program.
-    The numbers at the places ``baked`` have to be constants.
+    The numbers at the places ``baked`` have to be constants. ``modules`` are the global names of the code that makes
+    numbers of tensors.
     """
 
-    def __init__(self, reads: Sequence[Any], sizes: Sequence[Any], baked: frozenset[int] = frozenset()) -> None:
-        self._reads, self._sizes, self._baked = reads, sizes, baked
+    def __init__(
+        self, reads: Sequence[Any], sizes: Sequence[Any], baked: frozenset[int], modules: list[dict[str, Any]]
+    ) -> None:
+        self._reads, self._sizes, self._baked, self.modules = reads, sizes, baked, modules
         self.place = self._sized = -1
 
     def again(self) -> Example:
         """Return the same from the start."""
-        return Example(self._reads, self._sizes, self._baked)
+        return Example(self._reads, self._sizes, self._baked, self.modules)
 
     def read(self) -> tuple[Any, bool]:
         """Return the next number that Python reads, and whether it has to be a constant."""
@@ -125,6 +130,22 @@ class Decisions:
             for dim, size in zip(shape, example, strict=True):
                 if isinstance(dim, Expr) and str(dim).isidentifier():
                     self.sizes.setdefault(str(dim), size)
+
+    def convert(self, kind: type, given: Any) -> Any:
+        """Return ``float(given)``, ``int(given)`` or ``bool(given)``, a run-time number where it can be one."""
+        if not isinstance(given, torch.Tensor):
+            return _converted(kind, given)
+        if given.numel() != 1 or given.is_complex():
+            return kind(given)
+        recorder = self._recorder
+        with recorder.noted(recorder.location or recorder.user_location()), torch.no_grad():
+            x = given.detach().reshape(())
+            if kind is bool:
+                return (x != 0).item()
+            if kind is int and x.is_floating_point():
+                x = x.to(torch.float64).trunc()
+                torch._assert_async(x.abs() <= 2.0**62, NOT_TAKEN + "an int of a float over 2**62, or of none")
+            return x.to(torch.float64 if kind is float else torch.int64).item()
 
     def _of(self, given: list[Any]) -> tuple[str, ...]:
         names = sorted(str(s) for number in given for s in number.node.expr.free_symbols)
@@ -206,6 +227,16 @@ class Decisions:
 _KINDS: dict[type, Any] = {int: torch.SymInt, float: torch.SymFloat, bool: torch.SymBool}
 
 
+def _converted(kind: type, number: Any) -> Any:
+    if isinstance(number, _KINDS[kind]):
+        return number
+    if kind is float and isinstance(number, torch.SymInt):
+        return torch.sym_float(number)
+    if kind is int and isinstance(number, torch.SymFloat):
+        return math.trunc(number)
+    return number != 0 if kind is bool else kind(number)
+
+
 class DecidingEnv(ShapeEnv):
     """A ShapeEnv that asks ``decide`` what PyTorch does not know of a symbol."""
 
@@ -225,10 +256,12 @@ def with_numbers(
     capture: Callable[[frozenset[int], dict[int, Any], Example], Captured],
     kinds: dict[int, type],
     plain: Captured,
+    modules: list[dict[str, Any]],
 ) -> Captured:
     """Return a program whose numbers are run-time values, where it only computes with them; else ``plain``.
 
-    ``capture`` records it with symbols for these leaves, whose classes ``kinds`` tells. It does when it makes the same
+    ``capture`` records it with symbols for these leaves, whose classes ``kinds`` tells. ``modules`` are the global names
+    of the program's own code. It does when it makes the same
     calls and gives the same results whether they are Python's numbers or symbols.
     """
     numbers = frozenset(kinds)
@@ -236,45 +269,54 @@ def with_numbers(
     each = [numbers - {index} for index in sorted(numbers)][:_MOST_TRIED] if len(numbers) > 1 else []
     for chosen in dict.fromkeys((numbers, *each, floats, frozenset())):
         if chosen or plain.reads or plain.sizes:
-            found = _agreed(capture, chosen, plain)
+            found = _agreed(capture, chosen, plain, modules)
             if found is not None:
                 return found
     return plain
 
 
 def _agreed(
-    capture: Callable[..., Captured], chosen: frozenset[int], plain: Captured, reads: frozenset[int] = frozenset()
+    capture: Callable[..., Captured],
+    chosen: frozenset[int],
+    plain: Captured,
+    modules: list[dict[str, Any]],
+    reads: frozenset[int] = frozenset(),
 ) -> Captured | None:
     for _ in range(_MOST_BAKED):
         hints: dict[Any, Any] = {}
         try:
-            found = capture(chosen, hints, Example(plain.reads, plain.sizes, reads))
+            found = capture(chosen, hints, Example(plain.reads, plain.sizes, reads, modules))
+        except Again as error:
+            if any(error.place is place for place in modules):
+                return None
+            modules.append(error.place)
+            continue
         except Bake as error:
             if error.arguments.isdisjoint(chosen) and error.reads <= reads:
                 return None
             chosen, reads = chosen - error.arguments, reads | error.reads
             continue
         except Exception:
-            if DEBUG: import traceback; traceback.print_exc()
+            if DEBUG: import traceback; traceback.print_exc(limit=-12)
             return None
         if DEBUG: print("same", same_program(found, plain, hints), found.graph, plain.graph)
         if not same_program(found, plain, hints):
             return None
         found.otherwise = plain
-        found.without = functools.partial(_without, capture, chosen, reads, plain, found.places)
+        found.without = functools.partial(_without, capture, chosen, reads, plain, modules, found.places)
         return found
     return None
 
 
 def _without(
     capture: Callable[..., Captured], chosen: frozenset[int], reads: frozenset[int], plain: Captured,
-    places: Mapping[str, tuple[str, int]], names: set[str],
+    modules: list[dict[str, Any]], places: Mapping[str, tuple[str, int]], names: set[str],
 ) -> Captured:  # fmt: skip
     """Capture the program with constants in the place of more symbols."""
     more = Bake(names, places)
     if more.arguments.isdisjoint(chosen) and more.reads <= reads:
         return plain
-    return _agreed(capture, chosen - more.arguments, plain, reads | more.reads) or plain
+    return _agreed(capture, chosen - more.arguments, plain, modules, reads | more.reads) or plain
 
 
 def refused_by_example(graph: Graph, hints: Mapping[str, Any]) -> set[str]:
@@ -292,10 +334,18 @@ def _sizes(sides: Any, hints: dict[str, Any]) -> Iterator[int]:
     return (evaluate(side, hints) for side in sides)
 
 
+def asked_to_convert(name: str) -> None:
+    """Raise Again where Python code has called a builtin that asks a tensor or a symbol for a number."""
+    if name in CALLED and (place := caller(CALLED[name])) is not None:
+        raise Again(place)
+
+
 def concrete(number: Any) -> Any:
     """Return the Python number of a symbol: the program decides by it."""
-    kind = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}.get(type(number))
-    return number if kind is None else kind(number)
+    node = number.node
+    if isinstance(number, torch.SymInt):
+        return node.guard_int("", 0)
+    return node.guard_float("", 0) if isinstance(number, torch.SymFloat) else node.guard_bool("", 0)
 
 
 @contextlib.contextmanager
@@ -312,11 +362,20 @@ def asked_by_python(is_user: Callable[[str], bool]) -> Iterator[None]:
 
         return method
 
-    kinds = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    def converting(kept: Any, name: str) -> Any:
+        def method(self: Any) -> Any:
+            asked_to_convert(name)
+            return kept(self)
+
+        return method
+
     with contextlib.ExitStack() as stack:
-        for kind in kinds:
+        for kind in _KINDS.values():
             for name in ("__repr__", "__str__", "__format__", "__hash__"):
                 stack.enter_context(_patched(kind, name, answering(getattr(kind, name), name)))
+            for name in ("__float__", "__int__"):
+                if hasattr(kind, name):
+                    stack.enter_context(_patched(kind, name, converting(getattr(kind, name), name)))
         stack.enter_context(_patched(torch.SymFloat, "__bool__", lambda self: bool(self != 0)))
         yield
 
