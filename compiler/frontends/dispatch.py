@@ -189,7 +189,7 @@ def _record(
         args, kwargs = pytree.tree_unflatten(given, in_spec)
         modules_asking = [] if example is None else example.modules
         with (
-            NoEscape(asked_to_convert) if mode is not None else NoEscape(),
+            NoEscape(asked_to_convert, recorder.decisions.stand_in) if mode is not None else NoEscape(),
             no_swaps(),
             called_directly(),
             watch,

@@ -45,12 +45,23 @@ def _refuse_swap(*_: Any) -> None:
 class NoEscape(TorchFunctionMode):
     """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory.
 
-    ``asked(name)`` is told when Python asks a tensor for a number by this method.
+    ``asked(name)`` is told when Python asks a tensor for a number by this method. ``passed(number)`` gives the float
+    that stands for a run-time one in a call of a function of ``PASSING``.
     """
 
-    def __init__(self, asked: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(
+        self, asked: Callable[[str], None] = lambda name: None, passed: Callable[[Any], Any] = lambda number: number
+    ) -> None:
         super().__init__()
-        self._asked = asked
+        self._asked, self._passed = asked, passed
+
+    # Functions in C++ that take a double, and pass it on to their op as it is.
+    PASSING = frozenset(
+        {
+            "batch_norm", "group_norm", "huber_loss", "instance_norm", "layer_norm", "logit", "nan_to_num", "nan_to_num_",
+            "smooth_l1_loss",
+        }
+    )  # fmt: skip
 
     # Arguments whose memory PyTorch reads in C++, by place or by name.
     READ: Mapping[str, tuple[Any, ...]] = {
@@ -77,6 +88,12 @@ class NoEscape(TorchFunctionMode):
         if name in self.READ:
             kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
             args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
+        if name in self.PASSING:
+            args = [self._passed(v) if isinstance(v, torch.SymFloat) else v for v in args]
+            kwargs = {k: self._passed(v) if isinstance(v, torch.SymFloat) else v for k, v in (kwargs or {}).items()}
+        if name in self.INDEXING and isinstance(args[1], torch.SymInt) and args[0].dim():
+            part = args[0].select(0, args[1])
+            return part if name == "__getitem__" else func(part, ..., *args[2:])
         if name == "one_hot":
             _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:

@@ -349,6 +349,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _record(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
+        args, kwargs = self.decisions.stood_for((args, kwargs))
         leaves = schema_order(func, args, kwargs)
         if (out := decompose(self, func, leaves, args, kwargs, location)) is not None:
             return out

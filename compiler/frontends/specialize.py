@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
+from torch.utils import _pytree as pytree
+
 from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
 from torchstone.compiler.frontends.builtin_calls import CALLED, Again, caller
 from torchstone.compiler.frontends.captured import Captured
@@ -103,6 +105,7 @@ class Decisions:
         self._sources: dict[str, tuple[str, ...]] = {}  # what a symbol is made of, in words
         self._told: dict[Any, Any] = {}
         self._deciding = False
+        self._stood_for: dict[float, Any] = {}
         self.places: dict[str, tuple[str, int]] = {}  # an argument, or a number read, and which one it is
 
     def argument(self, number: Any, index: int) -> None:
@@ -146,6 +149,32 @@ class Decisions:
                 x = x.to(torch.float64).trunc()
                 torch._assert_async(x.abs() <= 2.0**62, NOT_TAKEN + "an int of a float over 2**62, or of none")
             return x.to(torch.float64 if kind is float else torch.int64).item()
+
+    def stand_in(self, number: Any) -> Any:
+        """Return a float for a number that goes through C++: one that nothing else is, and ``stood_for`` knows."""
+        hint = self._recorder.hint_of(number)
+        if self._recorder.example is None or hint is None or not math.isfinite(hint) or abs(hint) < 1e-300:
+            return number
+        near = hint
+        while near == hint or near in self._stood_for:
+            near *= 1 - 2.0**-50
+        self._stood_for[near] = number
+        return near
+
+    def stood_for(self, args: Any) -> Any:
+        """Return a call's arguments with the numbers that floats stand for."""
+        if not self._stood_for:
+            return args
+        return pytree.tree_map(lambda leaf: self._stood_for.get(leaf, leaf) if type(leaf) is float else leaf, args)
+
+    def examples_of(self, args: Any) -> Any:
+        """Return a call's arguments with what its numbers are for the example, where that is known."""
+
+        def example(leaf: Any) -> Any:
+            known = self._recorder.hint_of(leaf) if isinstance(leaf, tuple(_KINDS.values())) else None
+            return leaf if known is None else known
+
+        return pytree.tree_map(example, args)
 
     def _of(self, given: list[Any]) -> tuple[str, ...]:
         names = sorted(str(s) for number in given for s in number.node.expr.free_symbols)
