@@ -46,8 +46,9 @@ def caller(name: str) -> dict[str, Any] | None:
 
 def globals_of(fn: Any) -> list[dict[str, Any]]:
     """Return the global names of a program's own code."""
-    fn = type(fn).forward if isinstance(fn, torch.nn.Module) else getattr(fn, "__func__", fn)
-    place = getattr(fn, "__globals__", None)
+    if isinstance(fn, torch.nn.Module):
+        fn = vars(type(fn)).get("forward")
+    place = getattr(getattr(fn, "__func__", fn), "__globals__", None)
     return [place] if place is not None else []
 
 

@@ -198,7 +198,10 @@ def _record(
             asked_by_python(is_user_file) if mode is not None else contextlib.nullcontext(),
             replaced(modules_asking, recorder.decisions.convert),
         ):
-            out = fn(*args, **kwargs)
+            try:
+                out = fn(*args, **kwargs)
+            except RuntimeError as error:  # TorchScript's interpreter makes one of whatever is raised in it
+                raise (recorder.stopped if "TorchScript" in str(error) else None) or error
         # PyTorch's pytree would take a Size apart and put a tuple together.
         flat, out_spec = pytree.tree_flatten(out, is_leaf=lambda node: isinstance(node, torch.Size))
         spec.append(out_spec)
@@ -420,7 +423,11 @@ def _attributes_kept(modules: Sequence[torch.nn.Module], recorder: Recorder) -> 
     A plain attribute that is made anew and not read before, as a normed weight is, does no harm.
     """
     places: list[dict[str, Any]] = [
-        p for m in modules for inner in m.modules() for p in (inner._buffers, inner._parameters, vars(inner))
+        p
+        for m in modules
+        for inner in m.modules()
+        for p in (inner._buffers, inner._parameters, vars(inner))
+        if isinstance(p, dict)  # what a scripted module has, its own code cannot replace
     ]
     had = [{name: t for name, t in place.items() if isinstance(t, torch.Tensor)} for place in places]
     changed: list[Any] = []

@@ -125,6 +125,7 @@ class Recorder(TorchDispatchMode):
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self.refused: Unsupported | None = None
+        self.stopped: Exception | None = None
         self.hints: dict[int, Any] = {}
         self.example: Example | None = None
         self.reads: list[Any] = []
@@ -281,7 +282,13 @@ class Recorder(TorchDispatchMode):
         return inner
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        try:
+            return self._dispatch(func, args, kwargs or {})
+        except (Mutation, SizedByValues, Unsupported) as error:
+            self.stopped = error
+            raise
+
+    def _dispatch(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if isinstance(func, torch._ops.HigherOrderOperator):
             return control_flow.record(self, func, args, self.location or user_location())
         if func.namespace in ("prim", "profiler") or func._schema.name.startswith("aten::sym_") or func in FACTS:
