@@ -18,8 +18,9 @@ from torch._guards import detect_fake_mode
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
+from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
 from torchstone.compiler.frontends.captured import Captured, Number, constants, flatten_arguments
 from torchstone.compiler.frontends.conditions import guards_of, placed
 from torchstone.compiler.frontends.early import integer_blends_refused
@@ -35,7 +36,8 @@ from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import symbols
-from torchstone.compiler.ops.evaluate import bind_symbols
+from torchstone.compiler.ir.sizes import symbols_bound
+from torchstone.compiler.ops.evaluate import bind_symbols, evaluate_graph
 
 # Composite ops are made of composite ops, and a round takes those apart that the graph has.
 _MOST_ROUNDS = 4
@@ -93,6 +95,7 @@ def capture(
             _unseeded(),
             traced_as_written(),
             integer_blends_refused(),
+            replaced(globals_of(fn), _convert),
             placed(user_location),
         ):
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
@@ -219,7 +222,41 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
     out.hints = bind_symbols(graph, [*inputs, *captures, *(leaves[i] for i in integers)])
     out.hints.update({str(out.leaves[i].dim): leaves[i] for i in integers})
     _add_guards(out, mode, program, renamed)
+    if symbols_bound(graph):
+        out.example = _sizes_of(graph, [*inputs, *captures, *(torch.tensor(leaves[i]) for i in integers)])
     return out
+
+
+def _sizes_of(graph: Graph, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+    """Return what the sizes that values tell are for the example, as far as it runs. Unsupported where it is refused.
+
+    torch.export does not say: it has no values.
+    """
+    sizes: dict[str, int] = {}
+    try:
+        with quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            evaluate_graph(graph, tensors, sizes)
+    except GuardError as error:
+        raise Unsupported(f"for the example, {error.message}", stage="capture", where=error.where) from None
+    except Exception:  # what raises says nothing of sizes
+        return {}
+    return sizes
+
+
+def _convert(kind: type, given: Any) -> Any:
+    """Return ``float(given)``, ``int(given)`` or ``bool(given)``: a number that torch.export knows how to trace."""
+    if not isinstance(given, torch.Tensor):
+        return torch.sym_float(given) if kind is float and isinstance(given, torch.SymInt) else _kept(kind, given)
+    if given.numel() != 1 or given.is_complex() or (kind is int and given.is_floating_point()):
+        return kind(given)
+    x = given.detach().reshape(())
+    return (x != 0).item() if kind is bool else x.to(torch.float64 if kind is float else torch.int64).item()
+
+
+def _kept(kind: type, number: Any) -> Any:
+    return number if type(number) in (torch.SymInt, torch.SymFloat) and kind is not bool and (
+        isinstance(number, torch.SymFloat) == (kind is float)
+    ) else kind(number)
 
 
 def _is_computed(leaf: Any, graph: Graph) -> bool:
