@@ -16,8 +16,8 @@ from torchstone.compiler.contract.verify import verify
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.explain import explain
 from torchstone.compiler.frontends import dispatch, export
+from torchstone.compiler.frontends.attempts import ExampleRefused, refused_by_example
 from torchstone.compiler.frontends.captured import Captured, Guard
-from torchstone.compiler.frontends.specialize import ExampleRefused, refused_by_example
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
 from torchstone.compiler.ir.verifier import verify_graph
@@ -167,7 +167,7 @@ def build(captured: Captured, target: Target, *, library_calls: bool = True) -> 
         contract, guards = to_contract(captured.graph, target, captured.hints, library_calls=library_calls)
         flat, bounds = to_flat(contract, target, library_calls=library_calls)
     captured.guards.extend((*guards, *bounds))
-    if broken := refused_by_example(flat, captured.example):
+    if (broken := refused_by_example(flat, captured.example)) is not None:
         raise ExampleRefused(broken)
     lowered = to_target(flat, target)
     with _stage("compile"):

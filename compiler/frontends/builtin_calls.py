@@ -105,7 +105,9 @@ def _isinstance(instance: Any, kinds: Any) -> bool:
         return True
     for kind, symbol in _SYMBOLS.items():
         if type(instance) is symbol:
-            return any(k is object or builtins.issubclass(kind, k) for k in _flat(kinds) if builtins.isinstance(k, type))
+            return any(
+                k is object or builtins.issubclass(kind, k) for k in _flat(kinds) if builtins.isinstance(k, type)
+            )
     return False
 
 

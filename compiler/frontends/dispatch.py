@@ -22,6 +22,8 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.asked import asked_by_python, asked_to_convert
+from torchstone.compiler.frontends.attempts import Bake, Example, refused_by_example, symbols_of, with_numbers
 from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
 from torchstone.compiler.frontends.captured import (
     Aliased,
@@ -40,25 +42,10 @@ from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
-from torchstone.compiler.frontends.recorder import (
-    Mutation,
-    Policy,
-    Recorder,
-    SizedByValues,
-    is_user_file,
-    raised_at,
-)
+from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
-from torchstone.compiler.frontends.specialize import (
-    Bake,
-    DecidingEnv,
-    Example,
-    Returned,
-    asked_by_python,
-    asked_to_convert,
-    refused_by_example,
-    with_numbers,
-)
+from torchstone.compiler.frontends.specialize import DecidingEnv, Returned
+from torchstone.compiler.frontends.user_code import is_user_file, raised_at
 from torchstone.compiler.ir import Graph, Location
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
@@ -187,7 +174,6 @@ def _record(
             recorder.hint(recorder.number(given[index]), examples[index])
             recorder.decisions.argument(given[index], index)
         args, kwargs = pytree.tree_unflatten(given, in_spec)
-        modules_asking = [] if example is None else example.modules
         with (
             NoEscape(asked_to_convert, recorder.decisions.stand_in) if mode is not None else NoEscape(),
             no_swaps(),
@@ -196,12 +182,14 @@ def _record(
             _replaced(modules, state, lifted),
             _attributes_kept(modules, recorder),
             asked_by_python(is_user_file) if mode is not None else contextlib.nullcontext(),
-            replaced(modules_asking, recorder.decisions.convert),
+            replaced([] if example is None else example.modules, recorder.decisions.convert),
         ):
             try:
                 out = fn(*args, **kwargs)
             except RuntimeError as error:  # TorchScript's interpreter makes one of whatever is raised in it
-                raise (recorder.stopped if "TorchScript" in str(error) else None) or error
+                if recorder.stopped is None or "TorchScript" not in str(error):
+                    raise
+                raise recorder.stopped from None
         # PyTorch's pytree would take a Size apart and put a tuple together.
         flat, out_spec = pytree.tree_flatten(out, is_leaf=lambda node: isinstance(node, torch.Size))
         spec.append(out_spec)
@@ -235,8 +223,8 @@ def _record(
         if given := {name for name in names if recorder.decisions.places.get(name, ("", 0))[0] == "argument"}:
             raise Bake(given, recorder.decisions.places)
         settle(graph, mode.shape_env)
-        if broken := refused_by_example(graph, recorder.decisions.known()):
-            raise Bake(broken, recorder.decisions.places)
+        if (broken := refused_by_example(graph, recorder.decisions.sizes_known())) is not None:
+            raise Bake(symbols_of(broken), recorder.decisions.places)
     if hints is not None:
         hints.update(recorder.hints | recorder.decisions.known())
     known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
@@ -265,7 +253,7 @@ def _record(
         row_major=recorder.row_major,
         reads=recorder.reads,
         sizes=recorder.sizes,
-        example=(known := {name: n for name, n in recorder.decisions.known().items() if type(n) is int}),
+        example=(known := recorder.decisions.sizes_known()),
         hints={name: n for name, n in known.items() if n > 1},
         places=recorder.decisions.places,
     )

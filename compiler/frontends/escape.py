@@ -58,8 +58,8 @@ class NoEscape(TorchFunctionMode):
     # Functions in C++ that take a double, and pass it on to their op as it is.
     PASSING = frozenset(
         {
-            "batch_norm", "group_norm", "huber_loss", "instance_norm", "layer_norm", "logit", "nan_to_num", "nan_to_num_",
-            "smooth_l1_loss",
+            "batch_norm", "group_norm", "huber_loss", "instance_norm", "layer_norm", "logit", "nan_to_num",
+            "nan_to_num_", "smooth_l1_loss",
         }
     )  # fmt: skip
 

@@ -30,10 +30,11 @@ from torchstone.compiler.frontends.gradients import keep_data
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
-from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
+from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder
 from torchstone.compiler.frontends.replay import FRAMES, is_composite, replay
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.symbolic import to_dim
+from torchstone.compiler.frontends.user_code import raised_at, raised_by_user, user_location
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import symbols
 from torchstone.compiler.ir.sizes import symbols_bound
@@ -246,17 +247,13 @@ def _sizes_of(graph: Graph, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
 def _convert(kind: type, given: Any) -> Any:
     """Return ``float(given)``, ``int(given)`` or ``bool(given)``: a number that torch.export knows how to trace."""
     if not isinstance(given, torch.Tensor):
-        return torch.sym_float(given) if kind is float and isinstance(given, torch.SymInt) else _kept(kind, given)
+        if kind is float and not isinstance(given, torch.SymBool):
+            return torch.sym_float(given)
+        return given if kind is int and isinstance(given, torch.SymInt) else kind(given)
     if given.numel() != 1 or given.is_complex() or (kind is int and given.is_floating_point()):
         return kind(given)
     x = given.detach().reshape(())
     return (x != 0).item() if kind is bool else x.to(torch.float64 if kind is float else torch.int64).item()
-
-
-def _kept(kind: type, number: Any) -> Any:
-    return number if type(number) in (torch.SymInt, torch.SymFloat) and kind is not bool and (
-        isinstance(number, torch.SymFloat) == (kind is float)
-    ) else kind(number)
 
 
 def _is_computed(leaf: Any, graph: Graph) -> bool:

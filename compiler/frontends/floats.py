@@ -108,7 +108,9 @@ def compute(
         whole = emitter.emit(_WHOLE[func], dt.float64, operand(args[0]))
         small = emitter.emit("aten.abs.default", dt.float64, whole)
         limit = emitter.constant(2.0**62, dt.float64)
-        emitter.take(emitter.emit("aten.le.Tensor", dt.boolean, small, limit), "an int of a float over 2**62, or of none")
+        emitter.take(
+            emitter.emit("aten.le.Tensor", dt.boolean, small, limit), "an int of a float over 2**62, or of none"
+        )
         return emitter.cast(whole, dt.int64)
     if func is operator.pow and checked and all(isinstance(h, int | float) for h in hints) and _is_taken(hints):
         base, exponent = map(operand, args)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any
@@ -14,8 +12,9 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from torchstone.compiler.diagnostics import Unsupported, quote
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends import control_flow, floats
+from torchstone.compiler.frontends.attempts import Example
 from torchstone.compiler.frontends.gradients import KeepGradients
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
@@ -23,60 +22,15 @@ from torchstone.compiler.frontends.randomness import Draws
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
 from torchstone.compiler.frontends.scalars import decompose
 from torchstone.compiler.frontends.special_ops import AT_PLACE, BLANK, FACTS, FUNCTIONAL_BY_NATURE, RANGES, READS
-from torchstone.compiler.frontends.specialize import Decisions, Example
+from torchstone.compiler.frontends.specialize import Decisions
 from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
 from torchstone.compiler.frontends.symbolic import to_dim
-from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
+from torchstone.compiler.frontends.user_code import user_location
+from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.sizes import BIND, sized_by_values, symbols_mentioned
 from torchstone.compiler.library import is_ordered
-
-_OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
-_is_user: dict[str, bool] = {}
-_MOST_FRAMES = 8
-
-
-def is_user_file(file: str) -> bool:
-    """Say whether code is the user's: neither PyTorch's, nor the compiler's, nor made up."""
-    user = _is_user.get(file)
-    if user is None:
-        user = _is_user[file] = not file.startswith(("<", *_OURS)) and os.sep + "contextlib" not in file
-    return user
-
-
-def user_location() -> Location:
-    """Return the frames of the running program that are neither PyTorch's nor the compiler's, innermost first."""
-    frames: list[Frame] = []
-    frame = sys._getframe(1)
-    while frame is not None and len(frames) < _MOST_FRAMES:
-        file = frame.f_code.co_filename
-        if is_user_file(file):
-            frames.append(Frame(file, frame.f_lineno, frame.f_code.co_name))
-        elif frames and file.startswith(_OURS[1]):
-            break  # past the user's function: the rest is who called compile
-        frame = frame.f_back
-    return Location(tuple(frames))
-
-
-def raised_at(error: BaseException) -> str:
-    """Quote the user's line on which an error came up; empty when none of the user's was running."""
-    frames: list[Frame] = []
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if is_user_file(code.co_filename):
-            frames.append(Frame(code.co_filename, trace.tb_lineno, code.co_name))
-        trace = trace.tb_next
-    return quote(frames[-1]) if frames else ""
-
-
-def raised_by_user(error: BaseException) -> bool:
-    """Say whether it was the user's code that raised an error, and not what that called."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and is_user_file(trace.tb_frame.f_code.co_filename)
 
 
 class Mutation(Exception):
@@ -331,9 +285,7 @@ class Recorder(TorchDispatchMode):
         hints = [self.hint_of(a) for a in args]
         try:
             checked = self._policy is Policy.SYMBOLS  # other programs are PyTorch's: of sizes, and made not to raise
-            value = floats.compute(
-                func, args, self.number, self.emitter(), sized=sized, checked=checked, hints=hints
-            )
+            value = floats.compute(func, args, self.number, self.emitter(), sized=sized, checked=checked, hints=hints)
         except Unsupported as error:
             if sized:
                 return func(*args, **kwargs)

@@ -1,6 +1,6 @@
-"""Scalars that ops take: where one is a run-time number, and an op only computes with it, PyTorch's decomposition does.
+"""Scalars of ops: a run-time one is taken by PyTorch's decomposition of an op that only computes with it.
 
-Eager's ``addcdiv(x, a, b, value=v)`` is ``x + v * a / b``, and ``*`` takes a number of any value. What the decomposition
+Eager's ``addcdiv(x, a, b, value=v)`` is ``x + v * a / b``, and ``*`` takes a number of any value. What a decomposition
 decides by (``if alpha != 1``) is specialized, like any decision of the program.
 """
 
@@ -96,8 +96,6 @@ def decompose(
                     if not _alike(out, expected):
                         raise Unsupported("the decomposition gives another tensor")
             except Exception:
-                import os, traceback
-                if os.environ.get("TSDEBUG"): print(func, rule); traceback.print_exc(limit=-8)
                 continue
             _note(recorder.graph.ops[start:], func, location)
             return out
