@@ -18,8 +18,11 @@ from torchstone.compiler.ops.control import HOLDS
 _MOST_BAKED, _MOST_TRIED = 8, 4
 
 
-class Bake(Exception):
-    """Numbers have to be constants that are not: ``arguments`` by the leaf, ``reads`` by the order of reading."""
+class Bake(BaseException):
+    """Numbers have to be constants that are not: ``arguments`` by the leaf, ``reads`` by the order of reading.
+
+    A BaseException: the program must not catch it.
+    """
 
     def __init__(self, names: set[str], places: Mapping[str, tuple[str, int]]) -> None:
         found = [places[name] for name in names if name in places]

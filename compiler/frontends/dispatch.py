@@ -175,7 +175,7 @@ def _record(
             recorder.decisions.argument(given[index], index)
         args, kwargs = pytree.tree_unflatten(given, in_spec)
         with (
-            NoEscape(asked_to_convert, recorder.decisions.stand_in) if mode is not None else NoEscape(),
+            NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape(),
             no_swaps(),
             called_directly(),
             watch,

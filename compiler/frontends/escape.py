@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
@@ -45,15 +45,13 @@ def _refuse_swap(*_: Any) -> None:
 class NoEscape(TorchFunctionMode):
     """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory.
 
-    ``asked(name)`` is told when Python asks a tensor for a number by this method. ``passed(number)`` gives the float
-    that stands for a run-time one in a call of a function of ``PASSING``.
+    ``asked(name)`` is told when Python asks a tensor for a number by this method. ``passing``
+    gives the floats that stand for run-time ones in a call of a function of ``PASSING``.
     """
 
-    def __init__(
-        self, asked: Callable[[str], None] = lambda name: None, passed: Callable[[Any], Any] = lambda number: number
-    ) -> None:
+    def __init__(self, asked: Callable[[str], None] = lambda name: None, passing: Passing | None = None) -> None:
         super().__init__()
-        self._asked, self._passed = asked, passed
+        self._asked, self._passing = asked, passing
 
     # Functions in C++ that take a double, and pass it on to their op as it is.
     PASSING = frozenset(
@@ -88,9 +86,8 @@ class NoEscape(TorchFunctionMode):
         if name in self.READ:
             kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
             args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
-        if name in self.PASSING:
-            args = [self._passed(v) if isinstance(v, torch.SymFloat) else v for v in args]
-            kwargs = {k: self._passed(v) if isinstance(v, torch.SymFloat) else v for k, v in (kwargs or {}).items()}
+        if name in self.PASSING and self._passing is not None:
+            return self._with_stand_ins(func, args, kwargs or {})
         if name in self.INDEXING and isinstance(args[1], torch.SymInt) and args[0].dim():
             part = args[0].select(0, args[1])
             return part if name == "__getitem__" else func(part, ..., *args[2:])
@@ -99,6 +96,24 @@ class NoEscape(TorchFunctionMode):
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
         return func(*args, **(kwargs or {}))
+
+    def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        assert self._passing is not None
+        given = {id(v): self._passing.stand_in(v) for v in (*args, *kwargs.values()) if isinstance(v, torch.SymFloat)}
+        out = func(*(given.get(id(v), v) for v in args), **{k: given.get(id(v), v) for k, v in kwargs.items()})
+        for near in given.values():
+            self._passing.was_passed(near)
+        return out
+
+
+class Passing(Protocol):
+    """What knows the floats that stand for run-time ones."""
+
+    def stand_in(self, number: Any) -> Any:
+        """Return the float that stands for a number."""
+
+    def was_passed(self, near: Any) -> None:
+        """Raise unless an op was called with a float that stands for a number."""
 
 
 def _check_classes(x: Any, num_classes: int = -1) -> None:

@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
+from torchstone.compiler.frontends.attempts import Bake
 from torchstone.compiler.frontends.numbers import NOTE
 from torchstone.compiler.ir import Expr, Location, Operation, Value
 
@@ -45,6 +46,7 @@ class Decisions:
         self._told: dict[Any, Any] = {}
         self._deciding = False
         self._stood_for: dict[float, Any] = {}
+        self._passed: set[float] = set()
         self.places: dict[str, tuple[str, int]] = {}  # an argument, or a number read, and which one it is
 
     def argument(self, number: Any, index: int) -> None:
@@ -104,7 +106,19 @@ class Decisions:
         """Return a call's arguments with the numbers that floats stand for."""
         if not self._stood_for:
             return args
-        return pytree.tree_map(lambda leaf: self._stood_for.get(leaf, leaf) if type(leaf) is float else leaf, args)
+
+        def number(leaf: Any) -> Any:
+            if type(leaf) is not float or leaf not in self._stood_for:
+                return leaf
+            self._passed.add(leaf)
+            return self._stood_for[leaf]
+
+        return pytree.tree_map(number, args)
+
+    def was_passed(self, near: Any) -> None:
+        """Have a number be a constant whose stand-in no op was called with: C++ has made another of it."""
+        if type(near) is float and near not in self._passed:
+            raise Bake({str(s) for s in self._stood_for[near].node.expr.free_symbols}, self.places)
 
     def examples_of(self, args: Any) -> Any:
         """Return a call's arguments with what its numbers are for the example, where that is known."""
