@@ -83,10 +83,15 @@ def with_numbers(
     """
     numbers = frozenset(kinds)
     floats = frozenset(index for index, kind in kinds.items() if kind is float)
+    ints_read = frozenset(place for place, number in enumerate(plain.reads) if type(number) is int)
     each = [numbers - {index} for index in sorted(numbers)][:_MOST_TRIED] if len(numbers) > 1 else []
-    for chosen in dict.fromkeys((numbers, *each, floats, frozenset())):
-        if chosen or plain.reads or plain.sizes:
-            found = _agreed(capture, chosen, plain, modules)
+    tries = [(chosen, frozenset[int]()) for chosen in (numbers, *each, floats)]
+    # Ints are sizes too, which PyTorch cannot always do without; then floats are what is left.
+    for chosen, reads in dict.fromkeys(
+        [*tries, (numbers, ints_read), (floats, ints_read), (frozenset[int](), ints_read)]
+    ):
+        if chosen or len(reads) < len(plain.reads) or plain.sizes:
+            found = _agreed(capture, chosen, plain, modules, reads)
             if found is not None:
                 return found
     return plain

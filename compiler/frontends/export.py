@@ -104,7 +104,7 @@ def capture(
         error.where = error.where or raised_at(error)
         raise
     except Exception as error:
-        if raised_by_user(error):
+        if raised_by_user(error) and "Sym" not in str(error):  # what Python says of PyTorch's symbols is not of theirs
             raise
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
     for rounds in range(_MOST_ROUNDS + 1):

@@ -294,7 +294,8 @@ class Recorder(TorchDispatchMode):
             self.refused = error  # also where the program goes on with another number
             raise
         with contextlib.suppress(ArithmeticError, ValueError):
-            self.hint(value, None if None in hints[:1] else func(*hints))
+            unknown = any(h is None for a, h in zip(args, hints, strict=True) if isinstance(a, NUMBERS))
+            self.hint(value, None if unknown else func(*hints))
         if sized:
             out = func(*args, **kwargs)
         else:
