@@ -1,8 +1,8 @@
 """The ``dispatch`` frontend: run the program once on clones of its arguments and record the ATen calls it makes.
 
-Under a millisecond for a one-op program. What Python decided on the way (branches on shapes, loops, plain numbers) is
-specialized and guarded, and so is a number that it reads from a tensor. Where the size of a tensor depends on values,
-the program is recorded again on fake tensors, and such sizes are symbols.
+Under a millisecond for a one-op program. What Python decided on the way (branches, loops) is specialized and guarded.
+Where there are numbers, given or read from tensors, or sizes that depend on values, the program is recorded again on
+fake tensors, and they are symbols: see ``attempts`` and ``specialize``.
 """
 
 from __future__ import annotations
