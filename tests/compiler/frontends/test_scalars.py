@@ -1,4 +1,4 @@
-"""Scalars of ops that are other numbers at each call: optimizer steps, and the average of BatchNorm without momentum."""
+"""Scalars of ops that are other numbers at each call: optimizer steps, and BatchNorm's cumulative average."""
 
 from __future__ import annotations
 
