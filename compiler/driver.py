@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from torchstone.compiler.contract.bounds import REQUIRE, hoist, require_bounds
@@ -16,6 +16,7 @@ from torchstone.compiler.contract.verify import verify
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.explain import explain
 from torchstone.compiler.frontends import dispatch, export
+from torchstone.compiler.frontends.attempts import ExampleRefused, refused_by_example
 from torchstone.compiler.frontends.captured import Captured, Guard
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
@@ -124,10 +125,14 @@ def compile(
             captured.keep_aliased()
         return build(captured, row, library_calls=library_calls)
 
-    if captured.otherwise is not None:
-        with suppress(Exception):  # the specialized program raises what is to be raised
+    while captured.otherwise is not None:
+        try:
             return built(captured)
-    return built(captured.otherwise or captured)
+        except ExampleRefused as error:
+            captured = captured.without(error.names) if captured.without is not None else captured.otherwise
+        except Exception:  # the specialized program raises what is to be raised
+            captured = captured.otherwise
+    return built(captured)
 
 
 def compile_many(
@@ -162,6 +167,8 @@ def build(captured: Captured, target: Target, *, library_calls: bool = True) -> 
         contract, guards = to_contract(captured.graph, target, captured.hints, library_calls=library_calls)
         flat, bounds = to_flat(contract, target, library_calls=library_calls)
     captured.guards.extend((*guards, *bounds))
+    if (broken := refused_by_example(flat, captured.example)) is not None:
+        raise ExampleRefused(broken)
     lowered = to_target(flat, target)
     with _stage("compile"):
         kernel = lowered.load()

@@ -118,6 +118,10 @@ class Captured:
     ``results`` goes on with the leaves of what it puts there. ``unread`` are arguments that it only adds to.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
+    ``reads`` are the numbers that Python read, and ``sizes`` the shapes that values told, when it was captured so.
+    ``example`` says what the sizes that values tell are for the example, as far as that is known; ``places`` which
+    argument, or which of the numbers read, such a symbol is; ``without`` captures the program again, with constants in
+    the place of symbols.
     """
 
     graph: Graph
@@ -143,6 +147,11 @@ class Captured:
     unread: Places = frozenset()
     _settings: tuple[Any, ...] = field(default_factory=settings)
     _objects: bool | None = None  # whether a call needs its objects again
+    reads: list[Any] = field(default_factory=list)
+    sizes: list[Any] = field(default_factory=list)
+    example: dict[str, int] = field(default_factory=dict)
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    without: Callable[[set[str]], Captured | None] | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
     _one: list[tuple[int, int]] = field(default_factory=list)  # the same pairs, as arguments of the graph
     _flat: int | None = None
@@ -250,17 +259,17 @@ class Captured:
         for index, (leaf, example) in enumerate(zip(leaves, self.leaves, strict=True)):
             if isinstance(example, torch.Tensor):
                 if not isinstance(leaf, torch.Tensor):
-                    raise GuardError(f"argument {index} was a tensor when compiled, is {leaf!r}")
+                    raise GuardError(f"{self._name(index)} was a tensor when compiled, is {leaf!r}")
                 tensors.append(leaf)
             elif isinstance(example, Integer):
                 if type(leaf) is not int:
-                    raise GuardError(f"argument {index} was an int when compiled, is {leaf!r}")
+                    raise GuardError(f"{self._name(index)} was an int when compiled, is {leaf!r}")
                 integers.append((f"argument {index}", example.dim, leaf))
             elif isinstance(example, Scalar):
                 tensors.append(_scalar(self._name(index), example, leaf))
             elif type(leaf) is not type(example) or not same_number(leaf, example):
                 raise GuardError(
-                    f"argument {index} was {example!r} when compiled and is part of the program, is {leaf!r}"
+                    f"{self._name(index)} was {example!r} when compiled and is part of the program, is {leaf!r}"
                 )
         if self.row_major:
             check_layouts(tensors, [x if isinstance(x, torch.Tensor) else None for x in self._tensors()])

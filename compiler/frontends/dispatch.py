@@ -1,8 +1,8 @@
 """The ``dispatch`` frontend: run the program once on clones of its arguments and record the ATen calls it makes.
 
-Under a millisecond for a one-op program. What Python decided on the way (branches on shapes, loops, plain numbers) is
-specialized and guarded, and so is a number that it reads from a tensor. Where the size of a tensor depends on values,
-the program is recorded again on fake tensors, and such sizes are symbols.
+Under a millisecond for a one-op program. What Python decided on the way (branches, loops) is specialized and guarded.
+Where there are numbers, given or read from tensors, or sizes that depend on values, the program is recorded again on
+fake tensors, and they are symbols: see ``attempts`` and ``specialize``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import torch
 from torch._higher_order_ops.effects import has_effects
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.asked import asked_by_python, asked_to_convert
+from torchstone.compiler.frontends.attempts import Bake, Example, refused_by_example, symbols_of, with_numbers
+from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
 from torchstone.compiler.frontends.captured import (
     Aliased,
     Captured,
@@ -37,17 +39,18 @@ from torchstone.compiler.frontends.captured import (
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
 from torchstone.compiler.frontends.gradients import WatchGradients
-from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
-from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
+from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.frontends.specialize import DecidingEnv, Returned
 from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.blind import unread, with_blinds
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.effects import Containers, Existing, Observed
 from torchstone.compiler.frontends.state.reached import SCALARS, Reached, clone_tensors, line_of, rehearse
+from torchstone.compiler.frontends.user_code import is_user_file, raised_at
 from torchstone.compiler.ir import Graph, Location
 
 
@@ -76,15 +79,18 @@ def capture(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def _capture_somehow(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name: str) -> Captured:
-    with contextlib.suppress(SizedByValues):
+    try:
         plain = _capture(fn, leaves, in_spec, name, Policy.NUMBERS)
-        fn, plain = _only_adding(fn, leaves, in_spec, name, plain)
-        # A number that the program counts with is an argument that it takes by itself.
-        return _with_numbers(fn.counting(), [*leaves, *fn.counted()], in_spec, name, plain)
-    # Where PyTorch cannot do without a number, the program is specialized to it: whatever was raised is raised again.
-    with contextlib.suppress(Exception), quiet():
-        return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
-    return _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
+    except SizedByValues:
+        try:
+            plain = _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
+        except Unsupported:
+            with contextlib.suppress(Exception), quiet():
+                return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
+            raise
+    fn, plain = _only_adding(fn, leaves, in_spec, name, plain)
+    # A number that the program counts with is an argument that it takes by itself.
+    return _with_numbers(fn.counting(), [*leaves, *fn.counted()], in_spec, name, plain)
 
 
 def _only_adding(
@@ -120,22 +126,16 @@ def _without_reading(out: Captured, fn: Any, args: Sequence[Any], kwargs: Mappin
 
 
 def _with_numbers(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name: str, plain: Captured) -> Captured:
-    """Return a program whose numbers are run-time values, where it only computes with them; else ``plain``.
+    """Return the program with run-time numbers for what ``plain`` was specialized to, as far as it does not decide."""
+    kinds = {index: type(leaf) for index, leaf in enumerate(leaves) if type(leaf) in SCALARS}
+    if not kinds and not plain.specialized:
+        return plain
 
-    It does when it makes the same calls and gives the same results whether they are Python's numbers or symbols.
-    """
-    numbers = [index for index, leaf in enumerate(leaves) if type(leaf) in SCALARS]
-    floats = [index for index in numbers if type(leaves[index]) is float]
-    for chosen in dict.fromkeys((tuple(numbers), tuple(floats), ())):
-        if not chosen and not plain.specialized:
-            continue
-        with contextlib.suppress(Exception), quiet():
-            hints: dict[int, Any] = {}
-            found = _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, frozenset(chosen), hints)
-            if same_program(found, plain, hints):
-                found.otherwise = plain
-                return found
-    return plain
+    def capture(numbers: frozenset[int], hints: dict[int, Any], example: Example) -> Captured:
+        with quiet():
+            return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, numbers, hints, example)
+
+    return with_numbers(capture, kinds, plain, globals_of(fn.fn))
 
 
 def _capture(
@@ -146,13 +146,14 @@ def _capture(
     policy: Policy,
     numbers: frozenset[int] = frozenset(),
     hints: dict[int, Any] | None = None,
+    example: Example | None = None,
 ) -> Captured:
     with contextlib.suppress(Mutation):
-        return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=False)
+        return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=False)
     if policy is Policy.NUMBERS:  # the first of the attempts
         rehearse(fn, leaves, in_spec)
     try:
-        return _record(fn, leaves, in_spec, name, policy, numbers, hints, functional=True)
+        return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=True)
     except Mutation as error:
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
 
@@ -165,6 +166,7 @@ def _record(
     policy: Policy,
     numbers: frozenset[int],
     hints: dict[int, Any] | None,
+    example: Example | None,
     *,
     functional: bool,
 ) -> Captured:
@@ -177,7 +179,7 @@ def _record(
     state = fn.tensors() if functional else []
     recorder = Recorder(name, functional=functional, policy=policy)
     recorder.draws = Draws()
-    mode = _fake_mode() if policy is Policy.SYMBOLS else None
+    mode = _fake_mode(recorder.decisions.decide) if policy is Policy.SYMBOLS else None
     if mode is not None:
         clones = [mode.from_tensor(c, static_shapes=True) if isinstance(c, torch.Tensor) else c for c in clones]
     for clone in clones:
@@ -191,14 +193,14 @@ def _record(
     for clone, original in zip(lifted, state, strict=True):
         recorder.capture(clone, original)
     seen: list[Observed] = []
-    given_as: set[str] = set()
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
         given = [clone.item() if index in numbers else clone for index, clone in enumerate(clones)]
-        given_as.update(recorder.numbers)
+        recorder.example = example
         for index in numbers:
             recorder.hint(recorder.number(given[index]), examples[index])
+            recorder.decisions.argument(given[index], index)
         count = in_spec.num_leaves
         args, kwargs, unread = with_blinds(*pytree.tree_unflatten(given[:count], in_spec))
         containers = Containers(args, kwargs)
@@ -206,13 +208,22 @@ def _record(
         blinds = fn.blinds()
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
         with (
-            NoEscape(),
+            NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape(),
             no_swaps(),
             called_directly(),
             watch,
             fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds) as cached,
         ):
-            out = fn.fn(*args, **kwargs)
+            with (
+                asked_by_python(is_user_file) if mode is not None else contextlib.nullcontext(),
+                replaced([] if example is None else example.modules, recorder.decisions.convert),
+            ):
+                try:
+                    out = fn.fn(*args, **kwargs)
+                except RuntimeError as error:  # TorchScript's interpreter makes one of whatever is raised in it
+                    if recorder.stopped is None or "TorchScript" not in str(error):
+                        raise
+                    raise recorder.stopped from None
             seen.append(Observed(out, fn.heap, containers, blinds, unread))
         _check_cached(cached)
         return seen[-1].leaves
@@ -235,18 +246,22 @@ def _record(
     if recorder.refused is not None:
         raise recorder.refused
     graph = recorder.graph
-    returned = [recorder.number(leaf) for leaf in flat if isinstance(leaf, NUMBERS)]
+    flat = [recorder.decisions.returned(leaf) for leaf in flat]
+    returned = [leaf.value for leaf in flat if isinstance(leaf, Returned)]
     recorder.drop_captures([*outputs, *returned], [t for t, _ in left_behind])
     gradients = {recorder.position(t): grad for t, grad in left_behind}
     mutated = sorted(recorder.mutations)
     graph.outputs = (*outputs, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
     tensors = iter(_results(graph, outputs, shared, recorder))
     if mode is not None and mode.shape_env is not None:
-        if not recorder.bind_sizes(mode.shape_env).isdisjoint(given_as):
-            raise Unsupported("an int of the arguments is a size", stage="capture")
+        names = recorder.bind_sizes(mode.shape_env)
+        if given := {name for name in names if recorder.decisions.places.get(name, ("", 0))[0] == "argument"}:
+            raise Bake(given, recorder.decisions.places)
         settle(graph, mode.shape_env)
+        if (broken := refused_by_example(graph, recorder.decisions.sizes_known())) is not None:
+            raise Bake(symbols_of(broken), recorder.decisions.places)
     if hints is not None:
-        hints.update(recorder.hints)
+        hints.update(recorder.hints | recorder.decisions.known())
     known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
     places = itertools.count(len(outputs))
 
@@ -255,7 +270,7 @@ def _record(
             return next(tensors)
         if isinstance(leaf, Existing):
             return leaf
-        return Number(next(places)) if isinstance(leaf, NUMBERS) else Plain(leaf)
+        return Number(next(places)) if isinstance(leaf, Returned) else Plain(leaf)
 
     observed = seen[-1]
     fn.note(observed.effects)
@@ -280,11 +295,20 @@ def _record(
             *(describe(op) for op in recorder.specialized),
         ],
         row_major=recorder.row_major,
+        reads=recorder.reads,
+        sizes=recorder.sizes,
+        example=(known := recorder.decisions.sizes_known()),
+        hints={name: n for name, n in known.items() if n > 1},
+        places=recorder.decisions.places,
     )
 
 
-def _fake_mode() -> FakeTensorMode:
-    return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
+def _fake_mode(decide: Callable[[Any], Any]) -> FakeTensorMode:
+    env = DecidingEnv()
+    env.decide = decide
+    mode = FakeTensorMode(shape_env=env, static_shapes=True, allow_non_fake_inputs=True)
+    mode.cache_enabled = False  # it asks about sizes to see whether it may keep a result
+    return mode
 
 
 Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]

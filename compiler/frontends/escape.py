@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
@@ -43,7 +43,23 @@ def _refuse_swap(*_: Any) -> None:
 
 
 class NoEscape(TorchFunctionMode):
-    """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory."""
+    """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory.
+
+    ``asked(name)`` is told when Python asks a tensor for a number by this method. ``passing``
+    gives the floats that stand for run-time ones in a call of a function of ``PASSING``.
+    """
+
+    def __init__(self, asked: Callable[[str], None] = lambda name: None, passing: Passing | None = None) -> None:
+        super().__init__()
+        self._asked, self._passing = asked, passing
+
+    # Functions in C++ that take a double, and pass it on to their op as it is.
+    PASSING = frozenset(
+        {
+            "batch_norm", "group_norm", "huber_loss", "instance_norm", "layer_norm", "logit", "nan_to_num",
+            "nan_to_num_", "smooth_l1_loss",
+        }
+    )  # fmt: skip
 
     # Arguments whose memory PyTorch reads in C++, by place or by name.
     READ: Mapping[str, tuple[Any, ...]] = {
@@ -56,6 +72,7 @@ class NoEscape(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        self._asked(name)
         if name == "tolist" and args[0].numel() <= _LONGEST_LIST:
             return _list(args[0])
         if name in self.DOORS:
@@ -69,11 +86,34 @@ class NoEscape(TorchFunctionMode):
         if name in self.READ:
             kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
             args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
+        if name in self.PASSING and self._passing is not None:
+            return self._with_stand_ins(func, args, kwargs or {})
+        if name in self.INDEXING and isinstance(args[1], torch.SymInt) and args[0].dim():
+            part = args[0].select(0, args[1])
+            return part if name == "__getitem__" else func(part, ..., *args[2:])
         if name == "one_hot":
             _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
         return func(*args, **(kwargs or {}))
+
+    def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        assert self._passing is not None
+        given = {id(v): self._passing.stand_in(v) for v in (*args, *kwargs.values()) if isinstance(v, torch.SymFloat)}
+        out = func(*(given.get(id(v), v) for v in args), **{k: given.get(id(v), v) for k, v in kwargs.items()})
+        for near in given.values():
+            self._passing.was_passed(near)
+        return out
+
+
+class Passing(Protocol):
+    """What knows the floats that stand for run-time ones."""
+
+    def stand_in(self, number: Any) -> Any:
+        """Return the float that stands for a number."""
+
+    def was_passed(self, near: Any) -> None:
+        """Raise unless an op was called with a float that stands for a number."""
 
 
 def _check_classes(x: Any, num_classes: int = -1) -> None:

@@ -18,8 +18,9 @@ from torch._guards import detect_fake_mode
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
+from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
 from torchstone.compiler.frontends.captured import Captured, Number, constants, flatten_arguments
 from torchstone.compiler.frontends.conditions import guards_of, placed
 from torchstone.compiler.frontends.early import integer_blends_refused
@@ -29,7 +30,7 @@ from torchstone.compiler.frontends.gradients import keep_data
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
-from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
+from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder
 from torchstone.compiler.frontends.replay import FRAMES, is_composite, replay
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.state.ambient import ambient_kept
@@ -39,9 +40,11 @@ from torchstone.compiler.frontends.state.effects import Containers
 from torchstone.compiler.frontends.state.heap import Heap
 from torchstone.compiler.frontends.state.reached import Reached, line_of
 from torchstone.compiler.frontends.symbolic import to_dim
+from torchstone.compiler.frontends.user_code import raised_at, raised_by_user, user_location
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import symbols
-from torchstone.compiler.ops.evaluate import bind_symbols
+from torchstone.compiler.ir.sizes import symbols_bound
+from torchstone.compiler.ops.evaluate import bind_symbols, evaluate_graph
 
 # Composite ops are made of composite ops, and a round takes those apart that the graph has.
 _MOST_ROUNDS = 4
@@ -118,6 +121,7 @@ def capture(
             _unseeded(),
             traced_as_written(),
             integer_blends_refused(),
+            replaced(globals_of(fn), _convert),
             placed(user_location),
             ambient_kept(reached.heap),
         ):
@@ -128,7 +132,7 @@ def capture(
             error.where = line_of(error, reached, leaves, in_spec)
         raise
     except Exception as error:
-        if raised_by_user(error):
+        if raised_by_user(error) and "Sym" not in str(error):  # what Python says of PyTorch's symbols is not of theirs
             raise
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
     for rounds in range(_MOST_ROUNDS + 1):
@@ -252,7 +256,37 @@ def _replay(
     out.hints = bind_symbols(graph, [*inputs, *captures, *(leaves[i] for i in integers)])
     out.hints.update({str(out.leaves[i].dim): leaves[i] for i in integers})
     _add_guards(out, mode, program, renamed)
+    if symbols_bound(graph):
+        out.example = _sizes_of(graph, [*inputs, *captures, *(torch.tensor(leaves[i]) for i in integers)])
     return out
+
+
+def _sizes_of(graph: Graph, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
+    """Return what the sizes that values tell are for the example, as far as it runs. Unsupported where it is refused.
+
+    torch.export does not say: it has no values.
+    """
+    sizes: dict[str, int] = {}
+    try:
+        with quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            evaluate_graph(graph, tensors, sizes)
+    except GuardError as error:
+        raise Unsupported(f"for the example, {error.message}", stage="capture", where=error.where) from None
+    except Exception:  # what raises says nothing of sizes
+        return {}
+    return sizes
+
+
+def _convert(kind: type, given: Any) -> Any:
+    """Return ``float(given)``, ``int(given)`` or ``bool(given)``: a number that torch.export knows how to trace."""
+    if not isinstance(given, torch.Tensor):
+        if kind is float and not isinstance(given, torch.SymBool):
+            return torch.sym_float(given)
+        return given if kind is int and isinstance(given, torch.SymInt) else kind(given)
+    if given.numel() != 1 or given.is_complex() or (kind is int and given.is_floating_point()):
+        return kind(given)
+    x = given.detach().reshape(())
+    return (x != 0).item() if kind is bool else x.to(torch.float64 if kind is float else torch.int64).item()
 
 
 def _is_computed(leaf: Any, graph: Graph) -> bool:

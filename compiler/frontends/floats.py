@@ -7,6 +7,7 @@ a sum has no order, and constants fold. So it is shown no more than a symbol for
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -36,6 +37,13 @@ _OF_SIZES: dict[Any, str] = {
     getattr(torch, f"_sym_{name}"): f"aten.{name}.default"
     for name in ("log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")
 } | {operator.pow: "aten.pow.Tensor_Tensor"}
+# Python's ints of floats.
+_WHOLE: dict[Any, str] = {
+    math.trunc: "aten.trunc.default",
+    math.floor: "aten.floor.default",
+    math.ceil: "aten.ceil.default",
+    round: "aten.round.default",
+}
 _AS_IT_IS = (torch.sym_float, operator.pos)
 _RELATIONS = {getattr(operator, name): f"aten.{name}.Tensor" for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 # Floats have all integers up to here; Python compares an int with a float as they are, and divides so.
@@ -55,12 +63,14 @@ def compute(
     *,
     sized: bool,
     checked: bool,
+    hints: Sequence[Any] = (),
 ) -> Value:
-    """Emit one operation of Python on numbers and return its result, a float64[] or a bool[].
+    """Emit one operation of Python on numbers and return its result, a float64[], an int64[] or a bool[].
 
     ``number`` gives the value of an argument that is no constant; where they are ``sized``, its ints are sizes, which
     floats have all of. Where it is ``checked``, an operation that Python raises for raises at run time. Unsupported for
-    what is not one op, as // and % of floats, or whose result ops do not tell, as float to int.
+    what is not one op, as // and % of floats. A power is within one ULP of Python's, and taken where the base is over 0
+    for the example, which ``hints`` tell.
     """
 
     def operand(arg: Any) -> Value:
@@ -94,6 +104,23 @@ def compute(
             finite = emitter.emit("aten.lt.Tensor", dt.boolean, size, emitter.constant(float("inf"), dt.float64))
             emitter.check(finite, f"Python's {func.__name__.removeprefix('_sym_')} raises for this size")
         return out
+    if func in _WHOLE and not any(isinstance(digits, int) for digits in args[1:]):
+        whole = emitter.emit(_WHOLE[func], dt.float64, operand(args[0]))
+        small = emitter.emit("aten.abs.default", dt.float64, whole)
+        limit = emitter.constant(2.0**62, dt.float64)
+        emitter.take(
+            emitter.emit("aten.le.Tensor", dt.boolean, small, limit), "an int of a float over 2**62, or of none"
+        )
+        return emitter.cast(whole, dt.int64)
+    if func is operator.pow and checked and all(isinstance(h, int | float) for h in hints) and _is_taken(hints):
+        base, exponent = map(operand, args)
+        positive = emitter.emit("aten.gt.Tensor", dt.boolean, base, emitter.constant(0.0, dt.float64))
+        emitter.take(positive, "a power of a number that is not over 0")
+        out = emitter.emit("aten.pow.Tensor_Tensor", dt.float64, base, exponent)
+        size = emitter.emit("aten.abs.default", dt.float64, out)
+        finite = emitter.emit("aten.lt.Tensor", dt.boolean, size, emitter.constant(float("inf"), dt.float64))
+        emitter.take(finite, "a power that is not finite")
+        return out
     if func not in _ARITHMETIC:
         raise _unsupported(func, "of a run-time float")
     name, more = _ARITHMETIC[func]
@@ -105,9 +132,19 @@ def compute(
     return emitter.emit(name, dt.float64, *values, *more)
 
 
-def opaque(func: Callable[..., Any], env: ShapeEnv) -> torch.SymFloat | torch.SymBool:
+def _is_taken(hints: Sequence[Any]) -> bool:
+    base, exponent = hints
+    try:
+        return base > 0 and abs(base**exponent) < float("inf")
+    except OverflowError:
+        return False
+
+
+def opaque(func: Callable[..., Any], env: ShapeEnv) -> torch.SymFloat | torch.SymInt | torch.SymBool:
     """Return a symbol for the result of an operation that ``compute`` has, of which sympy knows nothing."""
     with env.ignore_fresh_unbacked_symbols():
+        if func in _WHOLE:
+            return env.create_unbacked_symint()
         return env.create_unbacked_symbool() if func in _RELATIONS else env.create_unbacked_symfloat()
 
 

@@ -99,6 +99,12 @@ def number_value(number: Number, known: Mapping[str, Value], emitter: Emitter) -
         match expr:
             case sympy.logic.boolalg.BooleanTrue() | sympy.logic.boolalg.BooleanFalse():
                 return constant(bool(expr), dt.boolean)
+            case sympy.Eq(args=(one, sympy.Number() as other)) | sympy.Ne(args=(one, sympy.Number() as other)) if (
+                known.get(str(one)) is not None and known[str(one)].dtype == dt.float64
+            ):
+                return emit(
+                    f"aten.{_RELATIONS[kind]}.Tensor", dt.boolean, value(one), constant(float(other), dt.float64)
+                )
             case _ if kind in _RELATIONS:
                 left, right = (value(side) for side in expr.args)
                 return emit(f"aten.{_RELATIONS[kind]}.Tensor", dt.boolean, left, right)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
@@ -14,68 +12,26 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from torchstone.compiler.diagnostics import Unsupported, quote
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends import control_flow, floats
+from torchstone.compiler.frontends.attempts import Example
 from torchstone.compiler.frontends.gradients import KeepGradients
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.frontends.randomness import Draws
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
+from torchstone.compiler.frontends.scalars import decompose
 from torchstone.compiler.frontends.special_ops import AT_PLACE, BLANK, FACTS, FUNCTIONAL_BY_NATURE, RANGES, READS
+from torchstone.compiler.frontends.specialize import Decisions
 from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
 from torchstone.compiler.frontends.symbolic import to_dim
-from torchstone.compiler.ir import Frame, Graph, Location, Operation, PrimType, TensorType, Value
+from torchstone.compiler.frontends.user_code import user_location
+from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.graph import values_in, walk
 from torchstone.compiler.ir.sizes import BIND, sized_by_values, symbols_mentioned
 from torchstone.compiler.library import is_ordered
-
-_OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
-_is_user: dict[str, bool] = {}
-_MOST_FRAMES = 8
-
-
-def is_user_file(file: str) -> bool:
-    """Say whether code is the user's: neither PyTorch's, nor the compiler's, nor made up."""
-    user = _is_user.get(file)
-    if user is None:
-        user = _is_user[file] = not file.startswith(("<", *_OURS)) and os.sep + "contextlib" not in file
-    return user
-
-
-def user_location() -> Location:
-    """Return the frames of the running program that are neither PyTorch's nor the compiler's, innermost first."""
-    frames: list[Frame] = []
-    frame = sys._getframe(1)
-    while frame is not None and len(frames) < _MOST_FRAMES:
-        file = frame.f_code.co_filename
-        if is_user_file(file):
-            frames.append(Frame(file, frame.f_lineno, frame.f_code.co_name))
-        elif frames and file.startswith(_OURS[1]):
-            break  # past the user's function: the rest is who called compile
-        frame = frame.f_back
-    return Location(tuple(frames))
-
-
-def raised_at(error: BaseException) -> str:
-    """Quote the user's line on which an error came up; empty when none of the user's was running."""
-    frames: list[Frame] = []
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if is_user_file(code.co_filename):
-            frames.append(Frame(code.co_filename, trace.tb_lineno, code.co_name))
-        trace = trace.tb_next
-    return quote(frames[-1]) if frames else ""
-
-
-def raised_by_user(error: BaseException) -> bool:
-    """Say whether it was the user's code that raised an error, and not what that called."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and is_user_file(trace.tb_frame.f_code.co_filename)
 
 
 class Mutation(Exception):
@@ -102,6 +58,7 @@ class Recorder(TorchDispatchMode):
     ``numbers`` holds the run-time numbers that are values of the graph, by the name of PyTorch's symbol.
     ``hints`` holds what those that are known for the example are, by the id of their value.
     ``specialized`` holds the ops that say what the program was specialized to.
+    ``example`` tells the numbers and sizes of a run before this one, ``reads`` and ``sizes`` keep those of this one.
     ``row_major`` says that the program means what it was recorded as only for tensors that lie in memory as these do.
     """
 
@@ -123,7 +80,13 @@ class Recorder(TorchDispatchMode):
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self.refused: Unsupported | None = None
+        self.stopped: Exception | None = None
         self.hints: dict[int, Any] = {}
+        self.example: Example | None = None
+        self.reads: list[Any] = []
+        self.sizes: list[Any] = []
+        self.decisions = Decisions(self)
+        self.decomposing: set[Any] = set()
         self._floats: dict[int, Value] = {}  # of Python's operations, by the node of their result
         self._onednn: list[bool] = []
         self._policy = policy
@@ -163,27 +126,35 @@ class Recorder(TorchDispatchMode):
         """Return the 0-d value of a run-time number."""
         value = self._floats.get(id(number.node))
         if value is None:
-            value = number_value(number, self.numbers, self._emitter())
-        self.hint(value, self._hint_of(number))
+            value = number_value(number, self.numbers, self.emitter())
+        self.hint(value, self.hint_of(number))
         return value
+
+    def is_float(self, number: Any) -> bool:
+        """Say whether a number is the result of an operation on floats, which has been recorded."""
+        return id(number.node) in self._floats
 
     def hint(self, value: Value, hint: Any) -> None:
         """Note what a number is for the example, where that is known."""
         if hint is not None:
             self.hints[id(value)] = hint
 
-    def _hint_of(self, number: Any) -> Any:
+    def hint_of(self, number: Any) -> Any:
+        """Return what a number is for the example; None where that is not known."""
         if not isinstance(number, NUMBERS):
             return number
         if id(number.node) in self._floats:
             return self.hints.get(id(self._floats[id(number.node)]))
         expr = number.node.expr
-        known = {s: self.hints.get(id(self.numbers.get(str(s)))) for s in expr.free_symbols}
+        sizes = self.decisions.sizes
+        known = {s: self.hints.get(id(self.numbers.get(str(s))), sizes.get(str(s))) for s in expr.free_symbols}
         if None in known.values():
             return None
         return known[expr] if expr in known else number.node.pytype(expr.xreplace(known))
 
-    def _emitter(self) -> Emitter:
+    user_location = staticmethod(user_location)
+
+    def emitter(self) -> Emitter:
         return Emitter(self.graph.ops, self.location or user_location())
 
     def _operands(self, func: Any, leaves: list[Any]) -> tuple[Any, ...]:
@@ -191,15 +162,15 @@ class Recorder(TorchDispatchMode):
         tensors = [self.operand(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
         def operand(argument: Any, leaf: Any) -> Any:
-            if not isinstance(leaf, NUMBERS) or not self._is_value(leaf):
+            if not isinstance(leaf, NUMBERS) or not self.is_value(leaf):
                 return self.operand(leaf)
             if isinstance(leaf, torch.SymInt) and "int" in str(argument.type).lower():
                 return self.operand(leaf)  # it is made a size, see ``bind_sizes``
             if not takes_number(func, argument):
-                raise Unsupported(f"{argument.name} depends on values", op=str(func), stage="capture")
+                return self.operand(self.decisions.settle(leaf, f"{argument.name} of {func}"))
             value = self.number(leaf)
             dtype = as_operand(value, tensors)
-            cast = value if dtype is None else self._emitter().cast(value, dtype)
+            cast = value if dtype is None else self.emitter().cast(value, dtype)
             self.hint(cast, self.hints.get(id(value)))
             return cast
 
@@ -212,7 +183,7 @@ class Recorder(TorchDispatchMode):
         written = (self.operand(source[0]), False) if source else ()
         return Operation(AT_PLACE[func], (self.operand(x), indices, *written), (), location=location.noted(str(func)))
 
-    def _is_value(self, number: Any) -> bool:
+    def is_value(self, number: Any) -> bool:
         """Say whether a number that is no size depends on values: as an argument of an op it has to be a value."""
         return any(str(s) in self.numbers for s in number.node.expr.free_symbols)
 
@@ -266,7 +237,13 @@ class Recorder(TorchDispatchMode):
         return inner
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        try:
+            return self._dispatch(func, args, kwargs or {})
+        except (Mutation, SizedByValues, Unsupported) as error:
+            self.stopped = error
+            raise
+
+    def _dispatch(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if isinstance(func, torch._ops.HigherOrderOperator):
             return control_flow.record(self, func, args, self.location or user_location())
         if func.namespace in ("prim", "profiler") or func._schema.name.startswith("aten::sym_") or func in FACTS:
@@ -305,32 +282,39 @@ class Recorder(TorchDispatchMode):
         if not floats.computes_with_floats(func, args):
             return func(*args, **kwargs)
         given = [a for a in (*args, *kwargs.values()) if isinstance(a, NUMBERS)]
-        sized = not any(self._is_value(a) for a in given)
+        sized = not any(self.is_value(a) for a in given)
+        hints = [self.hint_of(a) for a in args]
         try:
             checked = self._policy is Policy.SYMBOLS  # other programs are PyTorch's: of sizes, and made not to raise
-            value = floats.compute(func, args, self.number, self._emitter(), sized=sized, checked=checked)
+            value = floats.compute(func, args, self.number, self.emitter(), sized=sized, checked=checked, hints=hints)
         except Unsupported as error:
             if sized:
                 return func(*args, **kwargs)
+            if self.example is not None:
+                return func(*(self.decisions.settle(a, error.message) for a in args), **kwargs)
             self.refused = error  # also where the program goes on with another number
             raise
-        hints = [self._hint_of(a) for a in args]
         with contextlib.suppress(ArithmeticError, ValueError):
-            self.hint(value, None if None in hints else func(*hints))
+            unknown = any(h is None for a, h in zip(args, hints, strict=True) if isinstance(a, NUMBERS))
+            self.hint(value, None if unknown else func(*hints))
         if sized:
             out = func(*args, **kwargs)
         else:
             out = floats.opaque(func, given[0].node.shape_env)
             (theirs,) = out.node.expr.free_symbols
-            self.numbers[str(theirs)] = value if value.dtype == dt.float64 else self._emitter().cast(value, dt.int64)
+            self.decisions.made(theirs, given)
+            self.numbers[str(theirs)] = value if value.dtype == dt.float64 else self.emitter().cast(value, dt.int64)
         if isinstance(out, NUMBERS):
             self._alive.append(out.node)
             self._floats[id(out.node)] = value
         return out
 
     def _record(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
+        args, kwargs = self.decisions.stood_for((args, kwargs))
         leaves = schema_order(func, args, kwargs)
-        if func in AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self._is_value(leaves[-1]):
+        if (out := decompose(self, func, leaves, args, kwargs, location)) is not None:
+            return out
+        if func in AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self.is_value(leaves[-1]):
             op = self._at_place(func, *leaves, location)
         else:
             op = Operation(str(func), self._operands(func, leaves), (), location=location)
@@ -341,6 +325,9 @@ class Recorder(TorchDispatchMode):
             out = shapes(*args, **kwargs)
         op.results = self._results(func, out)
         self.graph.ops.append(op)
+        if sized_by_values(op):
+            self.sizes.append([r.shape for r in op.results if isinstance(r.type, TensorType)])
+            self.decisions.sized(self.sizes[-1])
         if func.overloadpacket in BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
             self._blank[id(out)] = out.zero_()
         return out
@@ -381,7 +368,8 @@ class Recorder(TorchDispatchMode):
         if self._policy is Policy.SYMBOLS:
             return self._symbol(func, args, kwargs, location)
         number = func(*args, **kwargs)
-        with self, self._noted(location):
+        self.reads.append(number)
+        with self, self.noted(location):
             tensor = READS[func](*args, **kwargs)
         if (again := tensor.item()) != number and again == again:
             raise Unsupported("the values of its tensors say one thing, eager another", op=str(func), stage="capture")
@@ -393,18 +381,24 @@ class Recorder(TorchDispatchMode):
     def _symbol(self, func: Any, args: Any, kwargs: Any, location: Location) -> Any:
         """Give Python PyTorch's symbol of a number, whose value the graph has."""
         if func is not torch.ops.aten._local_scalar_dense.default:
-            with self, self._noted(location):
+            with self, self.noted(location):
                 return READS[func](*args, **kwargs).item()
+        read, baked = self.example.read() if self.example is not None else (None, False)
+        if baked or isinstance(read, complex):
+            with self, self.noted(location):
+                return self.decisions.hold(self.operand(args[0].reshape(())), read, location)
         number = func(*args, **kwargs)
         if isinstance(number, NUMBERS):
             (theirs,) = number.node.expr.free_symbols
-            with self, self._noted(location):
+            with self, self.noted(location):
                 dtype = torch.float64 if isinstance(number, torch.SymFloat) else torch.int64
-                self.numbers[str(theirs)] = self.operand(args[0].reshape(()).to(dtype))
+                value = self.numbers[str(theirs)] = self.operand(args[0].reshape(()).to(dtype))
+            self.hint(value, None if read is None else _hint(number, read))
+            self.decisions.read(theirs, location)
         return number
 
     @contextlib.contextmanager
-    def _noted(self, location: Location) -> Iterator[None]:
+    def noted(self, location: Location) -> Iterator[None]:
         """Note on the ops recorded inside that they are there for a number."""
         was, self.location = self.location, location.noted(NOTE)
         try:
@@ -461,6 +455,13 @@ class Recorder(TorchDispatchMode):
     def write(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Note that an argument holds ``source`` after the program."""
         self.mutations[self._inputs[id(target)]] = self.operand(source)
+
+
+def _hint(number: Any, read: Any) -> Any:
+    """Return what a symbol's value is, a float or an int, for a number that was read in its place."""
+    if isinstance(number, torch.SymFloat):
+        return float(read)
+    return int(bool(read)) if isinstance(number, torch.SymBool) else int(read)
 
 
 def tensor_type(tensor: torch.Tensor) -> TensorType:

@@ -16,7 +16,8 @@ from torch._guards import detect_fake_mode
 from torch.utils._pytree import tree_leaves
 
 from torchstone.compiler.diagnostics import Unsupported, quote
-from torchstone.compiler.frontends.recorder import Mutation, Recorder, is_user_file
+from torchstone.compiler.frontends.recorder import Mutation, Recorder
+from torchstone.compiler.frontends.user_code import is_user_file
 from torchstone.compiler.ir import Frame, Location
 
 FRAMES = "torchstone_frames"

@@ -46,10 +46,16 @@ def _batch_norm(
     return (*out[:3], torch.empty_like(mean), torch.empty_like(var))
 
 
+def _unbind(x: torch.Tensor, dim: int = 0) -> list[torch.Tensor]:
+    """Fake results: PyTorch's are pieces that keep the dim. How many there are is what Python goes by."""
+    return [torch.ops.aten.select.int(x, dim, place) for place in range(int(x.shape[dim]))]
+
+
 # Ops whose fake results, in this PyTorch, are not what the op gives.
 SHAPES: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.unique_consecutive.default: _unique_consecutive,
     torch.ops.aten._native_batch_norm_legit_functional.default: _batch_norm,
+    torch.ops.aten.unbind.int: _unbind,
 }
 
 

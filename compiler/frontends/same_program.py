@@ -7,14 +7,16 @@ from typing import Any
 
 from torchstone.compiler.frontends.captured import Captured, Number, Plain
 from torchstone.compiler.frontends.numbers import NOTE
-from torchstone.compiler.ir import Expr, Graph, Operation, Value
+from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
+from torchstone.compiler.ir.dims import evaluate, symbols
 from torchstone.compiler.ops.control import same_number
 
 
-def same_program(found: Captured, plain: Captured, hints: Mapping[int, Any]) -> bool:
+def same_program(found: Captured, plain: Captured, hints: Mapping[Any, Any]) -> bool:
     """Say whether ``found`` has the calls and results of ``plain``, with values or sizes for some of its numbers.
 
-    ``hints`` tells what values are for the example, by their id: they have to be the numbers that ``plain`` has there.
+    ``hints`` tells what values are for the example, by their id, and what sizes are, by their symbol: they have to be
+    the numbers and sizes that ``plain`` has there.
     A program may ask for the class of a number, print it, or catch what a symbol raises. Ops that are there for a
     number do not count, and neither do overloads.
     """
@@ -29,6 +31,15 @@ def same_program(found: Captured, plain: Captured, hints: Mapping[int, Any]) -> 
             return isinstance(other, Expr | int | Value)
         return type(one) is type(other) and same_number(one, other)
 
+    def same_type(one: Value, other: Value) -> bool:
+        if not isinstance(one.type, TensorType) or not isinstance(other.type, TensorType):
+            return one.type == other.type
+        ours, theirs = one.type, other.type
+        if ours.dtype != theirs.dtype or ours.rank != theirs.rank:
+            return False
+        pairs = zip(ours.dims, theirs.dims, strict=True)
+        return all(size == there for dim, there in pairs if (size := _size(dim, hints)) is not None)
+
     def same_result(one: Any, other: Any) -> bool:
         if isinstance(one, Number) and isinstance(other, Plain):
             return agree(found.graph.outputs[one.index], other.value)
@@ -39,9 +50,11 @@ def same_program(found: Captured, plain: Captured, hints: Mapping[int, Any]) -> 
     ours, theirs = _calls(found.graph), _calls(plain.graph)
     if [name for name, _ in ours] != [name for name, _ in theirs]:
         return False
-    pairs = [(op, other) for (_, op), (_, other) in zip(ours, theirs, strict=True) if not op.location.notes]
+    both_ways = [(op, other) for (_, op), (_, other) in zip(ours, theirs, strict=True)]
+    pairs = [(op, other) for op, other in both_ways if not op.location.notes]
     return (
-        all(agree(*both) for op, other in pairs for both in zip(op.operands, other.operands, strict=False))
+        all(same_type(*both) for op, other in both_ways for both in zip(op.results, other.results, strict=False))
+        and all(agree(*both) for op, other in pairs for both in zip(op.operands, other.operands, strict=False))
         and found.out_spec == plain.out_spec
         and len(found.results) == len(plain.results)
         and all(map(same_result, found.results, plain.results))
@@ -51,3 +64,12 @@ def same_program(found: Captured, plain: Captured, hints: Mapping[int, Any]) -> 
 def _calls(graph: Graph) -> list[tuple[str, Operation]]:
     kept = [op for op in graph.ops if op.name.startswith("aten.") and NOTE not in op.location.notes]
     return [((op.location.notes[0] if op.location.notes else op.name).rpartition(".")[0], op) for op in kept]
+
+
+def _size(dim: Any, hints: Mapping[Any, Any]) -> int | None:
+    """Return a size for the example; None where it is not known."""
+    if isinstance(dim, int):
+        return dim
+    names = symbols(dim)
+    known = {name: hints[name] for name in names if type(hints.get(name)) is int}
+    return evaluate(dim, known) if len(known) == len(names) else None

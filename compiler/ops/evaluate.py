@@ -33,14 +33,19 @@ def run_control(op: Operation, tensors: Sequence[Any], bound: dict[str, int]) ->
     PRIMITIVES[op.name].evaluate(*tensors, **concrete)
 
 
-def evaluate_graph(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
+def evaluate_graph(graph: Graph, tensors: Sequence[Any], sizes: dict[str, int] | None = None) -> tuple[Any, ...]:
     """Return the graph's outputs for these torch tensors, in order; ATen ops are run as library calls.
+
+    ``sizes`` is told what its symbols are in this run.
 
     RuntimeError when a ``flat.check`` fails, GuardError when a size or a number is not what was compiled for.
     """
     from torchstone.compiler.runtime.schedule import State, call
 
     state = State(graph, tensors)
+    if sizes is not None:
+        sizes.update(state.sizes)
+        state.sizes = sizes
 
     def concrete(leaf: Operand) -> Any:
         if isinstance(leaf, Value):

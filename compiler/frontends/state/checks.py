@@ -16,7 +16,7 @@ from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING, Kind, Only
 from torchstone.compiler.ops.control import same_number
 
 # Kinds whose entries have all to be there, and no others.
-_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.TUPLE)
+_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.TUPLE, kinds.ENVIRONMENT)
 
 
 @dataclass(slots=True)
@@ -234,7 +234,7 @@ def _changed(want: _Object, key: Hashable, value: Any, other: Any) -> str:
 
 def _other_entries(want: _Object, now: Mapping[Hashable, Any]) -> str:
     assert want.keys is not None
-    if want.kind in (kinds.DICT, kinds.MEMBERS, kinds.SET):
+    if want.kind in (kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.ENVIRONMENT):
         new = [key for key in now if key not in want.keys] or [key for key in want.keys if key not in now]
         if new:
             return f"has {'no' if new[0] in want.keys else 'an'} entry {new[0]!r} now, and is part of the program"

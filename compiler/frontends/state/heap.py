@@ -239,7 +239,9 @@ class Heap:
         names = None
         while names != (names := (self._names, dict(self._of_globals))):
             if not _ENVIRONMENT.isdisjoint(self._names.loads | self._names.global_loads):
-                self._visit(os.environ._data, "os.environ", None)  # type: ignore[attr-defined]
+                data: Any = os.environ._data  # type: ignore[attr-defined]
+                if self.find(data) is None:
+                    self._add(data, kinds.ENVIRONMENT, "os.environ", None)
             done = 0
             while done < len(self.nodes):
                 node = self.nodes[done]
@@ -261,7 +263,7 @@ class Heap:
             return names.global_loads | names.global_stores | (named if seen else frozenset())
         if self._names.any_attribute:
             return None
-        if node.kind is kinds.CLASS:
+        if node.kind in (kinds.CLASS, kinds.ENVIRONMENT):
             return named
         if node.kind is kinds.INSTANCE and all(b in _BASES or is_user_class(b) for b in type(node.obj).__mro__):
             return named | _CALLED

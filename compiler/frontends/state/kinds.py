@@ -12,6 +12,7 @@ import collections
 import contextlib
 import enum
 import functools
+import os
 import sys
 import types
 import weakref
@@ -266,8 +267,21 @@ def _write_array(obj: Any, entries: Entries, only: Only) -> None:
         obj[...] = np.frombuffer(data, obj.dtype).reshape(obj.shape)
 
 
+def _environment(obj: dict[bytes, bytes], only: Only) -> Entries:
+    return {name: obj[name] for name in list(obj) if only is None or os.fsdecode(name) in only}
+
+
 def _scripted(obj: torch.jit.ScriptModule, only: Only) -> Entries:
     return {"training": obj.training, **dict(obj.named_parameters()), **dict(obj.named_buffers())}
+
+
+def _write_scripted(obj: torch.jit.ScriptModule, entries: Entries, only: Only) -> None:
+    had = _scripted(obj, only)
+    for name, value in entries.items():
+        if name != "training" and value is not had[name]:
+            *path, last = str(name).split(".")
+            module = functools.reduce(getattr, path, obj)
+            (module._parameters if last in module._parameters else module._buffers)[last] = value
 
 
 LIST = Kind("list", _sequence, _index, _write_list)
@@ -289,8 +303,9 @@ BOUND = Kind("bound", lambda obj, only: {"__self__": obj.__self__}, _same)
 ARRAY = Kind("array", _array, _same, _write_array)
 GLOBALS = Kind("globals", _globals, lambda label, key: f"the global {key}", _write_globals)
 CLASS = Kind("class", _class, _attribute, _write_class)
+ENVIRONMENT = Kind("environment", _environment, _index)  # read, and not the program's to write
 MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an object of their own
-SCRIPT = Kind("script", _scripted, _member)
+SCRIPT = Kind("script", _scripted, _member, _write_scripted)
 
 # Instances of these modules of Python's library are containers; others keep to themselves.
 _CONTAINERS = frozenset({"collections", "types", "queue", "dataclasses", "argparse", "functools", "string", "weakref"})
@@ -356,7 +371,7 @@ def same_entries(one: Entries, other: Entries) -> bool:
     return (
         len(one) == len(other)
         and same_keys(one, other)
-        and all(a is b for a, b in zip(one.values(), other.values(), strict=True))
+        and all(a is b or (type(a) is bytes and a == b) for a, b in zip(one.values(), other.values(), strict=True))
     )
 
 

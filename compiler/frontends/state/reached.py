@@ -97,8 +97,10 @@ def line_of(error: Effectful, fn: Reached, leaves: list[Any], in_spec: pytree.Tr
         found = containers[0].changed() if error.argument else fn.heap.changed()
         return any(number == error.number for number, *_ in found)
 
+    where = ""
     with generator_kept(), transforms_kept(), contextlib.suppress(Effectful), ambient_kept(fn.heap):
-        return line_of_change(lambda: rehearse(fn, leaves, in_spec, containers), changed)
+        where = line_of_change(lambda: rehearse(fn, leaves, in_spec, containers), changed)
+    return where
 
 
 def rehearse(
