@@ -234,7 +234,7 @@ def _replay(
         for i, v in enumerate(returned)
     ]
     captures = [t for _, t in recorder.captures]
-    sources = [reached.heap.tensors.get(id(t), []) for t in captures]
+    sources = [reached.sources(t) for t in captures]
     objects = State(reached.heap)
     out_spec = program.call_spec.out_spec
     assert out_spec is not None  # only a program that was never called has none

@@ -108,7 +108,7 @@ class Heap:
             return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or names.any_attribute
         if node.seen is not None and not node.seen.everything:
             return key in node.seen.first or key in _CALLED
-        if node.kind is kinds.CLASS or node.only is not None:
+        if node.kind is kinds.CLASS or (node.kind is kinds.INSTANCE and node.only is not None):
             return key in names.loads or key in _CALLED or names.any_attribute
         return True
 

@@ -43,8 +43,15 @@ class Reached:
         return [t for t in found if id(t) not in self._arguments and _is_plain(t)]
 
     def sources(self, tensor: torch.Tensor) -> list[Slot]:
-        """Return the places that hold a tensor and that the program may read it from."""
-        return [slot for slot in self.heap.tensors.get(id(tensor), []) if slot.node not in self.blind]
+        """Return the places that hold a tensor and that the program may read it from.
+
+        torch.export may hold another tensor that is in the same memory.
+        """
+        slots = self.heap.tensors.get(id(tensor))
+        if slots is None:
+            same = [held for held in self.heap.tensors.values() if _one_memory(self.heap.tensor(held[0]), tensor)]
+            slots = same[0] if len(same) == 1 else []
+        return [slot for slot in slots if slot.node not in self.blind]
 
     def blinds(self) -> dict[int, Any]:
         """Return containers that tell nothing, for those that the program is thought only to add to."""
@@ -79,6 +86,12 @@ class Reached:
     def counted(self) -> list[Any]:
         """Return these numbers."""
         return [self.heap.nodes[slot.node].saved[slot.key] for slot in self._counts]
+
+
+def _one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if not (_is_plain(one) and _is_plain(other)) or one.dtype is not other.dtype or not other.numel():
+        return False
+    return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
