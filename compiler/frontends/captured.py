@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
+from torchstone.compiler.frontends.layouts import check_strides
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
@@ -105,6 +106,7 @@ class Captured:
     it ran through, each with its ``training`` flag.
     ``row_major`` says that it goes by places in memory: an argument has to be row-major where the example's was, and
     else have its strides.
+    ``layouts`` are the arguments that have to lie in memory as the example's did, because random numbers go by that.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     """
@@ -125,6 +127,7 @@ class Captured:
     integers: list[int] = field(default_factory=list)
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
+    layouts: Sequence[tuple[int, tuple[Dim, ...] | None]] = ()
     otherwise: Captured | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
     _flat: int | None = None
@@ -198,6 +201,7 @@ class Captured:
                 raise GuardError(f"{type(module).__name__} was in {was} mode when compiled, is in {now} mode")
         sizes = self._sizes(tensors, integers)
         tensors.extend(self.captures)
+        check_strides(self.layouts, tensors, sizes)
         if self.mutated:
             check_separate(tensors, self.mutated)
         if self.fresh and any(t.is_leaf and t.grad is not None for t in tensors if t.requires_grad):
@@ -218,7 +222,7 @@ class Captured:
 
         The questions of ``bind`` and ``_sizes`` take longer than a small kernel.
         """
-        special = self.captures or self.mutated or self.fresh or self.modes or self.integers
+        special = self.layouts or self.captures or self.mutated or self.fresh or self.modes or self.integers
         if special or self.row_major or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
             return []
         kinds = [arg.tensor for arg in self.graph.args]

@@ -39,6 +39,7 @@ from torchstone.compiler.frontends.captured import (
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
 from torchstone.compiler.frontends.gradients import WatchGradients
+from torchstone.compiler.frontends.layouts import Layouts, depended_on
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
@@ -192,7 +193,7 @@ def _record(
         try:
             if functional:
                 tracked = {id(c) for c, t in zip((*clones, *lifted), (*leaves, *state), strict=True) if _needs_grad(t)}
-                flat, written, shared, left = _functionalized(run, clones, lifted, tracked)
+                flat, written, shared, left = _functionalized(run, clones, lifted, tracked, recorder.layouts)
                 for original, value in written:
                     recorder.write(original, value)
             else:
@@ -239,6 +240,7 @@ def _record(
             *(describe(op) for op in recorder.specialized),
         ],
         row_major=recorder.row_major,
+        layouts=depended_on(graph, recorder.layouts.arguments),
     )
 
 
@@ -256,10 +258,13 @@ class _Functionalize(FunctionalTensorMode):
     """
 
     arguments: Pairs = ()
+    layouts = Layouts()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not has_effects(func):
-            out = super().__torch_dispatch__(func, types, args, kwargs)
+            with self.layouts.calling(func, args, kwargs) as made:
+                out = super().__torch_dispatch__(func, types, args, kwargs)
+                made.append(out)
             if torch.Tag.inplace_view in func.tags and any(args[0] is tensor for _, tensor in self.arguments):
                 _same_outline(args[0], str(func))
             return out
@@ -299,7 +304,11 @@ def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | Non
 
 
 def _functionalized(
-    run: Callable[[list[Any], list[Any]], list[Any]], clones: list[Any], lifted: list[Any], tracked: set[int]
+    run: Callable[[list[Any], list[Any]], list[Any]],
+    clones: list[Any],
+    lifted: list[Any],
+    tracked: set[int],
+    layouts: Layouts,
 ) -> tuple[list[Any], Pairs, list[Share], Pairs]:
     """Run under PyTorch's functionalization; ``tracked`` has the ids of the tensors that autograd tracks.
 
@@ -320,7 +329,7 @@ def _functionalized(
 
     try:
         with _Functionalize() as mode:
-            mode.arguments = wrapped
+            mode.arguments, mode.layouts = wrapped, layouts
             flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
     except RuntimeError as error:
         if "functional tensor" not in str(error):

@@ -26,7 +26,8 @@ from torchstone.compiler.frontends.early import integer_blends_refused
 from torchstone.compiler.frontends.escape import transforms_kept
 from torchstone.compiler.frontends.floats import traced_as_written
 from torchstone.compiler.frontends.gradients import keep_data
-from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
+from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
+from torchstone.compiler.frontends.layouts import depended_on, drawn_into
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, raised_at, raised_by_user, user_location
@@ -114,6 +115,7 @@ def capture(
             raise
         except Exception as error:
             raise Unsupported(_message(error), stage="capture") from error
+        drawn_into(program.graph)
         program = _functionalize(program)
     raise AssertionError("unreachable")
 
@@ -191,7 +193,9 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
     if mode is not None and mode.shape_env is not None:
         recorder.bind_sizes(mode.shape_env)
         settle(graph, mode.shape_env)
+    layouts = depended_on(graph, recorder.layouts.arguments)
     renamed = rename_symbols(graph)
+    layouts = [(index, strides and tuple(under(s, renamed) for s in strides)) for index, strides in layouts]
     tensors = iter(results_of(graph, values, mutated, written))
     places = {i: len(values) + place for place, i in enumerate(numbers)}
     results = [
@@ -214,6 +218,7 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
         integers=integers,
         specialized=constants(bound),
         row_major=recorder.row_major,
+        layouts=layouts,
     )
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     out.hints = bind_symbols(graph, [*inputs, *captures, *(leaves[i] for i in integers)])

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.frontends import control_flow, floats
 from torchstone.compiler.frontends.gradients import KeepGradients
+from torchstone.compiler.frontends.layouts import Layouts, draws, strides_of
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.frontends.randomness import Draws
@@ -101,6 +102,7 @@ class Recorder(TorchDispatchMode):
     ``numbers`` holds the run-time numbers that are values of the graph, by the name of PyTorch's symbol.
     ``hints`` holds what those that are known for the example are, by the id of their value.
     ``specialized`` holds the ops that say what the program was specialized to.
+    ``layouts`` has what is known of memory; ``replayed`` says that PyTorch has functionalized the program.
     ``row_major`` says that the program means what it was recorded as only for tensors that lie in memory as these do.
     """
 
@@ -119,6 +121,8 @@ class Recorder(TorchDispatchMode):
         self.specialized: list[Operation] = []
         self.draws: Draws | None = None
         self.row_major = False
+        self.replayed = False
+        self.layouts = Layouts()
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self.refused: Unsupported | None = None
@@ -136,6 +140,7 @@ class Recorder(TorchDispatchMode):
         value = self.bind(tensor, name)
         self.gradients.meet(tensor)
         self._inputs[id(tensor)] = len(self.graph.args)
+        self.layouts.arguments.append(strides_of(tensor))
         self.graph.args.append(value)
         return value
 
@@ -236,6 +241,7 @@ class Recorder(TorchDispatchMode):
         if is_functorch_wrapped_tensor(original):
             raise Unsupported("a tensor inside of torch.func that is taken for a constant", stage="capture")
         value = self.input(tensor, f"c{len(self.captures)}")
+        self.layouts.arguments[-1] = strides_of(original)
         self.captures.append((value, original))
         return value
 
@@ -333,11 +339,17 @@ class Recorder(TorchDispatchMode):
             op = self._at_place(func, *leaves, location)
         else:
             op = Operation(str(func), self._operands(func, leaves), (), location=location)
+        if draws(func):
+            op.attributes = self.layouts.attributes(func, leaves, replayed=self.replayed)
+            if op.attributes and not is_ordered(op):
+                raise Unsupported(f"{func} of tensors that are not row-major", op=op.name, stage="capture")
         if sized_by_values(op):
             self._met_size(op)
         shapes: Any = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
         with self.drawing(location) if is_ordered(op) else contextlib.nullcontext():
             out = shapes(*args, **kwargs)
+        if draws(func):
+            out = self.layouts.drawn(out)
         op.results = self._results(func, out)
         self.graph.ops.append(op)
         if func.overloadpacket in BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
@@ -350,8 +362,10 @@ class Recorder(TorchDispatchMode):
         PyTorch's C++ writes a list of numbers straight into memory. The graph takes uninitialized memory to be zeros.
         """
         with _disable_current_modes():
-            memory = torch.empty(0, dtype=torch.uint8).set_(blank.untyped_storage())
-            return self.capture(blank, blank.clone()) if bool(memory.any()) else None
+            elements = (
+                blank.detach().reshape(-1).contiguous().view(torch.uint8)
+            )  # and nothing of what lies between them
+            return self.capture(blank, blank.clone()) if bool(elements.any()) else None
 
     @contextlib.contextmanager
     def drawing(self, location: Location) -> Iterator[None]:

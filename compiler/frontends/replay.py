@@ -110,6 +110,7 @@ def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Record
     Mutation names the op that writes in place, when PyTorch has not functionalized the graph.
     """
     mode = detect_fake_mode(inputs)
+    recorder.replayed = True
     try:
         with mode or nullcontext(), enable_python_dispatcher() if mode else nullcontext(), recorder:
             outputs = _Replay(module, recorder, mode).run(*inputs, enable_io_processing=False)
