@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
-from torchstone.compiler.frontends.layouts import check_strides
+from torchstone.compiler.frontends.layouts import check_copied, check_strides
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
@@ -106,6 +106,8 @@ class Captured:
     it ran through, each with its ``training`` flag.
     ``row_major`` says that it goes by places in memory: an argument has to be row-major where the example's was, and
     else have its strides.
+    ``bases`` are outputs after the results' own that are no result, but what some are views of. ``copied`` are the
+    arguments, and views of them, that eager has to copy too.
     ``layouts`` are the arguments that have to lie in memory as the example's did, because random numbers go by that.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
@@ -127,6 +129,8 @@ class Captured:
     integers: list[int] = field(default_factory=list)
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
+    bases: Sequence[Computed] = ()
+    copied: Sequence[tuple[int, View | None, tuple[Dim, ...] | None]] = ()
     layouts: Sequence[tuple[int, tuple[Dim, ...] | None]] = ()
     otherwise: Captured | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
@@ -202,6 +206,8 @@ class Captured:
         sizes = self._sizes(tensors, integers)
         tensors.extend(self.captures)
         check_strides(self.layouts, tensors, sizes)
+        if self.copied:
+            check_copied(self.copied, tensors, sizes)
         if self.mutated:
             check_separate(tensors, self.mutated)
         if self.fresh and any(t.is_leaf and t.grad is not None for t in tensors if t.requires_grad):
@@ -222,7 +228,9 @@ class Captured:
 
         The questions of ``bind`` and ``_sizes`` take longer than a small kernel.
         """
-        special = self.layouts or self.captures or self.mutated or self.fresh or self.modes or self.integers
+        special = (
+            self.layouts or self.copied or self.captures or self.mutated or self.fresh or self.modes or self.integers
+        )
         if special or self.row_major or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
             return []
         kinds = [arg.tensor for arg in self.graph.args]
@@ -286,6 +294,7 @@ class Captured:
         leaves = [_leaf(result, outputs, tensors, sizes) for result in self.results]
         if self._sharing:
             bases = {r.index: leaf for r, leaf in zip(self.results, leaves, strict=True) if isinstance(r, Computed)}
+            bases.update({r.index: _leaf(r, outputs, tensors, sizes) for r in self.bases})
             for place, result in self._sharing:
                 base = bases[result.base]
                 leaves[place] = base if result.view is None else result.view(base, sizes)
@@ -298,7 +307,9 @@ class Captured:
     def drop_aliased(self) -> None:
         """Let results that are arguments, other results or views of them be that: their elements are not computed."""
         kept = [r.index for r in self.results if isinstance(r, Computed | Number)]
+        kept.extend(base.index for base in self.bases)
         place = {index: new for new, index in enumerate(dict.fromkeys(kept))}
+        self.bases = [replace(base, index=place[base.index]) for base in self.bases]
         written = len(self.graph.outputs) - len(self.mutated) - len(self.gradients)
         self.graph.outputs = (*(self.graph.outputs[i] for i in place), *self.graph.outputs[written:])
         self.results = [
@@ -313,6 +324,7 @@ class Captured:
 
     def keep_aliased(self) -> None:
         """Let the graph compute every result into memory of its own."""
+        self.bases = ()
         self.results = [Computed(r.index) if isinstance(r, Aliased | Shared) else r for r in self.results]
 
 

@@ -22,7 +22,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
-from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.aliases import Told, results_of
 from torchstone.compiler.frontends.captured import (
     Aliased,
     Captured,
@@ -45,6 +45,7 @@ from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues, raised_at
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.frontends.sharing import Base, Viewed, grouped, held_as_in_eager
 from torchstone.compiler.ir import Graph, Location
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
@@ -208,8 +209,16 @@ def _record(
     graph = recorder.graph
     mutated = sorted(recorder.mutations)
     returned = [recorder.number(leaf) for leaf in flat if isinstance(leaf, NUMBERS)]
-    graph.outputs = (*outputs, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
-    tensors = iter(_results(graph, outputs, shared, recorder))
+    told = _results(graph, outputs, shared, recorder)
+    if shared is None and mode is None:
+        held_as_in_eager(
+            [t for t in flat if isinstance(t, torch.Tensor)],
+            told.results,
+            [a for a in clones if isinstance(a, torch.Tensor)],
+        )
+    kept = [base.value for base in told.bases]
+    graph.outputs = (*outputs, *kept, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
+    tensors = iter(told.results)
     if mode is not None and mode.shape_env is not None:
         if not recorder.bind_sizes(mode.shape_env).isdisjoint(given_as):
             raise Unsupported("an int of the arguments is a size", stage="capture")
@@ -217,7 +226,7 @@ def _record(
     if hints is not None:
         hints.update(recorder.hints)
     known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
-    places = itertools.count(len(outputs))
+    places = itertools.count(len(outputs) + len(kept))
 
     def result(leaf: Any) -> Result:
         if isinstance(leaf, torch.Tensor):
@@ -240,6 +249,9 @@ def _record(
             *(describe(op) for op in recorder.specialized),
         ],
         row_major=recorder.row_major,
+        bases=[Computed(len(outputs) + i, base.strides) for i, base in enumerate(told.bases)],
+        copied=told.copied,
+        guards=list(told.guards),
         layouts=depended_on(graph, recorder.layouts.arguments),
     )
 
@@ -259,12 +271,20 @@ class _Functionalize(FunctionalTensorMode):
 
     arguments: Pairs = ()
     layouts = Layouts()
+    bases: dict[int, FunctionalTensor]
+
+    def note(self, out: Any) -> None:
+        """Note the tensors that an op gives and that are no views."""
+        for leaf in pytree.tree_leaves(out):
+            if isinstance(leaf, FunctionalTensor) and not _steps_to(leaf):
+                self.bases.setdefault(leaf.untyped_storage()._cdata, leaf)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not has_effects(func):
             with self.layouts.calling(func, args, kwargs) as made:
                 out = super().__torch_dispatch__(func, types, args, kwargs)
                 made.append(out)
+            self.note(out)
             if torch.Tag.inplace_view in func.tags and any(args[0] is tensor for _, tensor in self.arguments):
                 _same_outline(args[0], str(func))
             return out
@@ -278,7 +298,7 @@ class _Functionalize(FunctionalTensorMode):
         """Nothing to do: these are notes for PyTorch's tracer."""
 
 
-Share: TypeAlias = "tuple[torch.Tensor, View | None] | None"
+Share: TypeAlias = "tuple[torch.Tensor, View | None] | Viewed | None"
 
 
 def _same_outline(tensor: Any, culprit: str) -> None:
@@ -288,19 +308,26 @@ def _same_outline(tensor: Any, culprit: str) -> None:
         raise Unsupported(f"{culprit} gives an argument other memory; write to it with copy_", stage="capture")
 
 
-def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | None, recorder: Recorder) -> list[Result]:
-    """What the tensors among the results are; ``shared`` says of each which argument it shares memory with."""
-    told = results_of(graph, outputs)
+def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | None, recorder: Recorder) -> Told:
+    """What the tensors among the results are; ``shared`` says of each what it shares memory with."""
+    told = results_of(graph, outputs, layouts=recorder.layouts)
     if shared is None:
         return told
-    out: list[Result] = []
-    for index, (owner, seen) in enumerate(zip(shared, told, strict=True)):
+    out = Told([], [], [], [])
+    first: dict[int, int] = {}
+    for index, owner in enumerate(shared):
         # A view at a place that values tell is computed: no list of views tells it for other values.
-        if owner is not None and (owner[1] is None or not recorder.numbers):
-            out.append(Aliased(recorder.position(owner[0]), owner[1], index))
+        if isinstance(owner, Viewed) and not recorder.numbers:
+            base = recorder.operand(owner.base)
+            if id(base) not in first:
+                first[id(base)] = len(outputs) + len(out.bases)
+                out.bases.append(Base(base, owner.strides))
+            out.results.append(Shared(first[id(base)], owner.view, index))
+        elif isinstance(owner, tuple) and (owner[1] is None or not recorder.numbers):
+            out.results.append(Aliased(recorder.position(owner[0]), owner[1], index))
         else:
-            out.append(seen if owner is None and isinstance(seen, Shared) else Computed(index))
-    return [Computed(r.index) if isinstance(r, Shared) and not isinstance(out[r.base], Computed) else r for r in out]
+            out.results.append(Computed(index))
+    return out
 
 
 def _functionalized(
@@ -329,7 +356,7 @@ def _functionalized(
 
     try:
         with _Functionalize() as mode:
-            mode.arguments, mode.layouts = wrapped, layouts
+            mode.arguments, mode.layouts, mode.bases = wrapped, layouts, {}
             flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
     except RuntimeError as error:
         if "functional tensor" not in str(error):
@@ -345,6 +372,9 @@ def _functionalized(
             shared.append((owner[0], None if leaf is owner[1] else _view_of(leaf)))
         elif isinstance(leaf, torch.Tensor):
             shared.append(None)
+    mode.bases.update({f.untyped_storage()._cdata: f for _, f in wrapped})
+    found = iter(grouped([leaf for leaf in flat if isinstance(leaf, torch.Tensor)], mode.bases, _view_of))
+    shared = [group if share is None else share for share, group in zip(shared, found, strict=True)]
     has_data_mutation = torch._functionalize_has_data_mutation  # pyright: ignore[reportAttributeAccessIssue]
     written = [(t, _unwrap(f)) for t, f in wrapped if has_data_mutation(f.elem)]
     left = [(t, _unwrap(f.grad)) for t, f in wrapped if f.is_leaf and f.grad is not None]
@@ -353,9 +383,15 @@ def _functionalized(
 
 def _view_of(tensor: FunctionalTensor) -> View:
     """Return what makes a tensor of its base: the views that functionalization has noted."""
-    functionalization: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out
-    steps = functionalization.get_view_meta_sequence(tensor.elem)
-    return lambda base, sizes: functionalization.apply_view_meta_sequence(base, steps)
+    steps = _steps_to(tensor)
+    return lambda base, sizes: _FUNCTIONALIZATION.apply_view_meta_sequence(base, steps)
+
+
+_FUNCTIONALIZATION: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out
+
+
+def _steps_to(tensor: FunctionalTensor) -> Any:
+    return _FUNCTIONALIZATION.get_view_meta_sequence(tensor.elem)
 
 
 def _unwrap(leaf: Any) -> Any:

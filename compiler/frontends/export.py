@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
-from torchstone.compiler.frontends.captured import Captured, Number, constants, flatten_arguments
+from torchstone.compiler.frontends.captured import Captured, Computed, Number, constants, flatten_arguments
 from torchstone.compiler.frontends.conditions import guards_of, placed
 from torchstone.compiler.frontends.early import integer_blends_refused
 from torchstone.compiler.frontends.escape import transforms_kept
@@ -186,7 +186,9 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
     graph = recorder.graph
     values = [v for v in returned if isinstance(v, Value)]
     numbers = {i: recorder.number(v) for i, v in enumerate(returned) if _is_computed(v, graph)}
-    graph.outputs = (*values, *numbers.values(), *written)
+    told = results_of(graph, values, mutated, written, layouts=recorder.layouts)
+    kept = [base.value for base in told.bases]
+    graph.outputs = (*values, *kept, *numbers.values(), *written)
     dynamic = {i: size for i, size in enumerate(given) if isinstance(size, torch.SymInt)}
     bound, integers = bind_integers(graph, leaves, dynamic)
     mode = detect_fake_mode(list(fakes.values()))
@@ -196,8 +198,10 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
     layouts = depended_on(graph, recorder.layouts.arguments)
     renamed = rename_symbols(graph)
     layouts = [(index, strides and tuple(under(s, renamed) for s in strides)) for index, strides in layouts]
-    tensors = iter(results_of(graph, values, mutated, written))
-    places = {i: len(values) + place for place, i in enumerate(numbers)}
+    recorder.layouts.rename(renamed)
+    told = results_of(graph, values, mutated, written, layouts=recorder.layouts)  # under the new names
+    tensors = iter(told.results)
+    places = {i: len(values) + len(kept) + place for place, i in enumerate(numbers)}
     results = [
         Number(places[i]) if i in places else next(tensors) if isinstance(v, Value) else plain_result(v, renamed)
         for i, v in enumerate(returned)
@@ -218,6 +222,9 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
         integers=integers,
         specialized=constants(bound),
         row_major=recorder.row_major,
+        bases=[Computed(len(values) + i, base.strides) for i, base in enumerate(told.bases)],
+        copied=told.copied,
+        guards=list(told.guards),
         layouts=layouts,
     )
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

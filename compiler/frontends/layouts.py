@@ -18,8 +18,8 @@ from torch.utils._pytree import tree_leaves
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.symbolic import to_dim
-from torchstone.compiler.ir import Graph, Operation, TensorType
-from torchstone.compiler.ir.dims import Dim, evaluate, product, symbols
+from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
+from torchstone.compiler.ir.dims import Dim, Expr, evaluate, product, substitute, symbol, symbols
 from torchstone.compiler.ir.sizes import symbols_bound
 from torchstone.compiler.library import is_random
 
@@ -46,8 +46,13 @@ def strides_of(tensor: torch.Tensor) -> Strides:
     shape, strides = [to_dim(s) for s in tensor.shape], tuple(to_dim(s) for s in tensor.stride())
     if all(isinstance(v, int) for v in (*shape, *strides)):
         return None if tensor.is_contiguous() else strides
-    rows = tuple(product(shape[d + 1 :]) for d in range(len(shape)))
+    rows = row_major(shape)
     return None if all(size == 1 or a == b for size, a, b in zip(shape, strides, rows, strict=True)) else strides
+
+
+def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Return the strides of a tensor in row-major order."""
+    return tuple(product(shape[d + 1 :]) for d in range(len(shape)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +65,34 @@ class _Call:
 
 
 class Layouts:
-    """What is known of memory while a program is recorded."""
+    """What is known of memory while a program is recorded.
+
+    ``tensors`` has the tensor of each value, by its id; ``by_memory`` the values that ``as_strided`` gave, with the op.
+    """
 
     def __init__(self) -> None:
+        self.tensors: dict[int, torch.Tensor] = {}
+        self.by_memory: list[tuple[Value, Operation]] = []
+        self._renamed: dict[str, Dim] = {}
         self._call: _Call | None = None
         self._order_unsure: dict[int, torch.Tensor] = {}
         self._gaps_unsure: dict[int, torch.Tensor] = {}
         self.arguments: list[Strides] = []
+
+    def layout(self, value: Value) -> Strides:
+        """Return how a value lies in memory in eager; None for row-major order."""
+        tensor = self.tensors.get(id(value))
+        strides = None if tensor is None else strides_of(tensor)
+        return strides and tuple(substitute(s, self._renamed) for s in strides)
+
+    def rename(self, renamed: Mapping[str, str]) -> None:
+        """Give the symbols of sizes other names, as the graph has."""
+        self._renamed = {old: symbol(new) for old, new in renamed.items()}
+        for _, op in self.by_memory:
+            op.operands = tuple(map_operand(o, self._under) for o in op.operands)
+
+    def _under(self, leaf: Any) -> Any:
+        return substitute(leaf, self._renamed) if isinstance(leaf, Expr) else leaf
 
     @contextlib.contextmanager
     def calling(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Iterator[list[Any]]:
@@ -252,3 +278,22 @@ def check_strides(
         if not same and tensor.numel() > 1:
             where = "lies in memory in another way than when compiled"
             raise GuardError(f"tensor {index} {where}, and random numbers are drawn in its order")
+
+
+def is_view(tensor: torch.Tensor, into: Sequence[int] | None) -> bool:
+    """Say whether eager's ``reshape`` into a shape, or ``contiguous()``, gives a view of a tensor."""
+    if into is None or tensor.is_contiguous():
+        return tensor.is_contiguous()
+    try:
+        tensor.view(into)
+    except RuntimeError:
+        return False
+    return True
+
+
+def check_copied(copied: Sequence[tuple[int, Any, Any]], tensors: Sequence[torch.Tensor], sizes: Any) -> None:
+    """GuardError where an argument, or the view of it, is one that eager does not copy, and the program did."""
+    for arg, view, into in copied:
+        tensor = tensors[arg] if view is None else view(tensors[arg], sizes)
+        if is_view(tensor, None if into is None else [evaluate(d, sizes) for d in into]):
+            raise GuardError(f"tensor {arg} is copied here, and eager has a view of it for these strides and sizes")

@@ -148,6 +148,7 @@ class Recorder(TorchDispatchMode):
         """Return a new value for a tensor that the program has come by."""
         self._alive.append(tensor)
         value = self._values[id(tensor)] = Value(tensor_type(tensor), name)
+        self.layouts.tensors[id(value)] = tensor
         return value
 
     def operand(self, leaf: Any) -> Any:
@@ -299,6 +300,8 @@ class Recorder(TorchDispatchMode):
                 value = self.operand(by_place(func, args, kwargs))
             out = func(*args, **kwargs)
             self.alias(out, value)
+            operands = tuple(self.operand(leaf) for leaf in schema_order(func, args, kwargs))
+            self.layouts.by_memory.append((value, Operation(str(func), operands, (value,))))
             return out
         return self._record(func, args, kwargs, location)
 
