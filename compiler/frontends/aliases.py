@@ -6,7 +6,7 @@ PyTorch's alias annotations say which ops are views.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
 
 Step = tuple[Operation, int]
 
+# Views of which two elements may be one in memory.
+_OVERLAPPING = frozenset({"aten.expand.default", "aten.as_strided.default", "aten.unfold.default"})
 _UNSAFE_VIEW = "aten._unsafe_view.default"
 # Views in fact, whose schemas say nothing of it.
 _VIEWS_OF_WHAT_NOBODY_HAS = frozenset(
@@ -47,12 +49,16 @@ _ON_ANY_STRIDES = frozenset(
 
 @dataclass(slots=True)
 class Told:
-    """What the results are, with the tensors that are outputs after them, and the copies that could be views."""
+    """What the results are, with the tensors that are outputs after them, and the copies that could be views.
+
+    ``laid_out`` are the values whose layout decides what is a view of what.
+    """
 
     results: list[Result]
     bases: list[Base]
     guards: list[Copied]
     copied: list[tuple[int, View | None, tuple[Dim, ...] | None]]
+    laid_out: list[Value] = field(default_factory=list)
 
 
 def results_of(
@@ -84,13 +90,17 @@ def results_of(
     strided: dict[int, Strides] = {}
     for index, (root, steps) in enumerate(chains):
         view = _Replayed(steps) if steps else None
+        plain = all(op.name in _ON_ANY_STRIDES for op, _ in steps)
+        overlapping = layouts is not None and any(op.name in _OVERLAPPING for op, _ in steps)
         if id(root) in roots:
             told.results.append(Aliased(roots[id(root)], view, index))
-        elif shown.count(id(root)) == 1 or (layouts is None and id(root) not in first) or first.get(id(root)) == index:
+        elif first.get(id(root)) == index or (layouts is None and not (plain and id(root) in first)) or (shown.count(id(root)) == 1 and not overlapping):
             told.results.append(Computed(index))
         else:
-            if any(op.name not in _ON_ANY_STRIDES for op, _ in steps) or id(root) not in first:
+            if not plain or id(root) not in first:
                 strided[id(root)] = layouts.layout(root) if layouts is not None else None
+            if not plain:
+                told.laid_out.append(root)
             if id(root) not in first:
                 first[id(root)] = len(values) + len(told.bases)
                 told.bases.append(Base(root, strided[id(root)]))
@@ -140,6 +150,7 @@ def _copies(
             told.copied.append((roots[id(root)], _Replayed(steps) if steps else None, into))
         elif id(root) in shown:
             strides = layouts.layout(operand) or row_major(operand.shape)
+            told.laid_out.append(root)
             told.guards.append(Copied("a reshape of a result", operand.shape, strides, into))
 
 

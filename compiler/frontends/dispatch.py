@@ -252,7 +252,7 @@ def _record(
         bases=[Computed(len(outputs) + i, base.strides) for i, base in enumerate(told.bases)],
         copied=told.copied,
         guards=list(told.guards),
-        layouts=depended_on(graph, recorder.layouts.arguments),
+        layouts=depended_on(graph, recorder.layouts.arguments, told.laid_out),
     )
 
 
@@ -322,6 +322,7 @@ def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | Non
             if id(base) not in first:
                 first[id(base)] = len(outputs) + len(out.bases)
                 out.bases.append(Base(base, owner.strides))
+                out.laid_out.append(base)
             out.results.append(Shared(first[id(base)], owner.view, index))
         elif isinstance(owner, tuple) and (owner[1] is None or not recorder.numbers):
             out.results.append(Aliased(recorder.position(owner[0]), owner[1], index))

@@ -195,7 +195,7 @@ def _replay(program: torch.export.ExportedProgram, fn: Any, args: Sequence[Any],
     if mode is not None and mode.shape_env is not None:
         recorder.bind_sizes(mode.shape_env)
         settle(graph, mode.shape_env)
-    layouts = depended_on(graph, recorder.layouts.arguments)
+    layouts = depended_on(graph, recorder.layouts.arguments, told.laid_out)
     renamed = rename_symbols(graph)
     layouts = [(index, strides and tuple(under(s, renamed) for s in strides)) for index, strides in layouts]
     recorder.layouts.rename(renamed)

@@ -235,14 +235,16 @@ def _refused(func: Any, why: str) -> Unsupported:
     return Unsupported(f"{func}: random numbers {why}", op=str(func), stage="capture")
 
 
-def depended_on(graph: Graph, arguments: Sequence[Strides]) -> list[tuple[int, Strides]]:
+def depended_on(graph: Graph, arguments: Sequence[Strides], more: Sequence[Value] = ()) -> list[tuple[int, Strides]]:
     """Return the arguments whose layout decides where random numbers go, each with its strides in the example.
+
+    So are those that decide how the values ``more`` lie in memory.
 
     Unsupported where strides are not told by the sizes of a call.
     """
     known = set(symbols_bound(graph)).union(*(a.type.symbols for a in graph.args if isinstance(a.type, TensorType)))
     makers = {id(r): op for op in graph.ops for r in op.results}
-    pending = [v for op in graph.ops if is_random(op) for v in op.values]
+    pending = [*more, *(v for op in graph.ops if is_random(op) for v in op.values)]
     found: set[int] = set()
     while pending:
         value = pending.pop()
@@ -277,7 +279,7 @@ def check_strides(
             same = all(n == 1 or a == b for n, a, b in zip(tensor.shape, told, tensor.stride(), strict=True))
         if not same and tensor.numel() > 1:
             where = "lies in memory in another way than when compiled"
-            raise GuardError(f"tensor {index} {where}, and random numbers are drawn in its order")
+            raise GuardError(f"tensor {index} {where}, and random numbers, or views of results, go by that")
 
 
 def is_view(tensor: torch.Tensor, into: Sequence[int] | None) -> bool:
@@ -297,3 +299,13 @@ def check_copied(copied: Sequence[tuple[int, Any, Any]], tensors: Sequence[torch
         tensor = tensors[arg] if view is None else view(tensors[arg], sizes)
         if is_view(tensor, None if into is None else [evaluate(d, sizes) for d in into]):
             raise GuardError(f"tensor {arg} is copied here, and eager has a view of it for these strides and sizes")
+
+
+def overlaps(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Say whether two elements may be one in memory."""
+    least = 1
+    for step, size in sorted((step, size) for size, step in zip(shape, strides, strict=True) if size > 1):
+        if step < least:
+            return True
+        least += step * (size - 1)
+    return False

@@ -15,7 +15,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, View
-from torchstone.compiler.frontends.layouts import Strides, is_view, strides_of
+from torchstone.compiler.frontends.layouts import Strides, is_view, overlaps, strides_of
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir.dims import Dim, evaluate
 
@@ -47,7 +47,8 @@ def grouped(
     storages = [t.untyped_storage()._cdata if isinstance(t, FunctionalTensor) else None for t in flat]
     out: list[Viewed | None] = []
     for leaf, storage in zip(flat, storages, strict=True):
-        if storage is None or storages.count(storage) == 1:
+        alone = storages.count(storage) == 1 and not overlaps(leaf.shape, leaf.stride())
+        if storage is None or alone:
             out.append(None)
             continue
         base = bases.get(storage)

@@ -9,6 +9,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from torchstone.compiler.contract.decompose import find_overload
+from torchstone.compiler.frontends.layouts import overlaps
 from torchstone.compiler.frontends.literals import TO_TORCH
 from torchstone.compiler.frontends.recorder import schema_call
 from torchstone.compiler.ir import Operation
@@ -17,7 +18,7 @@ from torchstone.compiler.ir import Operation
 def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     """Return the same elements with these strides, in memory of their own."""
     out = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
-    if any(step == 0 and size > 1 for size, step in zip(tensor.shape, strides, strict=True)) or _overlaps(out):
+    if overlaps(tensor.shape, strides):
         place = torch.zeros((), dtype=torch.int64)
         for size, step in zip(tensor.shape, strides, strict=True):
             place = place.unsqueeze(-1) + torch.arange(size) * step
@@ -25,16 +26,6 @@ def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
         memory[place.reshape(-1)] = tensor.reshape(-1)  # elements that share a place are equal
         return out
     return out.copy_(tensor)
-
-
-def _overlaps(tensor: torch.Tensor) -> bool:
-    reach = sorted((step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
-    least = 1
-    for step, size in reach:
-        if step < least:
-            return True
-        least = step * (size - 1) + least
-    return False
 
 
 def drawing(op: Operation, concrete: Callable[[Any], Any]) -> Any:

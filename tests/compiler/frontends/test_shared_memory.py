@@ -45,6 +45,9 @@ VIEWS: dict[str, View] = {
 }
 
 
+NAMES = st.lists(st.sampled_from(list(VIEWS)), min_size=1, max_size=4)
+
+
 def numbers() -> Tensor:
     return torch.arange(1.0, 25.0).reshape(4, 6)
 
@@ -62,7 +65,7 @@ def states(program: Callable[[Tensor], Any], x: Tensor) -> list[Any]:
     return seen
 
 
-def agree(program: Callable[[Tensor], Any], executable: Callable[[Tensor], Any], make: Callable[[], Tensor]) -> None:
+def agree(program: View, executable: View, make: Callable[[], Tensor]) -> None:
     wanted, got = states(program, make()), states(executable, make())
     for one, other in zip(wanted, got, strict=True):
         assert type(one) is type(other)
@@ -93,7 +96,7 @@ def test_static(names: list[str], of_argument: bool, target: str) -> None:
     agree(program, executable, numbers)
 
 
-@given(st.lists(st.sampled_from(list(VIEWS)), min_size=1, max_size=4), st.booleans())
+@given(NAMES, st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_dynamic(names: list[str], of_argument: bool) -> None:
     program = shared(names, of_argument)
