@@ -94,9 +94,11 @@ def results_of(
         overlapping = layouts is not None and any(op.name in _OVERLAPPING for op, _ in steps)
         if id(root) in roots:
             told.results.append(Aliased(roots[id(root)], view, index))
-        elif first.get(id(root)) == index or (layouts is None and not (plain and id(root) in first)):
-            told.results.append(Computed(index))
-        elif shown.count(id(root)) == 1 and not overlapping:  # noqa: SIM114
+        elif (
+            first.get(id(root)) == index
+            or (layouts is None and not (plain and id(root) in first))
+            or (shown.count(id(root)) == 1 and not overlapping)
+        ):
             told.results.append(Computed(index))
         else:
             if not plain or id(root) not in first:
