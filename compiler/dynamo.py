@@ -17,6 +17,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
 from torchstone.compiler.driver import build
 from torchstone.compiler.frontends import aot
 from torchstone.compiler.frontends.early import integer_blends_refused
+from torchstone.compiler.frontends.layouts import drawn_into_out
 from torchstone.compiler.targets import find_target
 
 _OPTIONS = {"target": "linalg", "library_calls": True}
@@ -40,6 +41,7 @@ def backend(
     def compile_graph(graph: torch.fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
         return _compile(graph, fakes, target, settings["library_calls"])
 
+    drawn_into_out(module.graph)
     with integer_blends_refused():
         return aot_autograd(fw_compiler=compile_graph)(module, inputs)
 

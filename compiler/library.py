@@ -24,6 +24,7 @@ class Family:
     reason: str
     ops: tuple[str, ...]
     effect: bool = False
+    random: bool = False
 
 
 FAMILIES = (
@@ -52,6 +53,7 @@ FAMILIES = (
             "rrelu_with_noise_functional", "uniform",
         ),
         True,
+        random=True,
     ),
 )  # fmt: skip
 
@@ -80,6 +82,14 @@ def has_effect(op: Operation) -> bool:
     if op.name.startswith("flat."):
         return any(has_effect(inner) for graph in op.graphs.values() for inner in graph.ops)
     return sized_by_values(op)
+
+
+def is_random(op: Operation) -> bool:
+    """Say whether an op, or one in its graphs, draws random numbers."""
+    if op.graphs:
+        return any(is_random(inner) for graph in op.graphs.values() for inner in graph.ops)
+    family = find_family(op)
+    return family is not None and family.random
 
 
 def is_ordered(op: Operation) -> bool:

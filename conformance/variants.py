@@ -86,11 +86,11 @@ def _channels_last(tensor: Tensor) -> Tensor:
 
 
 def _special(tensor: Tensor) -> Tensor:
-    """Every third element replaced by NaN, an infinity, a zero of either sign, a subnormal or an extreme, in turn."""
+    """Every third element replaced by NaN of either sign, an infinity, a zero, a subnormal or an extreme, in turn."""
     if not _floats(tensor):
         return tensor
     info = torch.finfo(tensor.dtype)
-    return _sprinkled(tensor, [math.nan, math.inf, -math.inf, -0.0, info.tiny / 2, info.max, info.min, 0.0])
+    return _sprinkled(tensor, [math.nan, math.inf, -math.inf, -0.0, info.tiny / 2, info.max, info.min, 0.0, -math.nan])
 
 
 def _extremes(tensor: Tensor) -> Tensor:
@@ -155,7 +155,10 @@ def _sprinkled(tensor: Tensor, values: Sequence[float]) -> Tensor:
     wide = torch.float64 if real.is_floating_point() else real.dtype
     flat = real.reshape(-1)
     places = torch.arange(0, flat.numel(), 3)
-    chosen = torch.tensor(values, dtype=wide).to(real.dtype)
+    wanted = torch.tensor(values, dtype=wide)
+    chosen = wanted.to(real.dtype)
+    if real.is_floating_point() and real.dtype.itemsize > 1:  # a cast may drop the sign of a NaN
+        chosen = torch.copysign(chosen, torch.copysign(torch.ones_like(wanted), wanted).to(real.dtype))
     flat[places] = chosen[torch.arange(len(places)) % len(values)]
     out = flat.view(real.shape)
     return torch.view_as_complex(out) if tensor.is_complex() else out
@@ -245,7 +248,11 @@ _ROWS = (
     _row("channels_last", "Inputs of four and five dims in channels-last order.", _channels_last, "no such input"),
     _row("expanded", "Inputs whose rows are one in memory: a stride of 0.", _expanded, "no input has two rows"),
     _row(
-        "special", "NaN, infinities, zeros of both signs, subnormals, extremes.", _special, "no input of floats", False
+        "special",
+        "NaN, infinities and zeros of both signs, subnormals, extremes.",
+        _special,
+        "no input of floats",
+        False,
     ),
     _row(
         "extremes",

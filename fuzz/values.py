@@ -25,7 +25,7 @@ DTYPES = (
 """The dtypes a program starts from, simplest first, with their weights."""
 
 LAYOUTS = (("contiguous", 58), ("transposed", 14), ("strided", 12), ("offset", 8), ("lazy", 2), ("expanded", 6))
-SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0)
+SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0, -float("nan"))
 SIZES = ((2, 30), (3, 25), (1, 15), (4, 12), (5, 8), (8, 4), (7, 3), (0, 3))
 RANKS = ((2, 35), (1, 25), (3, 20), (0, 10), (4, 10))
 

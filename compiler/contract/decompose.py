@@ -16,8 +16,9 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, descri
 from torchstone.compiler.frontends.captured import Guard
 from torchstone.compiler.frontends.conditions import guards_of
 from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
-from torchstone.compiler.frontends.recorder import Mutation, Recorder, schema_call
+from torchstone.compiler.frontends.recorder import Mutation, Recorder
 from torchstone.compiler.frontends.run_time_sizes import require_guards
+from torchstone.compiler.frontends.schemas import schema_call
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.sizes import symbols_bound
 

@@ -20,8 +20,9 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, Verify
 from torchstone.compiler.frontends.captured import Guard
 from torchstone.compiler.frontends.conditions import due_to, guards_of
 from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
-from torchstone.compiler.frontends.recorder import schema_call, tensor_type
+from torchstone.compiler.frontends.recorder import tensor_type
 from torchstone.compiler.frontends.run_time_sizes import SHAPES, quiet
+from torchstone.compiler.frontends.schemas import schema_call
 from torchstone.compiler.frontends.symbolic import from_sympy
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols

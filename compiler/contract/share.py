@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand
+from torchstone.compiler.ir.printer import print_literal
 from torchstone.compiler.ir.sizes import BIND
 from torchstone.compiler.library import is_ordered
 
@@ -40,7 +41,7 @@ def _key(op: Operation) -> Any:
 
 
 def _literal(value: Any) -> Any:
-    """A key for an attribute: 0.0 is not -0.0, 1 is not True, and a NaN is itself."""
+    """A key for an attribute: 0.0 is not -0.0, 1 is not True, and a NaN is itself, with its sign."""
     if isinstance(value, tuple):
         return tuple(map(_literal, value))
-    return (type(value), repr(value)) if isinstance(value, float | complex) else (type(value), value)
+    return (type(value), print_literal(value)) if isinstance(value, float | complex) else (type(value), value)

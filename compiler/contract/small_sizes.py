@@ -14,8 +14,8 @@ import torch
 from torchstone.compiler.contract.shapes import FakeSizes, find_overload, result_types
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
-from torchstone.compiler.frontends.recorder import schema_call
 from torchstone.compiler.frontends.run_time_sizes import require
+from torchstone.compiler.frontends.schemas import schema_call
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, evaluate, substitute, symbol, symbols
 from torchstone.compiler.ir.sizes import sized_by_values, symbols_bound, symbols_used

@@ -5,19 +5,36 @@ PyTorch's alias annotations say which ops are views.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, Sizes
+from torchstone.compiler.diagnostics import GuardError
+from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, Sizes, View
+from torchstone.compiler.frontends.layouts import Layouts, Strides, row_major
 from torchstone.compiler.frontends.literals import from_literal
-from torchstone.compiler.frontends.recorder import schema_call
+from torchstone.compiler.frontends.schemas import schema_call
+from torchstone.compiler.frontends.sharing import Base, Copied
 from torchstone.compiler.ir import Graph, Operation, Value
-from torchstone.compiler.ir.dims import evaluate
+from torchstone.compiler.ir.dims import Dim, evaluate
 from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
 
 Step = tuple[Operation, int]
+
+# Views of which two elements may be one in memory.
+_OVERLAPPING = frozenset({"aten.expand.default", "aten.as_strided.default", "aten.unfold.default"})
+_UNSAFE_VIEW = "aten._unsafe_view.default"
+# Views in fact, whose schemas say nothing of it.
+_VIEWS_OF_WHAT_NOBODY_HAS = frozenset(
+    {
+        _UNSAFE_VIEW,
+        "aten.unsafe_split.Tensor",
+        "aten.unsafe_split_with_sizes.default",
+        "aten.unsafe_chunk.default",
+    }
+)
 
 # Views of a tensor whatever its strides are: a result that is computed need not lie in memory as it does in eager.
 _ON_ANY_STRIDES = frozenset(
@@ -30,46 +47,127 @@ _ON_ANY_STRIDES = frozenset(
 )  # fmt: skip
 
 
+@dataclass(slots=True)
+class Told:
+    """What the results are, with the tensors that are outputs after them, and the copies that could be views.
+
+    ``laid_out`` are the values whose layout decides what is a view of what.
+    """
+
+    results: list[Result]
+    bases: list[Base]
+    guards: list[Copied]
+    copied: list[tuple[int, View | None, tuple[Dim, ...] | None]]
+    laid_out: list[Value] = field(default_factory=list)
+
+
 def results_of(
-    graph: Graph, values: Sequence[Value], mutated: Sequence[int] = (), written: Sequence[Any] = ()
-) -> list[Result]:
-    """Return what the tensors among a program's results are: outputs of the graph in this order, or aliases.
+    graph: Graph,
+    values: Sequence[Value],
+    mutated: Sequence[int] = (),
+    written: Sequence[Any] = (),
+    *,
+    layouts: Layouts | None = None,
+) -> Told:
+    """Tell what the tensors among a program's results are: outputs of the graph in this order, or aliases.
 
     ``written`` holds the new values of the arguments ``mutated``. A view of one of those is a view of the argument.
+    With ``layouts``, which knows how values lie in memory, what is no result and has two views that are is an
+    output too, after the others; such a view refers to it as output ``len(values)`` and so on.
     """
     roots = {id(arg): index for index, arg in enumerate(graph.args) if index not in mutated}
     roots.update({id(value): index for index, value in zip(mutated, written, strict=True) if isinstance(value, Value)})
-    makers = {id(r): (op, i) for op in graph.ops for i, r in enumerate(op.results)}
+    makers: Makers = {id(r): (op, i) for op in graph.ops for i, r in enumerate(op.results)}
+    if layouts is not None:
+        makers.update({id(value): (op, 0) for value, op in layouts.by_memory})
     run_time = set(symbols_bound(graph))
+    chains = [_chain(value, roots, makers, run_time) for value in values]
+    told = Told([], [], [], [])
     first: dict[int, int] = {}
     for index, value in enumerate(values):
         first.setdefault(id(value), index)
-    return [_result(value, index, roots, first, makers, run_time) for index, value in enumerate(values)]
+    shown = [id(value) for value, _ in chains]
+    strided: dict[int, Strides] = {}
+    for index, (root, steps) in enumerate(chains):
+        view = _Replayed(steps) if steps else None
+        plain = all(op.name in _ON_ANY_STRIDES for op, _ in steps)
+        overlapping = layouts is not None and any(op.name in _OVERLAPPING for op, _ in steps)
+        if id(root) in roots:
+            told.results.append(Aliased(roots[id(root)], view, index))
+        elif (
+            first.get(id(root)) == index
+            or (layouts is None and not (plain and id(root) in first))
+            or (shown.count(id(root)) == 1 and not overlapping)
+        ):
+            told.results.append(Computed(index))
+        else:
+            if not plain or id(root) not in first:
+                strided[id(root)] = layouts.layout(root) if layouts is not None else None
+            if not plain:
+                told.laid_out.append(root)
+            if id(root) not in first:
+                first[id(root)] = len(values) + len(told.bases)
+                told.bases.append(Base(root, strided[id(root)]))
+            told.results.append(Shared(first[id(root)], view, index))
+    for root, strides in strided.items():
+        place = first[root]
+        if strides is not None and place < len(values):
+            told.results[place] = Computed(place, strides)
+    if layouts is not None:
+        _copies(told, [*values, *(r for r, _ in chains)], roots, makers, run_time, layouts, shown)
+    return told
 
 
-def _result(
-    value: Value, index: int, roots: dict[int, int], first: dict[int, int], makers: dict[int, Step], run_time: set[str]
-) -> Result:
+Makers = dict[int, Step]
+
+
+def _chain(value: Value, roots: Mapping[int, int], makers: Makers, run_time: set[str]) -> tuple[Value, list[Step]]:
+    """Return the tensor that a value is a view of, however far up, and the steps from there."""
     steps: list[Step] = []
-    shared: Shared | None = None
     while id(value) not in roots:
-        base = first.get(id(value), index)
-        if base != index and all(op.name in _ON_ANY_STRIDES for op, _ in steps):
-            shared = Shared(base, _Replayed(steps[::-1]) if steps else None, index)  # of the outermost of them
         op, number = makers.get(id(value), (None, 0))
         if op is None or not is_view(op) or symbols_used(op) & run_time:
-            return shared or Computed(index)
+            break
         steps.append((op, number))
         operand = op.operands[0]
         assert isinstance(operand, Value)
         value = operand
-    return Aliased(roots[id(value)], _Replayed(steps[::-1]) if steps else None, index)
+    return value, steps[::-1]
+
+
+def _copies(
+    told: Told, values: Sequence[Value], roots: Mapping[int, int], makers: Makers, run_time: set[str],
+    layouts: Layouts, shown: Sequence[int],
+) -> None:  # fmt: skip
+    """Note the copies among the results that ``reshape`` or ``contiguous`` made, of what has views among them too."""
+    outputs = list({id(v): v for v in values}.values())
+    for value in outputs:
+        op, _ = makers.get(id(value), (None, 0))
+        if op is None or op.name != "aten.clone.default" or op.operands[1] is None or not _is_row_major(op.operands[1]):
+            continue
+        operand = op.operands[0]
+        assert isinstance(operand, Value)
+        root, steps = _chain(operand, roots, makers, run_time)
+        reshaped = [o for o in makers.values() if o[0].name == _UNSAFE_VIEW and o[0].operands[0] is value]
+        into = reshaped[0][0].result.shape if reshaped else None
+        if id(root) in roots:
+            told.copied.append((roots[id(root)], _Replayed(steps) if steps else None, into))
+        elif id(root) in shown:
+            strides = layouts.layout(operand) or row_major(operand.shape)
+            told.laid_out.append(root)
+            told.guards.append(Copied("a reshape of a result", operand.shape, strides, into))
+
+
+def _is_row_major(literal: Any) -> bool:
+    return getattr(literal, "value", None) == "contiguous_format"
 
 
 def is_view(op: Operation) -> bool:
     """Say whether an ATen op's results share the memory of its first operand."""
     if op.name.startswith("flat."):
         return False
+    if op.name in _VIEWS_OF_WHAT_NOBODY_HAS:
+        return True
     schema = _overload(op)._schema
     aliased = [a for a in schema.arguments if a.alias_info is not None]
     returned = [r.alias_info for r in schema.returns]
@@ -97,6 +195,9 @@ class _Replayed:
         for overload, operands, number in self._steps:
             literals = [from_literal(operand, lambda dim: evaluate(dim, sizes)) for operand in operands]
             args, kwargs = schema_call(overload, [tensor, *literals])
-            out = overload(*args, **kwargs)
+            try:
+                out = overload(*args, **kwargs)
+            except RuntimeError as error:
+                raise GuardError(f"{overload} of an argument is no view for its strides: {error}") from None
             tensor = out[number] if isinstance(out, list | tuple) else out
         return tensor

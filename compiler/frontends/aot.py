@@ -38,7 +38,7 @@ def capture(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Captured:
     graph.outputs = tuple(values)
     bound, integers = bind_integers(graph, leaves, {i: s for i, s in enumerate(leaves) if isinstance(s, torch.SymInt)})
     renamed = rename_symbols(graph)
-    tensors = iter(results_of(graph, values))
+    tensors = iter(results_of(graph, values).results)
     results = [next(tensors) if isinstance(v, Value) else plain_result(v, renamed) for v in flat]
     results = [_laid_out(r, fake, renamed) for r, fake in zip(results, _outputs(module), strict=True)]
     captures = [t for _, t in recorder.captures]

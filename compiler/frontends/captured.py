@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.argument_memory import accumulate_gradient, check_layouts, check_separate
+from torchstone.compiler.frontends.layouts import check_copied, check_strides
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.frontends.state.ambient import check_settings, settings
 from torchstone.compiler.frontends.state.blind import Places, unread
@@ -116,6 +117,9 @@ class Captured:
     places in it that hold each of ``captures``, empty for a tensor that is in none. Its numbers come after the leaves
     of the arguments. ``effects`` are what the program does to such objects, and to the containers of its arguments:
     ``results`` goes on with the leaves of what it puts there. ``unread`` are arguments that it only adds to.
+    ``bases`` are outputs after the results' own that are no result, but what some are views of. ``copied`` are the
+    arguments, and views of them, that eager has to copy too.
+    ``layouts`` are the arguments that have to lie in memory as the example's did, because random numbers go by that.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     ``reads`` are the numbers that Python read, and ``sizes`` the shapes that values told, when it was captured so.
@@ -140,6 +144,9 @@ class Captured:
     integers: list[int] = field(default_factory=list)
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
+    bases: Sequence[Computed] = ()
+    copied: Sequence[tuple[int, View | None, tuple[Dim, ...] | None]] = ()
+    layouts: Sequence[tuple[int, tuple[Dim, ...] | None]] = ()
     otherwise: Captured | None = None
     state: State | None = None
     sources: list[list[Slot]] = field(default_factory=list)
@@ -282,6 +289,9 @@ class Captured:
                 raise GuardError(f"{type(module).__name__} was in {was} mode when compiled, is in {now} mode")
         tensors.extend(self._held(found))
         sizes = self._sizes(tensors, integers)
+        check_strides(self.layouts, tensors, sizes)
+        if self.copied:
+            check_copied(self.copied, tensors, sizes)
         if self.mutated:
             check_separate(tensors, self.mutated, self._one)
         if self.fresh and any(t.is_leaf and t.grad is not None for t in tensors if t.requires_grad):
@@ -321,8 +331,8 @@ class Captured:
         The questions of ``bind`` and ``_sizes`` take longer than a small kernel.
         """
         special = self.captures or self.mutated or self.fresh or self.modes or self.integers or self.row_major
-        counts = self.state is not None and self.state.numbers
-        if special or counts or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
+        special = special or self.layouts or self.copied or (self.state is not None and self.state.numbers)
+        if special or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
             return []
         kinds = [arg.tensor for arg in self.graph.args]
         if not all(k.is_static for k in kinds):
@@ -385,6 +395,7 @@ class Captured:
         leaves = [_leaf(result, outputs, tensors, sizes) for result in self.results]
         if self._sharing:
             bases = {r.index: leaf for r, leaf in zip(self.results, leaves, strict=True) if isinstance(r, Computed)}
+            bases.update({r.index: _leaf(r, outputs, tensors, sizes) for r in self.bases})
             for place, result in self._sharing:
                 base = bases[result.base]
                 leaves[place] = base if result.view is None else result.view(base, sizes)
@@ -397,7 +408,9 @@ class Captured:
     def drop_aliased(self) -> None:
         """Let results that are arguments, other results or views of them be that: their elements are not computed."""
         kept = [r.index for r in self.results if isinstance(r, Computed | Number)]
+        kept.extend(base.index for base in self.bases)
         place = {index: new for new, index in enumerate(dict.fromkeys(kept))}
+        self.bases = [replace(base, index=place[base.index]) for base in self.bases]
         written = len(self.graph.outputs) - len(self.mutated) - len(self.gradients)
         self.graph.outputs = (*(self.graph.outputs[i] for i in place), *self.graph.outputs[written:])
         self.results = [
@@ -412,6 +425,7 @@ class Captured:
 
     def keep_aliased(self) -> None:
         """Let the graph compute every result into memory of its own."""
+        self.bases = ()
         self.results = [Computed(r.index) if isinstance(r, Aliased | Shared) else r for r in self.results]
 
 

@@ -19,7 +19,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
-from torchstone.compiler.frontends.aliases import results_of
+from torchstone.compiler.frontends.aliases import Told, results_of
 from torchstone.compiler.frontends.asked import asked_by_python, asked_to_convert
 from torchstone.compiler.frontends.attempts import Bake, Example, refused_by_example, symbols_of, with_numbers
 from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
@@ -39,10 +39,12 @@ from torchstone.compiler.frontends.captured import (
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
 from torchstone.compiler.frontends.gradients import WatchGradients
+from torchstone.compiler.frontends.layouts import Layouts, depended_on
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.frontends.sharing import Base, Viewed, grouped, held_as_in_eager
 from torchstone.compiler.frontends.specialize import DecidingEnv, Returned
 from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful
@@ -233,7 +235,7 @@ def _record(
         try:
             if functional:
                 tracked = {id(c) for c, t in zip((*clones, *lifted), (*leaves, *state), strict=True) if _needs_grad(t)}
-                flat, written, shared, left = _functionalized(run, clones, lifted, tracked)
+                flat, written, shared, left = _functionalized(run, clones, lifted, tracked, recorder.layouts)
                 for original, value in written:
                     recorder.write(original, value)
             else:
@@ -251,8 +253,16 @@ def _record(
     recorder.drop_captures([*outputs, *returned], [t for t, _ in left_behind])
     gradients = {recorder.position(t): grad for t, grad in left_behind}
     mutated = sorted(recorder.mutations)
-    graph.outputs = (*outputs, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
-    tensors = iter(_results(graph, outputs, shared, recorder))
+    told = _results(graph, outputs, shared, recorder)
+    if shared is None and mode is None:
+        held_as_in_eager(
+            [t for t in flat if isinstance(t, torch.Tensor)],
+            told.results,
+            [a for a in clones if isinstance(a, torch.Tensor)],
+        )
+    kept = [base.value for base in told.bases]
+    graph.outputs = (*outputs, *kept, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
+    tensors = iter(told.results)
     if mode is not None and mode.shape_env is not None:
         names = recorder.bind_sizes(mode.shape_env)
         if given := {name for name in names if recorder.decisions.places.get(name, ("", 0))[0] == "argument"}:
@@ -263,7 +273,7 @@ def _record(
     if hints is not None:
         hints.update(recorder.hints | recorder.decisions.known())
     known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
-    places = itertools.count(len(outputs))
+    places = itertools.count(len(outputs) + len(kept))
 
     def result(leaf: Any) -> Result:
         if isinstance(leaf, torch.Tensor):
@@ -300,6 +310,10 @@ def _record(
         example=(known := recorder.decisions.sizes_known()),
         hints={name: n for name, n in known.items() if n > 1},
         places=recorder.decisions.places,
+        bases=[Computed(len(outputs) + i, base.strides) for i, base in enumerate(told.bases)],
+        copied=told.copied,
+        guards=list(told.guards),
+        layouts=depended_on(graph, recorder.layouts.arguments, told.laid_out),
     )
 
 
@@ -321,10 +335,22 @@ class _Functionalize(FunctionalTensorMode):
     """
 
     arguments: Pairs = ()
+    layouts = Layouts()
+    bases: dict[int, FunctionalTensor]
+
+    def note(self, out: Any) -> None:
+        """Note the tensors that an op gives and that are no views."""
+        with torch._C.DisableTorchFunction():  # TorchScript calls ops with the modes on that watch Python's calls
+            for leaf in pytree.tree_leaves(out):
+                if isinstance(leaf, FunctionalTensor) and not _steps_to(leaf):
+                    self.bases.setdefault(leaf.untyped_storage()._cdata, leaf)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not has_effects(func):
-            out = super().__torch_dispatch__(func, types, args, kwargs)
+            with self.layouts.calling(func, args, kwargs) as made:
+                out = super().__torch_dispatch__(func, types, args, kwargs)
+                made.append(out)
+            self.note(out)
             if torch.Tag.inplace_view in func.tags and any(args[0] is tensor for _, tensor in self.arguments):
                 _same_outline(args[0], str(func))
             return out
@@ -338,7 +364,7 @@ class _Functionalize(FunctionalTensorMode):
         """Nothing to do: these are notes for PyTorch's tracer."""
 
 
-Share: TypeAlias = "tuple[torch.Tensor, View | None] | None"
+Share: TypeAlias = "tuple[torch.Tensor, View | None] | Viewed | None"
 
 
 def _same_outline(tensor: Any, culprit: str) -> None:
@@ -348,23 +374,35 @@ def _same_outline(tensor: Any, culprit: str) -> None:
         raise Unsupported(f"{culprit} gives an argument other memory; write to it with copy_", stage="capture")
 
 
-def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | None, recorder: Recorder) -> list[Result]:
-    """What the tensors among the results are; ``shared`` says of each which argument it shares memory with."""
-    told = results_of(graph, outputs)
+def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | None, recorder: Recorder) -> Told:
+    """What the tensors among the results are; ``shared`` says of each what it shares memory with."""
+    told = results_of(graph, outputs, layouts=recorder.layouts)
     if shared is None:
         return told
-    out: list[Result] = []
-    for index, (owner, seen) in enumerate(zip(shared, told, strict=True)):
+    out = Told([], [], [], [])
+    first: dict[int, int] = {}
+    for index, owner in enumerate(shared):
         # A view at a place that values tell is computed: no list of views tells it for other values.
-        if owner is not None and (owner[1] is None or not recorder.numbers):
-            out.append(Aliased(recorder.position(owner[0]), owner[1], index))
+        if isinstance(owner, Viewed) and not recorder.numbers:
+            base = recorder.operand(owner.base)
+            if id(base) not in first:
+                first[id(base)] = len(outputs) + len(out.bases)
+                out.bases.append(Base(base, owner.strides))
+                out.laid_out.append(base)
+            out.results.append(Shared(first[id(base)], owner.view, index))
+        elif isinstance(owner, tuple) and (owner[1] is None or not recorder.numbers):
+            out.results.append(Aliased(recorder.position(owner[0]), owner[1], index))
         else:
-            out.append(seen if owner is None and isinstance(seen, Shared) else Computed(index))
-    return [Computed(r.index) if isinstance(r, Shared) and not isinstance(out[r.base], Computed) else r for r in out]
+            out.results.append(Computed(index))
+    return out
 
 
 def _functionalized(
-    run: Callable[[list[Any], list[Any]], list[Any]], clones: list[Any], lifted: list[Any], tracked: set[int]
+    run: Callable[[list[Any], list[Any]], list[Any]],
+    clones: list[Any],
+    lifted: list[Any],
+    tracked: set[int],
+    layouts: Layouts,
 ) -> tuple[list[Any], Pairs, list[Share], Pairs]:
     """Run under PyTorch's functionalization; ``tracked`` has the ids of the tensors that autograd tracks.
 
@@ -385,7 +423,7 @@ def _functionalized(
 
     try:
         with _Functionalize() as mode:
-            mode.arguments = wrapped
+            mode.arguments, mode.layouts, mode.bases = wrapped, layouts, {}
             flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
     except RuntimeError as error:
         if "functional tensor" not in str(error):
@@ -401,6 +439,9 @@ def _functionalized(
             shared.append((owner[0], None if leaf is owner[1] else _view_of(leaf)))
         elif isinstance(leaf, torch.Tensor):
             shared.append(None)
+    mode.bases.update({f.untyped_storage()._cdata: f for _, f in wrapped})
+    found = iter(grouped([leaf for leaf in flat if isinstance(leaf, torch.Tensor)], mode.bases, _view_of))
+    shared = [group if share is None else share for share, group in zip(shared, found, strict=True)]
     has_data_mutation = torch._functionalize_has_data_mutation  # pyright: ignore[reportAttributeAccessIssue]
     written = [(t, _unwrap(f)) for t, f in wrapped if has_data_mutation(f.elem)]
     left = [(t, _unwrap(f.grad)) for t, f in wrapped if f.is_leaf and f.grad is not None]
@@ -409,9 +450,15 @@ def _functionalized(
 
 def _view_of(tensor: FunctionalTensor) -> View:
     """Return what makes a tensor of its base: the views that functionalization has noted."""
-    functionalization: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out
-    steps = functionalization.get_view_meta_sequence(tensor.elem)
-    return lambda base, sizes: functionalization.apply_view_meta_sequence(base, steps)
+    steps = _steps_to(tensor)
+    return lambda base, sizes: _FUNCTIONALIZATION.apply_view_meta_sequence(base, steps)
+
+
+_FUNCTIONALIZATION: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out
+
+
+def _steps_to(tensor: FunctionalTensor) -> Any:
+    return _FUNCTIONALIZATION.get_view_meta_sequence(tensor.elem)
 
 
 def _unwrap(leaf: Any) -> Any:

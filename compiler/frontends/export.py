@@ -21,13 +21,14 @@ from torch.overrides import TorchFunctionMode
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
-from torchstone.compiler.frontends.captured import Captured, Number, constants, flatten_arguments
+from torchstone.compiler.frontends.captured import Captured, Computed, Number, constants, flatten_arguments
 from torchstone.compiler.frontends.conditions import guards_of, placed
 from torchstone.compiler.frontends.early import integer_blends_refused
 from torchstone.compiler.frontends.escape import transforms_kept
 from torchstone.compiler.frontends.floats import traced_as_written
 from torchstone.compiler.frontends.gradients import keep_data
-from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols
+from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
+from torchstone.compiler.frontends.layouts import depended_on, drawn_into
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder
@@ -146,6 +147,7 @@ def capture(
             raise
         except Exception as error:
             raise Unsupported(_message(error), stage="capture") from error
+        drawn_into(program.graph)
         program = _functionalize(program)
     raise AssertionError("unreachable")
 
@@ -219,16 +221,22 @@ def _replay(
     graph = recorder.graph
     values = [v for v in returned if isinstance(v, Value)]
     numbers = {i: recorder.number(v) for i, v in enumerate(returned) if _is_computed(v, graph)}
-    graph.outputs = (*values, *numbers.values(), *written)
+    told = results_of(graph, values, mutated, written, layouts=recorder.layouts)
+    kept = [base.value for base in told.bases]
+    graph.outputs = (*values, *kept, *numbers.values(), *written)
     dynamic = {i: size for i, size in enumerate(given) if isinstance(size, torch.SymInt)}
     bound, integers = bind_integers(graph, leaves, dynamic)
     mode = detect_fake_mode(list(fakes.values()))
     if mode is not None and mode.shape_env is not None:
         recorder.bind_sizes(mode.shape_env)
         settle(graph, mode.shape_env)
+    layouts = depended_on(graph, recorder.layouts.arguments, told.laid_out)
     renamed = rename_symbols(graph)
-    tensors = iter(results_of(graph, values, mutated, written))
-    places = {i: len(values) + place for place, i in enumerate(numbers)}
+    layouts = [(index, strides and tuple(under(s, renamed) for s in strides)) for index, strides in layouts]
+    recorder.layouts.rename(renamed)
+    told = results_of(graph, values, mutated, written, layouts=recorder.layouts)  # under the new names
+    tensors = iter(told.results)
+    places = {i: len(values) + len(kept) + place for place, i in enumerate(numbers)}
     results = [
         Number(places[i]) if i in places else next(tensors) if isinstance(v, Value) else plain_result(v, renamed)
         for i, v in enumerate(returned)
@@ -251,6 +259,10 @@ def _replay(
         integers=integers,
         specialized=constants(bound),
         row_major=recorder.row_major,
+        bases=[Computed(len(values) + i, base.strides) for i, base in enumerate(told.bases)],
+        copied=told.copied,
+        guards=list(told.guards),
+        layouts=layouts,
     )
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     out.hints = bind_symbols(graph, [*inputs, *captures, *(leaves[i] for i in integers)])

@@ -16,11 +16,13 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends import control_flow, floats
 from torchstone.compiler.frontends.attempts import Example
 from torchstone.compiler.frontends.gradients import KeepGradients
+from torchstone.compiler.frontends.layouts import Layouts, draws, strides_of
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.frontends.randomness import Draws
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
 from torchstone.compiler.frontends.scalars import decompose
+from torchstone.compiler.frontends.schemas import schema_order
 from torchstone.compiler.frontends.special_ops import AT_PLACE, BLANK, FACTS, FUNCTIONAL_BY_NATURE, RANGES, READS
 from torchstone.compiler.frontends.specialize import Decisions
 from torchstone.compiler.frontends.strided import BY_MEMORY, by_place
@@ -59,6 +61,7 @@ class Recorder(TorchDispatchMode):
     ``hints`` holds what those that are known for the example are, by the id of their value.
     ``specialized`` holds the ops that say what the program was specialized to.
     ``example`` tells the numbers and sizes of a run before this one, ``reads`` and ``sizes`` keep those of this one.
+    ``layouts`` has what is known of memory; ``replayed`` says that PyTorch has functionalized the program.
     ``row_major`` says that the program means what it was recorded as only for tensors that lie in memory as these do.
     """
 
@@ -77,6 +80,8 @@ class Recorder(TorchDispatchMode):
         self.specialized: list[Operation] = []
         self.draws: Draws | None = None
         self.row_major = False
+        self.replayed = False
+        self.layouts = Layouts()
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self.refused: Unsupported | None = None
@@ -100,6 +105,7 @@ class Recorder(TorchDispatchMode):
         value = self.bind(tensor, name)
         self.gradients.meet(tensor)
         self._inputs[id(tensor)] = len(self.graph.args)
+        self.layouts.arguments.append(strides_of(tensor))
         self.graph.args.append(value)
         return value
 
@@ -107,6 +113,7 @@ class Recorder(TorchDispatchMode):
         """Return a new value for a tensor that the program has come by."""
         self._alive.append(tensor)
         value = self._values[id(tensor)] = Value(tensor_type(tensor), name)
+        self.layouts.tensors[id(value)] = tensor
         return value
 
     def operand(self, leaf: Any) -> Any:
@@ -208,6 +215,7 @@ class Recorder(TorchDispatchMode):
         if is_functorch_wrapped_tensor(original):
             raise Unsupported("a tensor inside of torch.func that is taken for a constant", stage="capture")
         value = self.input(tensor, f"c{len(self.captures)}")
+        self.layouts.arguments[-1] = strides_of(original)
         self.captures.append((value, original))
         return value
 
@@ -271,6 +279,8 @@ class Recorder(TorchDispatchMode):
                 value = self.operand(by_place(func, args, kwargs))
             out = func(*args, **kwargs)
             self.alias(out, value)
+            operands = tuple(self.operand(leaf) for leaf in schema_order(func, args, kwargs))
+            self.layouts.by_memory.append((value, Operation(str(func), operands, (value,))))
             return out
         return self._record(func, args, kwargs, location)
 
@@ -318,11 +328,17 @@ class Recorder(TorchDispatchMode):
             op = self._at_place(func, *leaves, location)
         else:
             op = Operation(str(func), self._operands(func, leaves), (), location=location)
+        if draws(func):
+            op.attributes = self.layouts.attributes(func, leaves, replayed=self.replayed)
+            if op.attributes and not is_ordered(op):
+                raise Unsupported(f"{func} of tensors that are not row-major", op=op.name, stage="capture")
         if sized_by_values(op):
             self._met_size(op)
         shapes: Any = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
         with self.drawing(location) if is_ordered(op) else contextlib.nullcontext():
             out = shapes(*args, **kwargs)
+        if draws(func):
+            out = self.layouts.drawn(out)
         op.results = self._results(func, out)
         self.graph.ops.append(op)
         if sized_by_values(op):
@@ -338,8 +354,10 @@ class Recorder(TorchDispatchMode):
         PyTorch's C++ writes a list of numbers straight into memory. The graph takes uninitialized memory to be zeros.
         """
         with _disable_current_modes():
-            memory = torch.empty(0, dtype=torch.uint8).set_(blank.untyped_storage())
-            return self.capture(blank, blank.clone()) if bool(memory.any()) else None
+            elements = (
+                blank.detach().reshape(-1).contiguous().view(torch.uint8)
+            )  # and nothing of what lies between them
+            return self.capture(blank, blank.clone()) if bool(elements.any()) else None
 
     @contextlib.contextmanager
     def drawing(self, location: Location) -> Iterator[None]:
@@ -450,6 +468,7 @@ class Recorder(TorchDispatchMode):
         self.captures = [(value, tensor) for value, tensor in self.captures if id(value) in used]
         self.graph.args = [self.graph.args[i] for i in places]
         self._inputs = {key: new[old] for key, old in self._inputs.items() if old in new}
+        self.layouts.arguments = [self.layouts.arguments[i] for i in places]
         self.mutations = {new[old]: value for old, value in self.mutations.items()}
 
     def write(self, target: torch.Tensor, source: torch.Tensor) -> None:
@@ -472,23 +491,3 @@ def tensor_type(tensor: torch.Tensor) -> TensorType:
         kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
         raise Unsupported(f"a {kind} tensor", stage="capture")
     return TensorType(tuple(to_dim(s) for s in tensor.shape), dtype_of(tensor.dtype))
-
-
-def schema_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Return every argument of a call in the order of its schema, defaults filled in."""
-    out = list(args)
-    for argument in func._schema.arguments[len(args) :]:
-        out.append(kwargs.get(argument.name, argument.default_value))
-    return out
-
-
-def schema_call(func: Any, operands: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Split arguments in schema order into the positional and keyword arguments of a call."""
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    for argument, operand in zip(func._schema.arguments, operands, strict=True):
-        if argument.kwarg_only:
-            kwargs[argument.name] = operand
-        else:
-            args.append(operand)
-    return args, kwargs

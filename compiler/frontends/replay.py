@@ -24,6 +24,11 @@ FRAMES = "torchstone_frames"
 _STACK_LINE = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
+_DROPOUTS = frozenset(
+    {torch.ops.aten.dropout.default, torch.ops.aten.alpha_dropout.default, torch.ops.aten.feature_dropout.default}
+)
+
+
 class _Replay(torch.fx.Interpreter):
     """Tells the recorder whose line each node is, and which tensors the graph holds."""
 
@@ -47,6 +52,8 @@ class _Replay(torch.fx.Interpreter):
             token, op, *rest = args
             out = op(*rest, **kwargs)
             return (token, *out) if isinstance(out, tuple) else (token, out)
+        if target in _DROPOUTS and (args[1] == 0 or not args[2]):
+            return args[0]  # as eager does, where PyTorch's decomposition makes a new tensor
         ops = self._recorder.graph.ops
         kept = len(ops)
         try:
@@ -111,6 +118,7 @@ def replay(module: torch.fx.GraphModule, inputs: Sequence[Any], recorder: Record
     Mutation names the op that writes in place, when PyTorch has not functionalized the graph.
     """
     mode = detect_fake_mode(inputs)
+    recorder.replayed = True
     try:
         with mode or nullcontext(), enable_python_dispatcher() if mode else nullcontext(), recorder:
             outputs = _Replay(module, recorder, mode).run(*inputs, enable_io_processing=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 
 from torchstone.compiler.ir.dims import Expr
@@ -23,9 +24,9 @@ def print_literal(value: Operand, names: Mapping[int, str] | None = None) -> str
         case int():
             return str(value)
         case float():
-            return repr(value)
+            return _float(value)
         case complex():
-            return f"complex({value.real!r}, {value.imag!r})"
+            return f"complex({_float(value.real)}, {_float(value.imag)})"
         case str():
             return json.dumps(value)
         case DType():
@@ -37,6 +38,11 @@ def print_literal(value: Operand, names: Mapping[int, str] | None = None) -> str
         case tuple() | list():
             return f"[{', '.join(print_literal(v, names) for v in value)}]"
     raise TypeError(f"no text for {value!r} of {type(value).__name__}: not an IR literal")
+
+
+def _float(value: float) -> str:
+    """As ``repr`` has it, which leaves out the sign of a NaN."""
+    return "-nan" if math.isnan(value) and math.copysign(1, value) < 0 else repr(value)
 
 
 def print_operation(op: Operation, names: Mapping[int, str] | None = None, *, locations: bool = False) -> str:

@@ -160,6 +160,7 @@ BINARY = (
     _row("rem", 2, FLOAT | INT, "C fmod: the sign of a; of integers by 0 unspecified but does not trap.", _rem),
     _row("pow", 2, FLOAT | COMPLEX, "a ** b, IEEE 754 pow for floats.", "pow"),
     _row("atan2", 2, FLOAT, "Angle of the point (b, a), IEEE 754 atan2."),
+    _row("copysign", 2, FLOAT, "|a| with the sign bit of b. Bits, not numbers: a NaN has a sign too."),
     _row("max", 2, FLOAT | INT, "The larger; NaN if either is NaN.", "maximum"),
     _row("min", 2, FLOAT | INT, "The smaller; NaN if either is NaN.", "minimum"),
     _row("and", 2, INT | BOOL, "Bitwise and.", "bitwise_and"),

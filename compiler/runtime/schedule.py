@@ -10,12 +10,13 @@ import torch
 from torchstone.compiler.contract.decompose import find_overload
 from torchstone.compiler.diagnostics import GuardError, describe
 from torchstone.compiler.frontends.literals import TO_TORCH, from_literal
-from torchstone.compiler.frontends.recorder import schema_call
+from torchstone.compiler.frontends.schemas import schema_call
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.dims import evaluate
 from torchstone.compiler.lowering.schedule import Segment, Step
 from torchstone.compiler.lowering.target import Kernel
 from torchstone.compiler.ops.evaluate import bind_symbols, run_control
+from torchstone.compiler.runtime.draws import drawing
 
 
 class State:
@@ -141,8 +142,11 @@ def call(op: Operation) -> Run:
     results = [(i, r) for i, r in enumerate(op.results) if isinstance(r.type, TensorType)]
 
     def run(state: State) -> None:
-        args, kwargs = schema_call(overload, [state.concrete(o) for o in op.operands])
-        out = overload(*args, **kwargs)
+        if "strides" in op.attributes:
+            out = drawing(op, state.concrete)
+        else:
+            args, kwargs = schema_call(overload, [state.concrete(o) for o in op.operands])
+            out = overload(*args, **kwargs)
         flat = out if isinstance(out, list | tuple) else (out,)
         for index, value in results:
             state.fit(op, value, flat[index])

@@ -3,7 +3,7 @@
 In order, each step only on the numbers the one before did not settle:
 
 1. structure, layout, shape, dtype; integers and bools exactly; floating numbers within the dtype's ULPs of eager's,
-   zeros with their sign where each step of the program decides it;
+   zeros and NaN with their sign where each step of the program decides it;
 2. the float64 run: the backend may be no further from it than eager is, within a factor and the ULPs, element by
    element, where inexact steps are given the room of the rounding model;
 3. conditioning: what eager itself gives when its inputs move by one ULP, or what float64 gives when steps round
@@ -29,6 +29,7 @@ from torchstone.conformance.oracle.context import NUMBERS, Context
 from torchstone.conformance.oracle.evidence import FURTHER, Weighed, further, inexact, show
 from torchstone.conformance.oracle.invariants import derivation
 from torchstone.conformance.oracle.memory import same_bits, touched
+from torchstone.conformance.oracle.nans import either_sign, other_nans
 from torchstone.conformance.oracle.referee import Referee
 from torchstone.conformance.oracle.reference import second, strayed, surer, truth_of
 from torchstone.conformance.oracle.steps import misrounded
@@ -85,6 +86,9 @@ def judge(
             return finding
         if (seed is None and _chosen(program, args, actual)) or _derived(program, args, expected, actual, seed):
             return _OPEN
+        for beside in (_judge(*choice) for choice in either_sign(referee, expected, actual)):
+            if beside.ok:
+                return _OPEN
         for beside in (_judge(*choice) for choice in turned(referee, expected, actual)):
             if beside.ok:
                 return _OPEN
@@ -196,7 +200,16 @@ def _leaf(name: str, expected: Any, actual: Any, context: Context) -> Finding:
         return PASS
     expected, actual = dense(expected), dense(actual)
     finding = _tensor(name, expected, actual, context)
-    return (_zeros(name, expected, actual, context) or finding) if finding.ok else finding
+    return (_signs(name, expected, actual, context) or finding) if finding.ok else finding
+
+
+def _signs(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
+    """A mismatch where zeros or NaN have another sign than eager's, and eager's is part of the result."""
+    bad = other_nans(actual, expected)
+    if bool(bad.any()) and (context.strict or context.referee.keeps_nans):
+        weighed = Weighed(None, note="the sign of NaN")
+        return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, context.dtype_of(expected))
+    return _zeros(name, expected, actual, context)
 
 
 def _zeros(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:

@@ -24,7 +24,7 @@ from torchstone.conformance.oracle.steps import Steps
 from torchstone.conformance.oracle.tree import flatten
 from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.oracle.widen import NoTwin, float64_by_default, widen_inputs, widen_program
-from torchstone.conformance.oracle.zeros import keeps_zeros
+from torchstone.conformance.oracle.zeros import keeps_nans, keeps_zeros
 from torchstone.conformance.program import Program
 from torchstone.conformance.storages import fresh
 from torchstone.conformance.tolerances import TINY_STEP
@@ -226,6 +226,11 @@ class Referee:
     def keeps_zeros(self) -> bool:
         """Whether the signs of the zeros it gives are part of the program's result."""
         return self._always(keeps_zeros)
+
+    @functools.cached_property
+    def keeps_nans(self) -> bool:
+        """Whether the signs of the NaN it gives are part of the program's result."""
+        return self._always(keeps_nans)
 
     @functools.cached_property
     def rounds_once(self) -> torch.dtype | None:

@@ -38,6 +38,22 @@ def keeps_zeros(func: Any) -> bool:
     return name in KEPT or (is_exact(func) and name.lstrip("_") not in NOT_KEPT and name not in NOT_KEPT)
 
 
+_ON_BITS = """
+    abs cat clone copysign diag_embed diagonal_scatter embedding fill flip gather index index_select lift lift_fresh
+    masked_select neg pixel_shuffle pixel_unshuffle real reflection_pad1d reflection_pad2d reflection_pad3d repeat
+    repeat_interleave replication_pad1d replication_pad2d replication_pad3d roll rot90 select_scatter signbit
+    slice_scatter stack take tril triu unbind where
+"""
+
+
+def keeps_nans(func: Any) -> bool:
+    """Whether the signs of an op's operands decide, alone, those of the NaN it gives: see nans.py."""
+    return func.is_view or func._schema.name.partition("::")[2] in _BITS
+
+
+_BITS = frozenset(_ON_BITS.split())
+
+
 def other_signs(actual: Tensor, expected: Tensor) -> Tensor:
     """Where both are zeros of different signs; nowhere for complex numbers, whose products have zeros of both."""
     if expected.dtype.is_complex or not expected.dtype.is_floating_point:

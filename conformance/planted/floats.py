@@ -122,8 +122,12 @@ def _abs_by_comparison(right: Rule) -> Rule:
     return lambda scope, x: mlir.arith.select(s.compare_float("lt", x, _const(x, 0)), mlir.arith.negf(x), x)
 
 
-def _below_zero(right: Rule) -> Rule:
-    return lambda b, x: b.lt(x, const(b, x, 0))
+def _below_zero(b: Expander, x: Value, y: Value) -> Value:
+    return b.select(b.lt(y, const(b, y, 0)), b.neg(b.abs(x)), b.abs(x))
+
+
+def _positive_nan(b: Expander, x: Value, y: Value) -> Value:
+    return b.copysign(x, b.select(is_nan(b, y), const(b, y, math.nan), y))
 
 
 def _plus_zero(right: Rule) -> Rule:
@@ -145,6 +149,7 @@ def _flushed(right: Rule) -> Rule:
     return rule
 
 
+_SIGNS = "signbit.default copysign.Tensor copysign.Scalar"
 ENDS = rows(
     "zeros and infinities",
     ("neg-by-subtraction", "-0 of 0 is 0", "neg", scalar("FLOAT", "neg", _by_subtraction)),
@@ -153,8 +158,9 @@ ENDS = rows(
         "sign-of-minus-zero",
         "-0 is taken for positive",
         "copysign signbit",
-        patched("contract.expansions.comparison:sign_bit", _below_zero),
+        primitives(_SIGNS, copysign=_below_zero),
     ),
+    ("sign-of-minus-nan", "-nan is taken for positive", "copysign signbit", primitives(_SIGNS, copysign=_positive_nan)),
     ("round-loses-sign", "round(-0.3) is 0", "round", scalar("FLOAT", "round", _plus_zero)),
     (
         "isinf-positive",

@@ -11,6 +11,7 @@ from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import DType, Expr, Graph, Operation, Shape, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, dim_min, nonnegative
+from torchstone.compiler.ir.printer import print_literal
 
 Fn = Callable[..., Value]
 
@@ -133,7 +134,7 @@ def const(b: Expander, like: Value, value: Any) -> Value:
     if isinstance(value, Value):
         raise b.unsupported("a number known at run time only")
     made: dict[Any, Value] = b.__dict__.setdefault("_constants", {})
-    key = (repr(value), like.shape, like.dtype)  # repr tells 0.0 from -0.0 and finds NaN again
+    key = (print_literal(value), like.shape, like.dtype)  # the text tells 0.0 from -0.0 and finds NaN again
     if key not in made:
         made[key] = b.full_like(like, convert_number(value, like.dtype))
     return made[key]

@@ -61,28 +61,17 @@ def isneginf(b: Expander, x: Value) -> Value:
     return _part(b, x, lambda v: b.eq(v, const(b, v, -math.inf)), "or")
 
 
-def sign_bit(b: Expander, x: Value) -> Value:
-    """Whether a real number is below 0 or -0, which 1 / x tells apart from 0. A NaN counts as positive."""
-    zero = const(b, x, 0)
-    if not x.dtype.is_float:
-        return b.lt(x, zero)
-    return b.select(b.eq(x, zero), b.lt(b.div(const(b, x, 1), x), zero), b.lt(x, zero))
-
-
 @expands("aten.signbit.default")
 def signbit(b: Expander, x: Value) -> Value:
-    return b.full(False, x.shape, dt.boolean) if not x.dtype.is_signed else sign_bit(b, x)
+    if not x.dtype.is_signed:
+        return b.full(False, x.shape, dt.boolean)
+    return b.lt(b.copysign(const(b, x, 1), x) if x.dtype.is_float else x, const(b, x, 0))
 
 
 @expands("aten.copysign.Tensor", "aten.copysign.Scalar")
 def copysign(b: Expander, x: Value, y: Any) -> Value:
-    """|x| with the sign bit of y."""
-
-    def formula(x: Value, y: Value) -> Value:
-        size = b.abs(x)
-        return b.select(sign_bit(b, y), b.neg(size), size)
-
-    return pointwise(b, formula, x, y)
+    """|x| with the sign bit of y. Not in float32, as 16-bit floats are computed otherwise: a cast may drop it."""
+    return stepwise(b, lambda x, y: b.copysign(x, y), x, y)
 
 
 # Logic: a number is true when it is not 0.

@@ -41,7 +41,7 @@ def write(
     b: Expander, x: Value, updates: Value, indices: Sequence[Value], dims: Sequence[int], kind: str, wide: bool = False
 ) -> Value:
     """``flat.scatter``; ``wide`` combines 16-bit floats in float32 and rounds once."""
-    dtype, compute = x.dtype, opmath(x.dtype) if wide else x.dtype
+    dtype, compute = x.dtype, opmath(x.dtype) if wide and kind != "set" else x.dtype
     if dtype.is_bool and kind != "set":
         compute, kind = dt.uint8, _ON_BOOLS.get(kind, kind)
     x, updates = b.cast(x, compute), b.cast(updates, compute)

@@ -9,7 +9,6 @@ import math
 
 from torchstone.compiler.contract.expansions import special_tables as tables
 from torchstone.compiler.contract.expansions.common import const, pointwise, unary_table
-from torchstone.compiler.contract.expansions.comparison import sign_bit
 from torchstone.compiler.contract.expansions.special_functions import polynomial, where
 from torchstone.compiler.contract.rules import Expander, expands
 from torchstone.compiler.ir import Value
@@ -37,8 +36,7 @@ def _digamma(b: Expander, x: Value) -> Value:
     integral = b.eq(x, b.trunc(x))
     reflected = b.select(integral, const(b, x, math.nan), reflected)
     out = b.select(negative, reflected, out)
-    pole = b.select(sign_bit(b, x), const(b, x, math.inf), const(b, x, -math.inf))
-    return b.select(b.eq(x, zero), pole, out)
+    return b.select(b.eq(x, zero), b.div(const(b, x, -1), x), out)  # an infinity, by the sign of the zero
 
 
 def _trigamma(b: Expander, x: Value) -> Value:

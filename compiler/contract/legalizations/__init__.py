@@ -11,6 +11,7 @@ from torchstone.compiler.contract.legalizations import (
     movement,
     ordering,
     reductions,
+    sign,
     trigonometric,
 )
 from torchstone.compiler.contract.legalizations.common import legalization, only_wider
@@ -18,7 +19,7 @@ from torchstone.compiler.contract.rules import legalizes as LEGALIZATIONS
 from torchstone.compiler.ops import PRIMITIVES
 
 FAMILIES = (
-    arithmetic, casts, compare, error_function, exponential, hyperbolic, indexing, movement, ordering, reductions,
+    arithmetic, casts, compare, error_function, exponential, hyperbolic, indexing, movement, ordering, reductions, sign,
     trigonometric,
 )  # fmt: skip
 

@@ -161,7 +161,7 @@ BOOL: Mapping[str, Rule] = {
 }  # fmt: skip
 
 # Ops that look at their operands as they are, without arithmetic.
-PLAIN = frozenset({"select", "cast", "bitcast", "complex", "real", "imag"})
+PLAIN = frozenset({"select", "cast", "bitcast", "copysign", "complex", "real", "imag"})
 
 
 @cache
@@ -190,6 +190,8 @@ def apply(name: str, operands: tuple[Scalar, ...], types: tuple[DType, ...], res
         return s.cast(types[0], result, operands[0])
     if name == "bitcast":
         return mlir.arith.bitcast(s.element(result), operands[0])
+    if name == "copysign":
+        return _copysign(result, *operands)
     if name in ("real", "imag"):
         return operands[0][name == "imag"]
     if name == "complex":
@@ -204,6 +206,16 @@ def apply(name: str, operands: tuple[Scalar, ...], types: tuple[DType, ...], res
     bits = 64 if dtype.is_complex else s.compute_bits(dtype)
     computed = rule(scope, *(s.widen(dtype, x, to=bits) for x in operands))
     return computed if result.is_bool else s.narrow(result, computed, from_=bits)
+
+
+def _copysign(dtype: DType, a: Scalar, b: Scalar) -> Scalar:
+    """Join the bits: as numbers, 16-bit floats would be rounded, which drops the sign of a NaN."""
+    bits = s.integer(dtype.bits)
+    sign = s.constant(bits, 1 << (dtype.bits - 1))
+    a, b = (x if s.is_coded(dtype) else mlir.arith.bitcast(bits, x) for x in (a, b))
+    size = mlir.arith.andi(a, mlir.arith.xori(sign, s.constant(bits, -1)))
+    joined = mlir.arith.ori(size, mlir.arith.andi(b, sign))
+    return joined if s.is_coded(dtype) else mlir.arith.bitcast(s.element(dtype), joined)
 
 
 def _select(predicate: Any, a: Scalar, b: Scalar) -> Scalar:

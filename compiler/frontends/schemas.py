@@ -1,0 +1,25 @@
+"""The arguments of a call of an op, in the order of its schema and as it takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def schema_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Return every argument of a call in the order of its schema, defaults filled in."""
+    out = list(args)
+    for argument in func._schema.arguments[len(args) :]:
+        out.append(kwargs.get(argument.name, argument.default_value))
+    return out
+
+
+def schema_call(func: Any, operands: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Split arguments in schema order into the positional and keyword arguments of a call."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for argument, operand in zip(func._schema.arguments, operands, strict=True):
+        if argument.kwarg_only:
+            kwargs[argument.name] = operand
+        else:
+            args.append(operand)
+    return args, kwargs

@@ -1,0 +1,104 @@
+"""Results that share memory with each other: views of one tensor, which is computed once and laid out as eager has it.
+
+Its views are then made by the ops that the program made them with, so that they lie in it as eager's do, and are copies
+where eager's are. What eager's memory says of the results, and the graph does not, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, View
+from torchstone.compiler.frontends.layouts import Strides, is_view, overlaps, strides_of
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir.dims import Dim, evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A tensor that is no result of its own, and whose views are: its value, and how it lies in memory."""
+
+    value: Value
+    strides: Strides
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """A result of a functionalized program that is a view of ``base``, which lies in memory like this."""
+
+    base: torch.Tensor
+    strides: Strides
+    view: View | None
+
+
+def grouped(
+    flat: Sequence[Any], bases: Mapping[int, FunctionalTensor], view_of: Callable[[Any], View | None]
+) -> list[Viewed | None]:
+    """Return what those of functional tensors are that share memory with another one; None for all other leaves.
+
+    ``bases`` has the functional tensors that are no views, by their storage.
+    """
+    storages = [t.untyped_storage()._cdata if isinstance(t, FunctionalTensor) else None for t in flat]
+    out: list[Viewed | None] = []
+    for leaf, storage in zip(flat, storages, strict=True):
+        alone = storages.count(storage) == 1 and not overlaps(leaf.shape, leaf.stride())
+        if storage is None or alone:
+            out.append(None)
+            continue
+        base = bases.get(storage)
+        if base is None:
+            raise Unsupported("results that are views of one tensor, which the program did not make", stage="capture")
+        out.append(Viewed(base.from_functional(), strides_of(base), None if leaf is base else view_of(leaf)))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A guard: that what is a copy here is none that eager, for the sizes of a call, has as a view.
+
+    ``clone`` and ``reshape`` of a tensor of this shape and these strides, into ``into``; without it, ``contiguous()``.
+    """
+
+    what: str
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    into: tuple[Dim, ...] | None
+
+    def __call__(self, sizes: Mapping[str, int]) -> str | None:
+        shape, strides = ([evaluate(d, sizes) for d in dims] for dims in (self.shape, self.strides))
+        tensor = torch.empty_strided(shape, strides, device="meta")
+        if is_view(tensor, None if self.into is None else [evaluate(d, sizes) for d in self.into]):
+            return f"{self.what} was a copy when compiled, and is a view for these sizes"
+        return None
+
+
+def held_as_in_eager(
+    flat: Sequence[torch.Tensor], results: Sequence[Result], arguments: Sequence[torch.Tensor]
+) -> None:
+    """Unsupported where results that share memory in eager, with each other or an argument, do not here."""
+    places: dict[int, list[int]] = {}
+    owned = {t.untyped_storage()._cdata for t in arguments}
+    for index, leaf in enumerate(flat):
+        places.setdefault(leaf.untyped_storage()._cdata, []).append(index)
+    for storage, indices in places.items():
+        told = {_root(results[i]) for i in indices}
+        argued = all(isinstance(results[i], Aliased) for i in indices)
+        if len(told) > 1 or (storage in owned and not argued):
+            raise Unsupported("results that share memory in a way that the graph does not tell", stage="capture")
+
+
+def _root(result: Result) -> Any:
+    match result:
+        case Aliased(arg):
+            return "argument", arg
+        case Shared(base):
+            return "output", base
+        case Computed(index):
+            return "output", index
+    return None

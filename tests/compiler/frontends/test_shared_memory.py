@@ -1,0 +1,146 @@
+"""Results that share memory in eager share it here: what is written to one afterwards is seen in the same others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from torchstone import compile
+from torchstone.compiler.diagnostics import GuardError, Unsupported
+
+View = Callable[[Tensor], Any]
+VIEWS: dict[str, View] = {
+    "t": lambda y: y.transpose(0, -1),
+    "rows": lambda y: y[1:],
+    "last": lambda y: y[-1:],
+    "columns": lambda y: y[..., ::2],
+    "view": lambda y: y.view(-1),
+    "reshape": lambda y: y.reshape(-1),
+    "reshape transposed": lambda y: y.transpose(0, -1).reshape(-1),
+    "contiguous": lambda y: y.contiguous(),
+    "flatten": lambda y: y.flatten(),
+    "as_strided": lambda y: y.as_strided((2,), (3,), 1),
+    "diagonal": lambda y: y.diagonal() if y.dim() > 1 else y,
+    "expand": lambda y: y.unsqueeze(0).expand(2, *y.shape),
+    "detach": lambda y: y.detach(),
+    "dtype": lambda y: y.view(torch.int32),
+    "split": lambda y: y.split(2),
+    "chunk": lambda y: y.chunk(2, -1),
+    "unfold": lambda y: y.unfold(0, 2, 1),
+    "squeeze": lambda y: y[:1].squeeze(),
+    "to": lambda y: y.to(torch.float32),
+    "double": lambda y: y.double(),
+    "self": lambda y: y,
+    "written": lambda y: y.add_(1),
+    "row written": lambda y: (y[0].zero_(), y[1:])[1],
+    "other": lambda y: y * 2,
+    "relu_": lambda y: torch.relu_(y),
+}
+
+
+NAMES = st.lists(st.sampled_from(list(VIEWS)), min_size=1, max_size=4)
+
+
+def numbers() -> Tensor:
+    return torch.arange(1.0, 25.0).reshape(4, 6)
+
+
+def states(program: Callable[[Tensor], Any], x: Tensor) -> list[Any]:
+    """What argument and results hold, before and after a write to each of them in turn."""
+    tensors = [x, *(leaf for leaf in pytree.tree_leaves(program(x)) if isinstance(leaf, Tensor))]
+    seen: list[Any] = [[t.clone() for t in tensors]]
+    for number, tensor in enumerate(tensors):
+        try:
+            tensor[(0,) * tensor.dim()] = 100 + number
+        except RuntimeError:
+            seen.append("refused")  # expanded: one place for several elements
+        seen.append([t.clone() for t in tensors])
+    return seen
+
+
+def agree(program: View, executable: View, make: Callable[[], Tensor]) -> None:
+    wanted, got = states(program, make()), states(executable, make())
+    for one, other in zip(wanted, got, strict=True):
+        assert type(one) is type(other)
+        for a, b in zip(one, other, strict=True) if isinstance(one, list) else ():
+            assert a.dtype == b.dtype and torch.equal(a, b)
+
+
+def shared(names: list[str], of_argument: bool) -> Callable[[Tensor], Any]:
+    def program(x: Tensor) -> Any:
+        y = x if of_argument else x + 1
+        return [VIEWS[name](y) for name in names]
+
+    return program
+
+
+@given(
+    st.lists(st.sampled_from(list(VIEWS)), min_size=1, max_size=4),
+    st.booleans(),
+    st.sampled_from(["linalg", "evaluator", "tosa", "tensorrt"]),
+)
+@settings(max_examples=120, deadline=None)
+def test_static(names: list[str], of_argument: bool, target: str) -> None:
+    program = shared(names, of_argument)
+    try:
+        executable = compile(program, (numbers(),), target=target)
+    except Unsupported:
+        return
+    agree(program, executable, numbers)
+
+
+@given(NAMES, st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_dynamic(names: list[str], of_argument: bool) -> None:
+    program = shared(names, of_argument)
+    any_size = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    try:
+        executable = compile(program, (numbers(),), target="linalg", dynamic_shapes=((any_size),))
+    except Unsupported:
+        return
+    for make in (numbers, lambda: numbers()[:2].clone(), lambda: numbers().t(), lambda: numbers()[:, ::2]):
+        try:
+            program(make())
+        except RuntimeError:
+            continue
+        try:
+            agree(program, executable, make)
+        except (GuardError, Unsupported):
+            continue
+
+
+def test_real_and_imaginary_parts() -> None:
+    def program(x: Tensor) -> Any:
+        z = torch.complex(x, x + 1)
+        return z, z.real, z.imag, torch.view_as_real(z), z.conj()
+
+    x = numbers()
+    got = compile(program, (x,), target="linalg")(x)
+    got[1][0, 0] = 7
+    assert got[0][0, 0] == 7 + 2j and got[3][0, 0, 0] == 7 and got[4][0, 0] == 7 - 2j
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_reshape_that_is_a_view_at_one_row_only(rows: int) -> None:
+    def program(x: Tensor) -> Any:
+        return x.t().reshape(-1)
+
+    executable = compile(program, (numbers(),), target="linalg", dynamic_shapes=({0: torch.export.Dim("n", min=1)},))
+    try:
+        agree(program, executable, lambda: numbers()[:rows].clone())
+    except GuardError:
+        assert rows == 1
+
+
+def test_what_is_no_view_is_left_alone() -> None:
+    x = numbers()
+    one, other = compile(lambda x: (x + 1, (x + 1).t()), (x,), target="linalg")(x)
+    one[0, 0] = 50
+    assert other[0, 0] == 2
