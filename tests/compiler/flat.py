@@ -79,7 +79,7 @@ def run(target: Target, program: Graph, tensors: Sequence[torch.Tensor]) -> tupl
 def nearest(program: Graph, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Run a program of static shapes, each op's result the float64 one rounded to the op's dtype.
 
-    What the evaluator gives for a function is eager's, whose float32 kernels are a few ULP off, on each processor others.
+    What the evaluator gives for a function is eager's, whose float32 is a few ULP off, on each processor others.
     """
     values = dict(zip(map(id, program.args), tensors, strict=True))
     for op in program.ops:

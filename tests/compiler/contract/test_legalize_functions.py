@@ -1,7 +1,7 @@
 """Each legalized function, over every exponent of float32, is as near to the truth as it says.
 
-The primitives that it is made of give the nearest number here, so that the formula alone is measured, and on any machine
-alike: eager's own are as far off as its library of the processor has them.
+The primitives that it is made of give the nearest number here, so that the formula alone is measured, and on any
+machine alike: eager's own are as far off as its library of the processor has them.
 """
 
 from __future__ import annotations
