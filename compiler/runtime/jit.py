@@ -42,6 +42,7 @@ _THOROUGH = {name: "false" if value == "true" else "true" for name, value in _QU
 _QUICK["unroll-full-max-count"] = _THOROUGH["unroll-full-max-count"] = "8"
 _generating = Lock()
 
+
 class _EngineHandle(ctypes.Structure):
     """``MlirExecutionEngine`` of the C API."""
 
