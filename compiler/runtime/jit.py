@@ -90,7 +90,7 @@ class Engine:
     ) -> None:
         self.provider = provider or bindings()
         self.level = levels.level()
-        symbols = helpers(self.provider, self.level) if symbols is None else symbols
+        symbols = helpers(self.provider) if symbols is None else symbols
         # LLVM reports a missing symbol on stderr alone, at the first lookup, as an address of 0: ask before it does.
         missing = [name for name in _declared(module) if name not in symbols and not _in_process(name)]
         if missing:
@@ -239,9 +239,14 @@ def _configure(provider: Bindings, options: Mapping[str, str]) -> None:
 _set: list[Mapping[str, str]] = []
 
 
+def helpers(provider: Bindings) -> dict[str, int]:
+    """Return the addresses of the functions that the code generator calls and the process may lack."""
+    return _helpers(provider, levels.level())
+
+
 @cache
-def helpers(provider: Bindings, level: str) -> dict[str, int]:
-    """Return the addresses of the functions that the code generator calls and the process may lack, of this level."""
+def _helpers(provider: Bindings, level: str) -> dict[str, int]:
+    """``helpers`` made of code for the level that is held to as they are asked for."""
     module = provider.ir.Module.parse(rounding.SOURCE, provider.shared_context)
     engine = Engine(module, entries=list(rounding.NAMES.values()), symbols={}, provider=provider)
     _KEPT.append(engine)

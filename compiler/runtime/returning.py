@@ -30,7 +30,6 @@ from torchstone.compiler.runtime.bridge import Allocation, adopt, descriptor_str
 from torchstone.compiler.runtime.buffers import lower_copies
 from torchstone.compiler.runtime.destination import contains, find
 from torchstone.compiler.runtime.guards import divert_aborts
-from torchstone.compiler.runtime.level import level
 from torchstone.compiler.runtime.mlir import Bindings, bindings
 
 Result = torch.Tensor | int | float
@@ -103,7 +102,7 @@ class ReturningKernel:
         self.messages = divert_aborts(module, provider) if guarded else ()
         self._module = module
         entry = "_mlir_ciface_main"
-        symbols = jit.helpers(provider, level()) | allocator()
+        symbols = jit.helpers(provider) | allocator()
         engine = jit.Engine(module, entries=[entry], opt_level=jit.FAST_COMPILE, symbols=symbols, provider=provider)
         # A lone scalar is returned by value; anything else through a pointer to one struct, passed first.
         self._struct: Any = None

@@ -379,11 +379,9 @@ def test_dtypes_of_torch_and_mlir_are_one_table() -> None:
 def test_a_double_becomes_a_half_through_a_float() -> None:
     """LLVM joins two roundings into a call that no C library here has; the stand-in makes two of it again."""
     from torchstone.compiler.runtime import jit
-    from torchstone.compiler.runtime.level import level
     from torchstone.compiler.runtime.mlir import bindings
 
-    address = jit.helpers(bindings(), level())["__truncdfhf2"]
-    rounded = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_double)(address)
+    rounded = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_double)(jit.helpers(bindings())["__truncdfhf2"])
     exponents = torch.linspace(-9, 6, 2000, dtype=torch.float64)
     values = torch.cat(
         [torch.sin(exponents * 7) * 10**exponents, torch.tensor([0.0, -0.0, math.inf, 65519.9, 65520.0, 3e-8])]
