@@ -68,7 +68,18 @@ def test_make_and_tox_have_the_same_checks() -> None:
     tox = (ROOT / "tox.ini").read_text()
     targets = set(re.findall(r"^([a-z]+):.*##", makefile, flags=re.MULTILINE))
     environments = set(re.findall(r"^\[testenv:([a-z]+)\]", tox, flags=re.MULTILINE))
-    assert environments == {"tests", "lint", "types", "imports", "docs", "conformance", "ray", "selftrial", "torture"}
+    assert environments == {
+        "tests",
+        "lint",
+        "types",
+        "imports",
+        "docs",
+        "conformance",
+        "ray",
+        "machines",
+        "selftrial",
+        "torture",
+    }
     assert environments - {"tests"} | {"test", "run", "help"} <= targets
     assert "make test" in (ROOT / ".ci" / "run").read_text() and "make test" in (ROOT / "README.md").read_text()
 

@@ -24,6 +24,7 @@ from torchstone.compiler.runtime.destination import (
     to_destination,
 )
 from torchstone.compiler.runtime.guards import divert_aborts
+from torchstone.compiler.runtime.level import level
 from torchstone.compiler.runtime.mlir import Bindings
 from torchstone.compiler.runtime.outline import keep_outlined, outline_nests
 from torchstone.compiler.runtime.rows import fuse_rows
@@ -59,7 +60,7 @@ class Code:
         self.module: Any = None
         self._ranks = ranks
         self._function: jit.Function | None = None
-        options = (entry, strided, fused, opt_level, provider.provider, *ranks)
+        options = (entry, strided, fused, opt_level, level(), provider.provider, *ranks)
         self.key = cache.key_of(module, *options) if cache.enabled() else None
         waiting = _waiting.get()
         known = None if self.key is None else cache.CACHE.find(self.key)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.runtime import level as levels
+from torchstone.compiler.runtime import rounding
 from torchstone.compiler.runtime.mlir import Bindings, StringRef, bindings
 
 # LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.
@@ -40,49 +41,6 @@ _THOROUGH = {name: "false" if value == "true" else "true" for name, value in _QU
 # Loops of more steps stay loops until they are vectors: unrolled to the end they take four times as long (56 floats).
 _QUICK["unroll-full-max-count"] = _THOROUGH["unroll-full-max-count"] = "8"
 _generating = Lock()
-
-# Rounding to 16-bit floats, which LLVM calls by these names, whatever C library there is. The result is returned in the
-# low half of the register that returns a float, so a function that returns a float with those bits can stand in.
-# A double goes through float: where LLVM asks for one step, it has joined the two that the kernel had. The float is
-# volatile, or LLVM would join the two again and call the function from within itself.
-_ROUNDING = {"__truncsfbf2": "round", "__truncdfbf2": "round_double", "__truncdfhf2": "round_double_to_half"}
-_ROUNDING_SOURCE = """
-module {
-  llvm.func @round(%x: f32) -> f32 {
-    %sixteen = llvm.mlir.constant(16 : i32) : i32
-    %one = llvm.mlir.constant(1 : i32) : i32
-    %half = llvm.mlir.constant(32767 : i32) : i32
-    %quiet = llvm.mlir.constant(32704 : i32) : i32
-    %bits = llvm.bitcast %x : f32 to i32
-    %upper = llvm.lshr %bits, %sixteen : i32
-    %odd = llvm.and %upper, %one : i32
-    %bias = llvm.add %odd, %half : i32
-    %sum = llvm.add %bits, %bias : i32
-    %rounded = llvm.lshr %sum, %sixteen : i32
-    %nan = llvm.fcmp "uno" %x, %x : f32
-    %code = llvm.select %nan, %quiet, %rounded : i1, i32
-    %result = llvm.bitcast %code : i32 to f32
-    llvm.return %result : f32
-  }
-  llvm.func @round_double(%x: f64) -> f32 {
-    %single = llvm.fptrunc %x : f64 to f32
-    %result = llvm.call @round(%single) : (f32) -> f32
-    llvm.return %result : f32
-  }
-  llvm.func @round_double_to_half(%x: f64) -> f32 {
-    %single = llvm.fptrunc %x : f64 to f32
-    %one = llvm.mlir.constant(1 : i32) : i32
-    %cell = llvm.alloca %one x f32 : (i32) -> !llvm.ptr
-    llvm.store volatile %single, %cell : f32, !llvm.ptr
-    %kept = llvm.load volatile %cell : !llvm.ptr -> f32
-    %rounded = llvm.fptrunc %kept : f32 to f16
-    %code = llvm.bitcast %rounded : f16 to i16
-    %wide = llvm.zext %code : i16 to i32
-    %result = llvm.bitcast %wide : i32 to f32
-    llvm.return %result : f32
-  }
-}
-"""
 
 
 class _EngineHandle(ctypes.Structure):
@@ -131,6 +89,7 @@ class Engine:
         provider: Bindings | None = None,
     ) -> None:
         self.provider = provider or bindings()
+        self.level = levels.level()
         symbols = helpers(self.provider) if symbols is None else symbols
         # LLVM reports a missing symbol on stderr alone, at the first lookup, as an address of 0: ask before it does.
         missing = [name for name in _declared(module) if name not in symbols and not _in_process(name)]
@@ -138,7 +97,7 @@ class Engine:
             raise TorchstoneError(
                 f"the compiled code needs {', '.join(missing)}, which nothing provides", stage="compile"
             )
-        _export(module, entries, self.provider, quick=opt_level == FAST_COMPILE)
+        _export(module, entries, self.provider, quick=opt_level == FAST_COMPILE, level=self.level)
         self._table: int | None = None
         self._options = _QUICK if opt_level == FAST_COMPILE else _THOROUGH
         try:
@@ -194,25 +153,26 @@ def features(flags: set[str]) -> str:
 @cache
 def _features() -> str:
     """``features`` of the processor at hand."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return features(next((set(line.split()) for line in lines if line.startswith("flags")), set()))
+    return features(set(levels.flags()))
 
 
-def _passed(quick: bool) -> str:
-    """Attributes of functions: quick leaves out LLVM's optimizations of machine code, else vectors are the widest."""
+def _passed(quick: bool, level: str) -> str:
+    """Attributes of functions: quick leaves out LLVM's optimizations of machine code, else vectors are the widest.
+
+    A level is the processor of that name to LLVM, which has no instruction beyond it.
+    """
     passed = '"optnone", "noinline"' if quick else '["prefer-vector-width", "512"]'
+    if level != levels.NATIVE:
+        return f'{passed}, ["target-cpu", "{level}"], ["target-features", ""]'
     return passed + (f', ["target-features", "{_features()}"]' if _features() else "")
 
 
-def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: bool) -> None:
+def _export(module: Any, entries: Sequence[str], provider: Bindings, *, quick: bool, level: str) -> None:
     """Make every function internal, and the entries' addresses the value of one exported array."""
     ir, llvm = provider.ir, provider.llvm
     with module.context, ir.Location.unknown():
         internal = ir.Attribute.parse("#llvm.linkage<internal>")
-        passed = ir.Attribute.parse(f"[{_passed(quick)}]")
+        passed = ir.Attribute.parse(f"[{_passed(quick, level)}]")
         for op in module.body.operations:
             operation = op.operation
             if operation.name == "llvm.func" and operation.regions[0].blocks:
@@ -279,16 +239,18 @@ def _configure(provider: Bindings, options: Mapping[str, str]) -> None:
 _set: list[Mapping[str, str]] = []
 
 
-@cache
 def helpers(provider: Bindings) -> dict[str, int]:
     """Return the addresses of the functions that the code generator calls and the process may lack."""
-    addresses = {}
-    for symbol, entry in _ROUNDING.items():
-        module = provider.ir.Module.parse(_ROUNDING_SOURCE, provider.shared_context)
-        engine = Engine(module, entries=[entry], symbols={}, provider=provider)
-        _KEPT.append(engine)
-        addresses[symbol] = engine.function(1).address
-    return addresses
+    return _helpers(provider, levels.level())
+
+
+@cache
+def _helpers(provider: Bindings, level: str) -> dict[str, int]:
+    """``helpers`` made of code for the level that is held to as they are asked for."""
+    module = provider.ir.Module.parse(rounding.SOURCE, provider.shared_context)
+    engine = Engine(module, entries=list(rounding.NAMES.values()), symbols={}, provider=provider)
+    _KEPT.append(engine)
+    return {symbol: engine.function(1, index=index).address for index, symbol in enumerate(rounding.NAMES)}
 
 
 _KEPT: list[Engine] = []

@@ -114,6 +114,10 @@ class _Mlir(_Builtin):
         ]
 
     def available(self) -> Availability:
+        from torchstone.compiler.runtime.level import refusal
+
+        if reason := refusal():
+            return Availability(False, reason)
         # Looking for the package is enough: which bindings serve, and whether they are whole, is the runtime's say.
         if any(importlib.util.find_spec(name) is not None for name in ("mlir", "torch_mlir")):
             return Availability(True)

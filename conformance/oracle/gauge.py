@@ -63,16 +63,21 @@ def _phase(mine: Tensor, noted: Tensor) -> Tensor:
 
 
 def turns(noted: list[Any], expected: list[Any], actual: list[Any]) -> Iterator[list[Any]]:
-    """Eager's factorizations with the phases that a backend's results have beside eager's, by each of the results."""
+    """Eager's factorizations with the phases that a backend's results have beside eager's, by each of the results.
+
+    Of several factorizations all take them, or the last alone, whose vectors a result is made of: what undoes the
+    phases of those before it (U of ``svd(Q^H A)`` in ``Q U``) mixes them, and leaves others than were asked for.
+    """
     for mine, given in zip(expected, actual, strict=True):
         if not (_columns(mine) and _columns(given)) or mine.shape != given.shape or mine.dtype != given.dtype:
             continue
         phase = _phase(mine.resolve_conj(), given.resolve_conj())
         turned = [(func, _turned(func, parts, phase)) for func, parts in noted]
-        if bool((phase != 1).any()) and any(
-            one is not other for (_, one), (_, other) in zip(turned, noted, strict=True)
-        ):
+        fitting = [at for at, (one, other) in enumerate(zip(turned, noted, strict=True)) if one[1] is not other[1]]
+        if fitting and bool((phase != 1).any()):
             yield turned
+            if len(fitting) > 1:
+                yield [turned[at] if at == fitting[-1] else noted[at] for at in range(len(noted))]
 
 
 def _columns(value: Any) -> bool:

@@ -56,9 +56,12 @@ def remove(path: Path) -> None:
     """Remove a folder, its unwritable parts too; never follows a link out of it."""
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(folder, stat.S_IRWXU)
+        with contextlib.suppress(OSError):
+            path.chmod(stat.S_IRWXU)
+        for folder, inside, _ in os.walk(path):  # opened before the walk enters it, which root alone can do without
+            for name in (name for name in inside if not os.path.islink(os.path.join(folder, name))):
+                with contextlib.suppress(OSError):
+                    os.chmod(os.path.join(folder, name), stat.S_IRWXU)
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from torchstone.compiler.runtime import level
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner.look import look
 from torchstone.conformance.runner.pool import Pool
@@ -100,6 +101,7 @@ def describe(backend: str) -> dict[str, str]:
     told = {name: version(name) for name in ("torchstone", "torch")}
     told |= {"python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
     told |= {"cpu": torch.backends.cpu.get_cpu_capability(), "host": socket.gethostname()}
+    told |= {"code generator": os.environ.get(level.VARIABLE) or level.NATIVE}
     return found.get("versions", {}) | told
 
 

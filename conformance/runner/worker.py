@@ -196,9 +196,10 @@ def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     import torch
 
     from torchstone.conformance.backends.base import load
+    from torchstone.conformance.provenance import WORKER_THREADS
     from torchstone.conformance.runner import marks
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(WORKER_THREADS)
     if ":" in hello["backend"] and hello["folder"] not in sys.path:  # one under development, beside the user
         sys.path.insert(0, hello["folder"])
     marks.Mark(mark).set(marks.LOADING)

@@ -39,6 +39,11 @@ STEPS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
             "CREATE INDEX verdicts_by_digest ON verdicts (digest) WHERE digest IS NOT NULL",
         ),
     ),
+    (
+        3,
+        "the machine that a run was made on (a JSON object of texts, empty where nobody noted it)",
+        ("ALTER TABLE runs ADD COLUMN machine TEXT NOT NULL DEFAULT '{}'",),
+    ),
 )
 SCHEMA_VERSION = len(STEPS)
 TABLES = frozenset({"meta", "runs", "verdicts", "cases"})

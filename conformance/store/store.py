@@ -42,6 +42,7 @@ VERDICT_COLUMNS = (
 )  # fmt: skip
 RUN_COLUMNS = (
     "run", "state", "started", "finished", "command", "options", "versions", "device", "seed", "pid", "host", "errors",
+    "machine",
 )  # fmt: skip
 
 
@@ -49,7 +50,8 @@ RUN_COLUMNS = (
 class Run:
     """One run's record. ``state``: running, finished, interrupted, or killed (its process is gone).
 
-    ``errors`` has the harness's reason for each backend that could not be run to the end.
+    ``errors`` has the harness's reason for each backend that could not be run to the end; ``machine`` the facts of
+    ``conformance.provenance``, none of a run that an older torchstone made.
     """
 
     run: str
@@ -64,6 +66,7 @@ class Run:
     pid: int | None = None
     host: str | None = None
     errors: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, str] = field(default_factory=dict)
 
 
 class Store:
@@ -96,14 +99,16 @@ class Store:
         *,
         device: str = "cpu",
         seed: int | None = None,
+        machine: Mapping[str, str] | None = None,
     ) -> str:
         """Open a run and return its id (``r1``, ``r2``, …). ``options`` must be JSON; they are what resuming needs."""
-        row = (utf8(command), json.dumps(dict(options)), json.dumps(dict(versions)), utf8(device), seed, os.getpid())
+        objects = [json.dumps(dict(value or {})) for value in (options, versions, machine)]
+        row = (_now(), utf8(command), *objects, utf8(device), seed, os.getpid(), socket.gethostname())
         with self._errors():
             cursor = self._db.execute(
-                "INSERT INTO runs (state, started, command, options, versions, device, seed, pid, host) "
-                "VALUES ('running', ?, ?, ?, ?, ?, ?, ?, ?)",
-                (_now(), *row, socket.gethostname()),
+                "INSERT INTO runs (state, started, command, options, versions, machine, device, seed, pid, host) "
+                "VALUES ('running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
             )
         return f"r{cursor.lastrowid}"
 
@@ -124,6 +129,11 @@ class Store:
             (known,) = self._db.execute("SELECT versions FROM runs WHERE id = ?", (_key(run),)).fetchone()
             text = json.dumps(json.loads(known) | dict(versions))
             self._db.execute("UPDATE runs SET versions = ? WHERE id = ?", (text, _key(run)))
+
+    def note_machine(self, run: str, machine: Mapping[str, str]) -> None:
+        """Set the machine of a run: it was resumed on another one, and says so."""
+        with self._errors():
+            self._db.execute("UPDATE runs SET machine = ? WHERE id = ?", (json.dumps(dict(machine)), _key(run)))
 
     def record(self, run: str, verdict: Verdict, case: bytes | None = None) -> None:
         """Journal a verdict, replacing an earlier one of the same case and backend in this run.
@@ -203,31 +213,32 @@ class Store:
             return [self._run(row) for row in self._db.execute(f"SELECT {_RUN_SELECT} FROM runs ORDER BY id")]
 
     def _run(self, row: tuple[Any, ...]) -> Run:
-        key, state, started, finished, command, options, versions, device, seed, pid, host, errors = row
+        key, state, started, finished, command, options, versions, device, seed, pid, host, errors, machine = row
         if state == "running" and opening.alive(pid, host) is False:
             state = "killed"
         try:
-            objects = [json.loads(text) for text in (options, versions, errors)]
+            objects = [json.loads(text) for text in (options, versions, errors, machine)]
         except (ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"{self.path} is corrupt: the record of run r{key} does not read: {error}") from error
         texts = (state, started, command, device, "" if finished is None else finished, "" if host is None else host)
         if not (all(isinstance(value, dict) for value in objects) and all(isinstance(text, str) for text in texts)):
             raise StoreError(f"{self.path} is corrupt: the record of run r{key} is not a record")
-        options, versions, errors = objects
-        if not (well_formed(options) and all(isinstance(text, str) for text in (*versions.values(), *errors.values()))):
-            raise StoreError(f"{self.path} is corrupt: the options, versions or errors of run r{key} are none")
+        options, versions, errors, machine = objects
+        told = (*versions.values(), *errors.values(), *machine.values())
+        if not (well_formed(options) and all(isinstance(text, str) for text in told)):
+            raise StoreError(f"{self.path} is corrupt: the options, versions, errors or machine of run r{key} are none")
         return Run(
-            f"r{key}", state, started, finished, command, options, versions, device, seed, pid, host, errors
+            f"r{key}", state, started, finished, command, options, versions, device, seed, pid, host, errors, machine
         )  # fmt: skip
 
     def runs(self) -> pd.DataFrame:
-        """Return one row a run, oldest first: the columns of ``RUN_COLUMNS`` (options, versions as JSON text)."""
+        """Return one row a run, oldest first: the columns of ``RUN_COLUMNS`` (objects as JSON text)."""
         import pandas as pd
 
         rows = []
         for r in self.run_list():
             values = {name: getattr(r, name) for name in RUN_COLUMNS}
-            rows.append(values | {name: json.dumps(values[name]) for name in ("options", "versions", "errors")})
+            rows.append(values | {name: json.dumps(values[name]) for name in _OBJECTS})
         return pd.DataFrame(rows, columns=list(RUN_COLUMNS))
 
     def verdicts(self, run: str | None = None) -> pd.DataFrame:
@@ -343,6 +354,7 @@ def _key(run: str) -> int:
     return int(run[1:])
 
 
-_RUN_SELECT = "id, state, started, finished, command, options, versions, device, seed, pid, host, errors"
+_RUN_SELECT = ", ".join(("id", *RUN_COLUMNS[1:]))
+_OBJECTS = ("options", "versions", "errors", "machine")
 _TYPES = (*[str] * 11, float)
 _STAGES, _OUTCOMES = frozenset(map(str, Stage)), frozenset(map(str, Outcome))

@@ -11,9 +11,11 @@ from torchstone.compiler.text import GRAPHS, MODULES, from_text
 
 N = torch.export.Dim.AUTO
 X = torch.arange(24.0).view(6, 4) - 11
+# Added to a matrix that is positive semidefinite, one that is regular whatever rounding does to it.
+REGULAR = 100 * torch.eye(4)
 PROGRAMS = {
     "matmul": (lambda x, w: (x @ w).relu().softmax(-1), (X, torch.ones(4, 3)), ({0: N}, None)),
-    "library call": (lambda x: torch.linalg.inv(x.t() @ x + 2).sum() * x, (X,), ({0: N},)),
+    "library call": (lambda x: torch.linalg.inv(x.t() @ x + REGULAR).sum() * x, (X,), ({0: N},)),
     "random": (lambda x: (x + torch.rand_like(x)).exp(), (X,), ({0: N},)),
     "sized by values": (lambda x: x[x > 0] * 2, (X,), ({0: N},)),
     "branch": (lambda x: torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), (x,)), (X,), ({0: N},)),

@@ -146,3 +146,23 @@ def test_what_rounding_decides_beside_other_signs_is_ill_conditioned(length: flo
     given = (torch.stack([left[:, 0], length * other], 1), right)
     finding = judge(program, args, Observed((left, right), fresh(args)), Observed(given, fresh(args)))
     assert finding.outcome == ("ill-conditioned" if length == 1 else "mismatch"), finding
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_backend_may_turn_the_last_of_two_factorizations(wrong: bool) -> None:
+    """As libraries do by as little as rounding moves a phase: far from a sign, and the vectors before it stay."""
+    calls = (
+        Call("torch.linalg.qr", (Ref("x"),), {}, "q"),
+        Call("torch.Tensor.mH", (Ref("q", (0,)),), {}, "qh"),
+        Call("torch.matmul", (Ref("qh"), Ref("y")), {}, "small"),
+        Call("torch.linalg.svd", (Ref("small"),), {"full_matrices": False}, "r"),
+        Call("torch.matmul", (Ref("q", (0,)), Ref("r", (0,))), {}, "left"),
+    )
+    program = Program(("x", "y"), calls, (Ref("left"), Ref("r", (2,))))
+    generator = torch.Generator().manual_seed(3)
+    args = torch.randn(3, 2, generator=generator, dtype=torch.complex64), torch.randn(3, 3, generator=generator) + 0j
+    left, right = program(*fresh(args))
+    phase = torch.polar(torch.ones(2), torch.tensor([0.3, 1.6e-3]))
+    given = (left * phase, right * (phase.conj() if not wrong else phase)[:, None])
+    finding = judge(program, args, Observed((left, right), fresh(args)), Observed(given, fresh(args)))
+    assert finding.outcome == ("mismatch" if wrong else "pass"), finding

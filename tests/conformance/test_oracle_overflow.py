@@ -10,7 +10,7 @@ import pytest
 import torch
 from test_oracle_judge import X, Y, compare, one, several
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map
 
 from torchstone.conformance.oracle.overflow import MOMENTS, REGROUPED, Overflow
 from torchstone.conformance.program import Call, Program, Ref
@@ -101,8 +101,10 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["
 def test_what_the_order_decides_is_ill_conditioned(name: str, dtype: torch.dtype) -> None:
     program, other, tensors = in_dtype(dtype, *SOFT[name])
     finding = compare(program, other, *tensors)
-    as_eager = (Outcome.PASS,) if dtype is torch.float64 else ()  # eager may take that order in the wider range
-    assert finding.outcome in (Outcome.ILL_CONDITIONED, *as_eager), finding
+    # Eager takes some order too, on each processor its own: what it gives itself is right.
+    pairs = zip(*(tree_flatten(run(*tensors))[0] for run in (program, other)), strict=True)
+    as_eager = all(torch.equal(a.nan_to_num(0.125), b.nan_to_num(0.125)) for a, b in pairs)
+    assert finding.outcome is (Outcome.PASS if as_eager else Outcome.ILL_CONDITIONED), finding
 
 
 CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {

@@ -37,7 +37,7 @@ def dump(path: Path) -> list[str]:
 
 def holds_what_it_held(store: Store) -> None:
     assert [run.state for run in store.run_list()] == ["finished", "interrupted"]
-    assert store.run("r1").options["ops"] == ["add"] and store.run("r1").errors == {}
+    assert store.run("r1").options["ops"] == ["add"] and store.run("r1").errors == {} == store.run("r1").machine
     assert store.counts("r1") == {"eager": {"pass": 1}, "linalg": {"pass": 1, "mismatch": 1}}
     assert store.case_bytes("opinfo:add:float32:1", "r1") == b"a case" * 20
     rows = list(store.iter_verdicts("r2"))

@@ -282,6 +282,7 @@ class Torture:
         Path("in-the-current-folder.txt").write_text("mine")
         Path(tempfile.gettempdir(), "in-the-temporary-folder.txt").write_text("mine")
         Path("closed").mkdir(exist_ok=True)
+        Path("closed").chmod(0o700)  # of the case before
         Path("closed", "inside").write_text("mine")
         Path("closed").chmod(0)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchstone.cli.options import check_names
+from torchstone.cli.options import CpuLevelOption, check_names, hold_to
 from torchstone.cli.output import say
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def compile(
     library_calls: Annotated[
         bool, typer.Option("--library-calls/--no-library-calls", help="Call LibTorch for what has no compiled code.")
     ] = True,
+    cpu_level: CpuLevelOption = None,
 ) -> int:
     """Compile FN for a target and print the IR of the stages asked for. FILE is run, as python FILE would run it.
 
@@ -65,6 +66,7 @@ def compile(
     from torchstone.compiler.targets import TARGETS, find_target
     from torchstone.conformance.errors import InputError
 
+    hold_to(cpu_level)
     check_names("target", [target], TARGETS)
     check_names("stage", emit or [], STAGES)
     if origin is not None:

@@ -19,7 +19,7 @@ CORE = ("python", "torch", "torchstone")
 
 def doctor(form: FormatOption = Format.table) -> int:
     """Check the installation; exit code 0 when the core works, whatever optional part is missing."""
-    rows = [_python(), _package("torchstone"), _torch(), _mlir(), _cache(), _compiler(), _tensorrt()]
+    rows = [_python(), _package("torchstone"), _torch(), _mlir(), _cpu_runtime(), _cache(), _compiler(), _tensorrt()]
     rows.extend(_backends())
     show(rows, COLUMNS, form)
     broken = [row["check"] for row in rows if row["check"] in CORE and not row["ok"]]
@@ -59,6 +59,15 @@ def _mlir() -> dict[str, object]:
     provider = mlir.available()
     found = {"": "none", "mlir": "upstream mlir", "torch_mlir": "torch_mlir, from the torch-mlir wheel"}[provider]
     return _row("mlir bindings", bool(provider), found, "pip install torch-mlir==20261001")
+
+
+def _cpu_runtime() -> dict[str, object]:
+    from torchstone.compiler.runtime import level
+
+    wanted = os.environ.get(level.VARIABLE) or level.NATIVE
+    problem = level.refusal() or level.unavailable(wanted)
+    fix = f"unset {level.VARIABLE}" if not level.refusal() else "an x86-64 machine, for linalg and tosa"
+    return _row("cpu runtime", not problem, problem or f"code for {platform.machine()}, {wanted}", fix)
 
 
 def _cache() -> dict[str, object]:

@@ -20,6 +20,36 @@ StoreOption = Annotated[
     typer.Option("--store", help="Result store [default: .torchstone/results.sqlite, or $TORCHSTONE_STORE]."),
 ]
 
+CpuLevelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cpu-level",
+        metavar="LEVEL",
+        help="Hold the machine code of linalg and tosa to x86-64-v2, x86-64-v3 or x86-64-v4 [default: native, what the "
+        "processor has, or $TORCHSTONE_CPU_LEVEL].",
+    ),
+]
+
+
+def hold_to(wanted: str | None) -> str:
+    """Hold the CPU runtime of this process, and of those it starts, to a level; return it.
+
+    None is what the environment says. Raises UnknownName, and InputError for what the processor has not.
+    """
+    import os
+
+    from torchstone.compiler.runtime.level import LEVELS, NATIVE, VARIABLE, unavailable
+    from torchstone.conformance.errors import InputError
+
+    here = os.environ.get(VARIABLE) or NATIVE
+    wanted = wanted or here
+    check_names("level of x86-64", [wanted], LEVELS)
+    if problem := unavailable(wanted):
+        raise InputError(problem)
+    if wanted != here:
+        os.environ[VARIABLE] = wanted
+    return wanted
+
 
 def check_dtypes(wanted: Sequence[str]) -> list[str] | None:
     """Return the dtypes to run, None for all. Raises UnknownName."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.options import StoreOption
+from torchstone.cli.options import CpuLevelOption, StoreOption, hold_to
 from torchstone.cli.output import say
 from torchstone.conformance.escape import visible
 
@@ -26,6 +26,7 @@ def replay(
     run: Annotated[str | None, typer.Option("--run", help="Take the stored case of this run.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds the case may take.")] = 60.0,
     memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory the worker may take.")] = 8.0,
+    cpu_level: CpuLevelOption = None,
     store: StoreOption = None,
     script: Annotated[
         bool, typer.Option("--script", help="Print the case as a standalone script; run nothing.")
@@ -36,6 +37,7 @@ def replay(
     from torchstone.conformance.runner import Pool
     from torchstone.conformance.verdict import RIGHT
 
+    hold_to(cpu_level)
     _check({"sources": [], "backends": [backend]})
     found = find_case(case, store, run)
     if script:

@@ -16,7 +16,7 @@ import typer
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.executor import AddressOption, Executor, ExecutorOption, Where
 from torchstone.cli.judgement import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
-from torchstone.cli.options import StoreOption, check_names
+from torchstone.cli.options import CpuLevelOption, StoreOption, check_names, hold_to
 from torchstone.cli.output import warn
 from torchstone.cli.pythons import PythonOption, check_backends, check_consent, in_pythons, pythons_of
 from torchstone.cli.selecting import options_of
@@ -104,6 +104,7 @@ def run(
         Device,
         typer.Option("--device", help="Where the backends run: cuda is their option +cuda, of those that have it."),
     ] = Device.cpu,
+    cpu_level: CpuLevelOption = None,
     store: StoreOption = None,
     resume: Annotated[
         str | None,
@@ -122,12 +123,13 @@ def run(
         _refuse_with_resume(
             backend=[name for name in backend or () if ":" not in name],
             source=source, op=op, dtype=dtype, variant=variant, limit=limit, corpus=corpus, tag=tag,
-            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since,
+            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, cpu_level=cpu_level,
         )  # fmt: skip
         with Store(store, create=False) as db:
             record = db.run(resume)
             if not (record.options.get("backends") and record.options.get("sources")):
                 raise InputError(f"run {record.run} does not say what it was asked for, so it cannot go on")
+            hold_to(str(record.options.get("cpu_level", "native")))
             held = Held.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
             check_names("backend", backend or (), record.options["backends"], more=f"; run {record.run} has no other")
             given = pythons_of(python, record.options["backends"], executor) if python else {}
@@ -135,6 +137,7 @@ def run(
             _check(record.options)
             workers.join()
             db.reopen(record.run)
+            _tell_of_the_machine(db, record)
             return _go(db, record, workers, timeout, memory, held)
     if not backend and last_failed is None and changed_since is None:
         from torchstone.conformance.backends import names
@@ -148,6 +151,12 @@ def run(
         backend=backend, source=source, corpus=corpus, op=op, dtype=dtype, variant=variant, limit=limit, tag=tag,
         case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, store=store,
     )  # fmt: skip
+    if cpu_level is not None and executor is not Executor.local:
+        from torchstone.conformance.errors import InputError
+
+        raise InputError("--cpu-level is for workers on this machine: start the nodes with $TORCHSTONE_CPU_LEVEL set")
+    if (level := hold_to(cpu_level)) != "native":
+        options["cpu_level"] = level
     if python:
         options["pythons"] = pythons_of(python, options["backends"], executor)
     held = Held.of(expect, junit, annotations, options["backends"], "this run")
@@ -158,8 +167,10 @@ def run(
     asked = _plan(options, store)
     workers.join()
     with Store(store) as db:
+        from torchstone.conformance.provenance import machine
+
         command = shlex.join(["torchstone", *sys.argv[1:]])
-        run_id = db.new_run(command, options, versions, device=_devices(options, versions))
+        run_id = db.new_run(command, options, versions, device=_devices(options, versions), machine=machine())
         return _go(db, db.run(run_id), workers, timeout, memory, held, asked)
 
 
@@ -169,6 +180,17 @@ def _check(options: dict[str, Any]) -> dict[str, str]:
 
     check_names("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
     return check_backends(options["backends"], options.get("pythons", {}))
+
+
+def _tell_of_the_machine(db: Store, record: Run) -> None:
+    """Note, and say, that a run is resumed on another machine than it was begun on; its verdicts come from both."""
+    from torchstone.conformance.provenance import differences, machine
+
+    found = differences(record.machine, machine())
+    for name, (before, now) in found.items():
+        warn(f"warning: {record.run} was begun where {name} is {before}; here it is {now}")
+    both = {name: f"{before}, then {now}" for name, (before, now) in found.items()}
+    db.note_machine(record.run, record.machine | both)
 
 
 def _devices(options: dict[str, Any], versions: dict[str, str]) -> str:

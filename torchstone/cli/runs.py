@@ -63,7 +63,7 @@ def show_run(
     store: StoreOption = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Show one run: options, versions, counts, the slowest cases, and the failures by what went wrong."""
+    """Show one run: options, versions, machine, counts, the slowest cases, and the failures by what went wrong."""
     from torchstone.conformance.store import Store
 
     with Store(store, readonly=True) as db:
@@ -98,6 +98,7 @@ def _facts(db: Store, record: Run, top: int) -> list[dict[str, Any]]:
     facts: list[tuple[str, str, str, Any]] = [("run", "", name, getattr(record, name)) for name in fields]
     facts += [("options", "", name, value) for name, value in record.options.items()]
     facts += [("versions", "", name, value) for name, value in sorted(record.versions.items())]
+    facts += [("machine", "", name, value) for name, value in record.machine.items()]
     facts += [("not run to the end", name, "reason", reason) for name, reason in record.errors.items()]
     for backend, counts in sorted(db.counts(record.run).items()):
         passing, ops = db.passing_ops(record.run)[backend]
@@ -118,7 +119,8 @@ def diff(
 ) -> int:
     """List the cases that changed from AGAINST to RUN: regressions, improvements, and other changes of outcome.
 
-    Exit code 1 if there is a regression.
+    Before them, what the versions and the machines of the two runs do not have in common. Exit code 1 if there is a
+    regression.
     """
     from torchstone.conformance.store import Store
     from torchstone.conformance.text import one_line
@@ -127,6 +129,7 @@ def diff(
 
     with Store(store, readonly=True) as db:
         changes = compare(load(db, [against]), load(db, [run]))
+        provenance = _provenance(db.run(against), db.run(run))
     kinds = {"regression": "regressions", "improvement": "fixes", "change": "others"}
     rows = [
         {"change": kind, "case": change["case_id"], **{name: change[name] for name in ("backend", "before", "after")}}
@@ -134,15 +137,36 @@ def diff(
         for kind, key in kinds.items()
         for change in changes[key]
     ]
-    if rows or form is not Format.table:
+    if form is not Format.table:
+        show(provenance + rows, CHANGES, form)
+    elif rows:
         show(rows, CHANGES, form)
     if form is Format.table:
+        for fact in provenance:
+            before, after = fact["before"] or "not noted", fact["after"] or "not noted"
+            say(f"another {fact['change']}: {fact['case']} is {after} in {run}, and {before} in {against}")
         counts = ", ".join(f"{len(changes[key]):,} {kind}s" for kind, key in kinds.items())
         say(f"{run} against {against}: {counts}, {changes['unchanged']:,} cases unchanged")
         for names, which in ((changes["only_before"], against), (changes["only_after"], run)):
             if names:
                 say(f"only in {which}, so not compared: {', '.join(names)}")
     return FAILURES if changes["regressions"] else OK
+
+
+def _provenance(before: Run, after: Run) -> list[dict[str, Any]]:
+    """Return rows of ``CHANGES`` for what the runs' versions and machines do not have in common."""
+    from torchstone.conformance.provenance import differences
+
+    rows = []
+    for what in ("versions", "machine"):
+        old, new = getattr(before, what), getattr(after, what)
+        found = differences(old, new)
+        if what == "machine" and bool(old) != bool(new):  # an older torchstone noted none
+            found = {"all of it": tuple("noted" if noted else "" for noted in (old, new))}
+        for name, (one, other) in found.items():
+            fact = {"change": what.removesuffix("s"), "backend": "", "case": name, "before": one, "after": other}
+            rows.append(fact | {"message": ""})
+    return rows
 
 
 runs.command()(prune)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from torchstone.compiler.contract.expansions.common import const, convert_number, tensor
@@ -111,7 +112,7 @@ def _steps(b: Expander, start: Any, end: Any, at: Callable[[Any], Any], *, fused
         raise b.unsupported(f"more than {LONGEST_CONSTANT} steps")
     low, high = (convert_number(v, dtype) for v in (start, end))
     step = (high - low) / (length - 1) if length > 1 else 0.0
-    step = Fraction(step) if fused and dtype.is_int else step
+    step = Fraction(step) if fused and dtype.is_int and eager_fuses() else step
 
     def number(i: int) -> Any:
         if length == 1:
@@ -120,6 +121,14 @@ def _steps(b: Expander, start: Any, end: Any, at: Callable[[Any], Any], *, fused
         return at(float(spaced) if isinstance(spaced, Fraction) else spaced)
 
     return _sequence(b, number, length)
+
+
+@cache
+def eager_fuses() -> bool:
+    """Whether eager's vectors multiply and add in one rounding here: those of AVX2 and later do."""
+    import torch
+
+    return torch.backends.cpu.get_cpu_capability() != "DEFAULT"
 
 
 def _run_time_steps(b: Expander, start: Any, end: Any, *, fused: bool = False) -> Value:
@@ -133,13 +142,14 @@ def _run_time_steps(b: Expander, start: Any, end: Any, *, fused: bool = False) -
 def spaced(b: Expander, low: Value, high: Value, length: Dim, *, fused: bool) -> Value:
     """``length`` evenly spaced numbers between two 0-d ones, in their dtype, each from the nearer end.
 
-    Eager's kernel multiplies and adds ``fused``, but for 16-bit floats: one rounding, where an ULP makes a difference.
+    Eager's kernel multiplies and adds ``fused``, but for 16-bit floats and on processors without AVX2: one rounding,
+    where an ULP makes a difference.
     """
     dtype = low.dtype
     low, high = (b.broadcast(v, (length,), ()) for v in (low, high))
     if length in (0, 1):
         return low
-    fused = fused and not dtype.is_half
+    fused = fused and not dtype.is_half and eager_fuses()
     wide = dt.float64 if fused else dtype
     index = b.iota(size=length, dtype=dt.int64)
     number = b.cast(index, wide) if wide.is_complex else b.iota(size=length, dtype=wide)

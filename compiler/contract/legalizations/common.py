@@ -157,7 +157,8 @@ class Formula:
         return total
 
 
-# How far each formula is from the truth, in float32 ULPs, when the primitives it uses are within 1; 0 is exact.
+# How far each formula is from the truth, in float32 ULPs, when the primitives it uses give the nearest number; 0 is
+# exact. A target whose primitives are further off is further off by what they are.
 BOUNDS: dict[str, float] = {}
 
 

@@ -21,7 +21,12 @@ def sqrt(x: Formula) -> Formula:
 
 @formula("rsqrt", ulps=1.5)
 def rsqrt(x: Formula) -> Formula:
-    """1 / sqrt(x)."""
+    """1 / sqrt(x).
+
+    With s = m 2**e the root, 1 <= m < 2: half an ULP of s is 2**(e - 24), which moves 1 / s by 2**(-e - 24) / m**2. An
+    ULP of 1 / s, which lies above 2**(-e - 1), is 2**(-e - 24): it moves by one at most, and rounding by half of one.
+    No root and no inverse of one is subnormal, 2**-75 < s < 2**64.
+    """
     return 1.0 / x.sqrt()
 
 

@@ -13,7 +13,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.driver import compile
 from torchstone.conformance.sources.sampling import seeded
+
+from .conftest import assert_same
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -26,8 +29,6 @@ DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex6
 SAMPLES = 2
 # Sums of complex products cancel: an ULP of their parts is many of theirs.
 SLACK = {torch.complex64: 64.0, torch.float32: 4.0}
-# Eager rounds each product of the batch to 16 bits, we the sum of them: nearer to the exact result, and not the same.
-ROUGHER_IN_EAGER = {("addbmm", torch.bfloat16)}
 
 
 def _program(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tensor]]:
@@ -45,12 +46,23 @@ def _program(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tenso
     return program, [leaves[i] for i in places]
 
 
+def _agrees_rounded_once(program: Callable[..., Any], tensors: list[torch.Tensor]) -> None:
+    """Compare with eager's float32, rounded: eager's kernels of 16 bits round each product on some processors."""
+
+    def cast(tree: Any, source: torch.dtype, target: torch.dtype) -> Any:
+        return pytree.tree_map_only(torch.Tensor, lambda t: t.to(target) if t.dtype is source else t, tree)
+
+    half, single = torch.bfloat16, torch.float32
+    got = compile(program, tuple(tensors), target="evaluator", alias_results=False)(*tensors)
+    assert_same(got, cast(program(*cast(tensors, half, single)), single, half))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", LISTED)
 def test_samples(name: str, agrees: Callable[..., None]) -> None:
     op = OPS[name]
     for dtype in DTYPES:
-        if dtype not in op.dtypes or (name, dtype) in ROUGHER_IN_EAGER:
+        if dtype not in op.dtypes:
             continue
         with seeded(name):
             samples = list(itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES))
@@ -62,6 +74,10 @@ def test_samples(name: str, agrees: Callable[..., None]) -> None:
                 continue  # no kernel for this dtype after all
             try:
                 agrees(program, *tensors, slack=SLACK.get(dtype, 1.0))
+            except AssertionError:
+                if dtype is not torch.bfloat16:
+                    raise
+                _agrees_rounded_once(program, tensors)
             except Unsupported:
                 if dtype == torch.float32:
                     raise

@@ -13,7 +13,7 @@ import torch
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir.dtypes import float32
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.runtime import jit, mlir, pipelines
+from torchstone.compiler.runtime import jit, level, mlir, pipelines
 from torchstone.compiler.runtime.cache import VARIABLE
 from torchstone.compiler.runtime.cpu import CpuKernel
 
@@ -106,8 +106,7 @@ def test_llvm_knows_each_feature_by_its_name() -> None:
         "print(torch.equal(torchstone.compile(lambda x: x + x, (x,))(x), x + x))"
     )
     for name, known in (("''", True), ("',-no-such'", False)):
-        done = subprocess.run(
-            [sys.executable, "-c", source.replace("NAME", name)], capture_output=True, text=True, check=True
-        )
+        command, environment = [sys.executable, "-c", source.replace("NAME", name)], {**os.environ, level.VARIABLE: ""}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "True"
         assert ("not a recognized feature" not in done.stderr) is known
