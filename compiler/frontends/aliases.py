@@ -5,7 +5,7 @@ PyTorch's alias annotations say which ops are views.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,13 @@ from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, Sizes, View
 from torchstone.compiler.frontends.layouts import Layouts, Strides, row_major
 from torchstone.compiler.frontends.literals import from_literal
+from torchstone.compiler.frontends.numbers import Emitter
 from torchstone.compiler.frontends.schemas import schema_call
 from torchstone.compiler.frontends.sharing import Base, Copied
-from torchstone.compiler.ir import Graph, Operation, Value
-from torchstone.compiler.ir.dims import Dim, evaluate
-from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
+from torchstone.compiler.ir import Graph, Location, Operation, Value
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim, evaluate, symbol
+from torchstone.compiler.ir.sizes import symbols_bound, symbols_written
 
 Step = tuple[Operation, int]
 
@@ -51,7 +53,8 @@ _ON_ANY_STRIDES = frozenset(
 class Told:
     """What the results are, with the tensors that are outputs after them, and the copies that could be views.
 
-    ``laid_out`` are the values whose layout decides what is a view of what.
+    ``laid_out`` are the values whose layout decides what is a view of what. ``places`` are symbols for
+    places that ops take from values, ``steps`` the views that a result is made with.
     """
 
     results: list[Result]
@@ -59,6 +62,17 @@ class Told:
     guards: list[Copied]
     copied: list[tuple[int, View | None, tuple[Dim, ...] | None]]
     laid_out: list[Value] = field(default_factory=list)
+    places: dict[str, Value | None] = field(default_factory=dict)
+
+    steps: dict[int, list[Operation]] = field(default_factory=dict)
+
+    def emit_places(self, graph: Graph) -> dict[str, Value]:
+        """Return the values of the symbols that values tell in the views among the results, as ops of the graph."""
+        run_time = self.places.keys() | symbols_bound(graph)
+        names = {name for steps in self.steps.values() for op in steps for name in symbols_written(op) & run_time}
+        emitter = Emitter(graph.ops, Location())
+        told = {name: self.places.get(name) for name in sorted(names)}
+        return {name: emitter.constant(symbol(name), dt.int64) if v is None else v for name, v in told.items()}
 
 
 def results_of(
@@ -80,8 +94,8 @@ def results_of(
     makers: Makers = {id(r): (op, i) for op in graph.ops for i, r in enumerate(op.results)}
     if layouts is not None:
         makers.update({id(value): (op, 0) for value, op in layouts.by_memory})
-    run_time = set(symbols_bound(graph))
-    chains = [_chain(value, roots, makers, run_time) for value in values]
+    places: dict[str, Value | None] = {}
+    chains = [_chain(value, roots, makers, places) for value in values]
     told = Told([], [], [], [])
     first: dict[int, int] = {}
     for index, value in enumerate(values):
@@ -114,19 +128,35 @@ def results_of(
         if strides is not None and place < len(values):
             told.results[place] = Computed(place, strides)
     if layouts is not None:
-        _copies(told, [*values, *(r for r, _ in chains)], roots, makers, run_time, layouts, shown)
+        _copies(
+            told,
+            [*values, *(r for r, _ in chains)],
+            roots,
+            makers,
+            layouts,
+            shown,
+            places.keys() | symbols_bound(graph),
+        )
+    told.places = places
+    for index, (_, steps) in enumerate(chains):
+        if not isinstance(told.results[index], Computed):
+            told.steps[index] = [op for op, _ in steps]
     return told
 
 
 Makers = dict[int, Step]
 
 
-def _chain(value: Value, roots: Mapping[int, int], makers: Makers, run_time: set[str]) -> tuple[Value, list[Step]]:
+def _chain(
+    value: Value, roots: Mapping[int, int], makers: Makers, places: dict[str, Value | None]
+) -> tuple[Value, list[Step]]:
     """Return the tensor that a value is a view of, however far up, and the steps from there."""
     steps: list[Step] = []
     while id(value) not in roots:
         op, number = makers.get(id(value), (None, 0))
-        if op is None or not is_view(op) or symbols_used(op) & run_time:
+        if op is not None and _selects(op):
+            op = _selection(op, places)
+        if op is None or not is_view(op):
             break
         steps.append((op, number))
         operand = op.operands[0]
@@ -135,9 +165,24 @@ def _chain(value: Value, roots: Mapping[int, int], makers: Makers, run_time: set
     return value, steps[::-1]
 
 
+def _selection(op: Operation, places: dict[str, Value | None]) -> Operation:
+    """Return the view that an op of ``AT_PLACE`` is in eager, with a symbol for the place."""
+    x, indices = op.operands
+    assert isinstance(indices, tuple)
+    (index,) = (i for i in indices if i is not None)
+    name = next((n for n, v in places.items() if v is index), f"place{len(places)}")
+    places[name] = index
+    return Operation("aten.select.int", (x, len(indices) - 1, symbol(name)), op.results, {}, op.location)
+
+
+def _selects(op: Operation) -> bool:
+    """Say whether an op is a view in eager, of a place that values tell: see ``special_ops.AT_PLACE``."""
+    return op.name == "aten.index.Tensor" and any("aten.select.int" in note for note in op.location.notes)
+
+
 def _copies(
-    told: Told, values: Sequence[Value], roots: Mapping[int, int], makers: Makers, run_time: set[str],
-    layouts: Layouts, shown: Sequence[int],
+    told: Told, values: Sequence[Value], roots: Mapping[int, int], makers: Makers, layouts: Layouts,
+    shown: Sequence[int], run_time: Collection[str],
 ) -> None:  # fmt: skip
     """Note the copies among the results that ``reshape`` or ``contiguous`` made, of what has views among them too."""
     outputs = list({id(v): v for v in values}.values())
@@ -147,7 +192,9 @@ def _copies(
             continue
         operand = op.operands[0]
         assert isinstance(operand, Value)
-        root, steps = _chain(operand, roots, makers, run_time)
+        root, steps = _chain(operand, roots, makers, {})
+        if any(symbols_written(step) & set(run_time) for step, _ in steps):
+            continue  # which copies those are is not known before the call
         reshaped = [o for o in makers.values() if o[0].name == _UNSAFE_VIEW and o[0].operands[0] is value]
         into = reshaped[0][0].result.shape if reshaped else None
         if id(root) in roots:
@@ -189,11 +236,11 @@ class _Replayed:
     """A view made by the ATen ops that the program made it with, on whatever strides the argument has."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps = [(_overload(op), op.operands[1:], number) for op, number in steps]
+        self._steps = [(_overload(op), op, number) for op, number in steps]
 
     def __call__(self, tensor: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-        for overload, operands, number in self._steps:
-            literals = [from_literal(operand, lambda dim: evaluate(dim, sizes)) for operand in operands]
+        for overload, op, number in self._steps:
+            literals = [from_literal(operand, lambda dim: evaluate(dim, sizes)) for operand in op.operands[1:]]
             args, kwargs = schema_call(overload, [tensor, *literals])
             try:
                 out = overload(*args, **kwargs)

@@ -117,7 +117,8 @@ class Captured:
     places in it that hold each of ``captures``, empty for a tensor that is in none. Its numbers come after the leaves
     of the arguments. ``effects`` are what the program does to such objects, and to the containers of its arguments:
     ``results`` goes on with the leaves of what it puts there. ``unread`` are arguments that it only adds to.
-    ``bases`` are outputs after the results' own that are no result, but what some are views of. ``copied`` are the
+    ``bases`` are outputs after the results' own that are no result, but what some are views of. ``told`` are outputs
+    with the places that values tell, by the symbol which a view has for one. ``copied`` are the
     arguments, and views of them, that eager has to copy too.
     ``layouts`` are the arguments that have to lie in memory as the example's did, because random numbers go by that.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
@@ -145,6 +146,7 @@ class Captured:
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
     bases: Sequence[Computed] = ()
+    told: Mapping[str, int] = field(default_factory=dict)
     copied: Sequence[tuple[int, View | None, tuple[Dim, ...] | None]] = ()
     layouts: Sequence[tuple[int, tuple[Dim, ...] | None]] = ()
     otherwise: Captured | None = None
@@ -392,6 +394,8 @@ class Captured:
                     accumulate_gradient(tensors[index], value)
                 for index, value in zip(self.mutated, outputs[written - len(self.mutated) : written], strict=True):
                     tensors[index].copy_(value)
+        if self.told:
+            sizes = {**sizes, **{name: int(outputs[index]) for name, index in self.told.items()}}
         leaves = [_leaf(result, outputs, tensors, sizes) for result in self.results]
         if self._sharing:
             bases = {r.index: leaf for r, leaf in zip(self.results, leaves, strict=True) if isinstance(r, Computed)}
@@ -408,9 +412,10 @@ class Captured:
     def drop_aliased(self) -> None:
         """Let results that are arguments, other results or views of them be that: their elements are not computed."""
         kept = [r.index for r in self.results if isinstance(r, Computed | Number)]
-        kept.extend(base.index for base in self.bases)
+        kept.extend((*(base.index for base in self.bases), *self.told.values()))
         place = {index: new for new, index in enumerate(dict.fromkeys(kept))}
         self.bases = [replace(base, index=place[base.index]) for base in self.bases]
+        self.told = {name: place[index] for name, index in self.told.items()}
         written = len(self.graph.outputs) - len(self.mutated) - len(self.gradients)
         self.graph.outputs = (*(self.graph.outputs[i] for i in place), *self.graph.outputs[written:])
         self.results = [
@@ -425,7 +430,7 @@ class Captured:
 
     def keep_aliased(self) -> None:
         """Let the graph compute every result into memory of its own."""
-        self.bases = ()
+        self.bases, self.told = (), {}
         self.results = [Computed(r.index) if isinstance(r, Aliased | Shared) else r for r in self.results]
 
 

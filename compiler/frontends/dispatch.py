@@ -261,7 +261,8 @@ def _record(
             [a for a in clones if isinstance(a, torch.Tensor)],
         )
     kept = [base.value for base in told.bases]
-    graph.outputs = (*outputs, *kept, *returned, *(recorder.mutations[i] for i in mutated), *gradients.values())
+    written = [*(recorder.mutations[i] for i in mutated), *gradients.values()]
+    graph.outputs = (*outputs, *kept, *returned, *written)
     tensors = iter(told.results)
     if mode is not None and mode.shape_env is not None:
         names = recorder.bind_sizes(mode.shape_env)
@@ -273,7 +274,9 @@ def _record(
     if hints is not None:
         hints.update(recorder.hints | recorder.decisions.known())
     known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
-    places = itertools.count(len(outputs) + len(kept))
+    places_told = told.emit_places(graph)
+    graph.outputs = (*outputs, *kept, *places_told.values(), *returned, *written)
+    places = itertools.count(len(outputs) + len(kept) + len(places_told))
 
     def result(leaf: Any) -> Result:
         if isinstance(leaf, torch.Tensor):
@@ -311,6 +314,7 @@ def _record(
         hints={name: n for name, n in known.items() if n > 1},
         places=recorder.decisions.places,
         bases=[Computed(len(outputs) + i, base.strides) for i, base in enumerate(told.bases)],
+        told={name: len(outputs) + len(told.bases) + i for i, name in enumerate(places_told)},
         copied=told.copied,
         guards=list(told.guards),
         layouts=depended_on(graph, recorder.layouts.arguments, told.laid_out),
@@ -379,18 +383,26 @@ def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | Non
     told = results_of(graph, outputs, layouts=recorder.layouts)
     if shared is None:
         return told
-    out = Told([], [], [], [])
+    out = Told([], [], [], [], places=told.places)
     first: dict[int, int] = {}
     for index, owner in enumerate(shared):
-        # A view at a place that values tell is computed: no list of views tells it for other values.
-        if isinstance(owner, Viewed) and not recorder.numbers:
+        if _told_by_values in (
+            owner.view if isinstance(owner, Viewed) else None,
+            owner[1] if isinstance(owner, tuple) else None,
+        ):
+            if not isinstance(told.results[index], Aliased):
+                raise Unsupported("a result is a view at a place that values tell", stage="capture")
+            out.results.append(told.results[index])
+            out.steps[index] = told.steps[index]
+            continue
+        if isinstance(owner, Viewed):
             base = recorder.operand(owner.base)
             if id(base) not in first:
                 first[id(base)] = len(outputs) + len(out.bases)
                 out.bases.append(Base(base, owner.strides))
                 out.laid_out.append(base)
             out.results.append(Shared(first[id(base)], owner.view, index))
-        elif isinstance(owner, tuple) and (owner[1] is None or not recorder.numbers):
+        elif isinstance(owner, tuple):
             out.results.append(Aliased(recorder.position(owner[0]), owner[1], index))
         else:
             out.results.append(Computed(index))
@@ -451,7 +463,14 @@ def _functionalized(
 def _view_of(tensor: FunctionalTensor) -> View:
     """Return what makes a tensor of its base: the views that functionalization has noted."""
     steps = _steps_to(tensor)
+    if any(step.has_symbolic_inputs for step in steps):
+        return _told_by_values
     return lambda base, sizes: _FUNCTIONALIZATION.apply_view_meta_sequence(base, steps)
+
+
+def _told_by_values(base: torch.Tensor, sizes: Any) -> torch.Tensor:
+    """Stand for a view at a place that values tell, which the graph has to tell."""
+    raise AssertionError("unreachable")
 
 
 _FUNCTIONALIZATION: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out

@@ -235,8 +235,10 @@ def _replay(
     layouts = [(index, strides and tuple(under(s, renamed) for s in strides)) for index, strides in layouts]
     recorder.layouts.rename(renamed)
     told = results_of(graph, values, mutated, written, layouts=recorder.layouts)  # under the new names
+    places_told = told.emit_places(graph)
+    graph.outputs = (*values, *kept, *places_told.values(), *graph.outputs[len(values) + len(kept) :])
     tensors = iter(told.results)
-    places = {i: len(values) + len(kept) + place for place, i in enumerate(numbers)}
+    places = {i: len(values) + len(kept) + len(places_told) + place for place, i in enumerate(numbers)}
     results = [
         Number(places[i]) if i in places else next(tensors) if isinstance(v, Value) else plain_result(v, renamed)
         for i, v in enumerate(returned)
@@ -260,6 +262,7 @@ def _replay(
         specialized=constants(bound),
         row_major=recorder.row_major,
         bases=[Computed(len(values) + i, base.strides) for i, base in enumerate(told.bases)],
+        told={name: len(values) + len(told.bases) + i for i, name in enumerate(places_told)},
         copied=told.copied,
         guards=list(told.guards),
         layouts=layouts,

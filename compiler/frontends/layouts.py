@@ -36,9 +36,12 @@ _INTO_A_NEW_ONE = frozenset({torch.ops.aten.bernoulli.p, torch.ops.aten.bernoull
 _INTO = frozenset({"cauchy", "exponential", "geometric", "log_normal", "normal", "random", "uniform"})
 
 
-def draws(func: Any) -> bool:
-    """Say whether an ATen op takes numbers from PyTorch's generator."""
-    return torch.Tag.nondeterministic_seeded in func.tags
+def draws(func: Any, leaves: Sequence[Any] = ()) -> bool:
+    """Say whether an ATen op takes numbers from PyTorch's generator, with these arguments if they are given."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    given = zip((a.name for a in func._schema.arguments), leaves, strict=False)
+    return not any(name == "dropout_p" and leaf == 0 for name, leaf in given)
 
 
 def strides_of(tensor: torch.Tensor) -> Strides:

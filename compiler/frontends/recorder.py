@@ -328,7 +328,7 @@ class Recorder(TorchDispatchMode):
             op = self._at_place(func, *leaves, location)
         else:
             op = Operation(str(func), self._operands(func, leaves), (), location=location)
-        if draws(func):
+        if random := draws(func, leaves):
             op.attributes = self.layouts.attributes(func, leaves, replayed=self.replayed)
             if op.attributes and not is_ordered(op):
                 raise Unsupported(f"{func} of tensors that are not row-major", op=op.name, stage="capture")
@@ -337,7 +337,7 @@ class Recorder(TorchDispatchMode):
         shapes: Any = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
         with self.drawing(location) if is_ordered(op) else contextlib.nullcontext():
             out = shapes(*args, **kwargs)
-        if draws(func):
+        if random:
             out = self.layouts.drawn(out)
         op.results = self._results(func, out)
         self.graph.ops.append(op)

@@ -30,11 +30,17 @@ def sized_by_values(op: Operation) -> bool:
     return op.name in SIZED_BY_VALUES
 
 
-def symbols_used(op: Operation) -> set[str]:
-    """Return the symbols in an operation's literals and result types."""
+def symbols_written(op: Operation) -> set[str]:
+    """Return the symbols in an operation's literals."""
     found: set[str] = set()
     _gather(op.operands, found)
     _gather(op.attributes.values(), found)
+    return found
+
+
+def symbols_used(op: Operation) -> set[str]:
+    """Return the symbols in an operation's literals and result types."""
+    found = symbols_written(op)
     for result in op.results:
         if isinstance(result.type, TensorType):
             _gather(result.type.shape, found)

@@ -110,6 +110,9 @@ def test_a_number_of_another_class_is_no_such_number() -> None:
 
 def test_a_place_that_is_not_there() -> None:
     exe = compile(lambda x, i: x[i], (X, torch.tensor(1)), "linalg")
+    with pytest.raises(IndexError, match="out of range"):  # a view of x, made when the call ends
+        exe(X, torch.tensor(3))
+    exe = compile(lambda x, i: x[i] * 2, (X, torch.tensor(1)), "linalg")
     with pytest.raises(RuntimeError, match="out of bounds"):
         exe(X, torch.tensor(3))
 
