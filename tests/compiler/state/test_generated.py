@@ -4,6 +4,7 @@ import pytest
 
 from tests.compiler.state.programs import draw
 from tests.compiler.state.trial import try_program
+from torchstone.compiler.frontends.state import checks, heap, kinds
 
 TARGETS = ("evaluator", "linalg", "tosa", "tensorrt")
 
@@ -23,21 +24,30 @@ def test_hundreds_of_programs_with_state_are_right_or_refused(target: str) -> No
     assert not {seed: f for seed, f in found.items() if f.wrong or f.trace}
 
 
-def test_a_trial_tells_a_silent_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trial can fail: without the effects of a program, and with what a call finds left unchecked."""
-    from torchstone.compiler.frontends.state import checks, effects, heap
+def outcomes(count: int) -> tuple[int, int]:
+    """Return how many programs are silently wrong, and how many leave a trace when they are compiled."""
+    found = [try_program(draw(seed), "evaluator") for seed in range(count)]
+    return sum(bool(f.wrong) for f in found), sum(bool(f.trace) for f in found)
 
-    def wrong(count: int) -> int:
-        found = [try_program(draw(seed), "evaluator") for seed in range(count)]
-        return sum(bool(f.wrong) for f in found), sum(bool(f.trace) for f in found)
 
-    with monkeypatch.context() as patched:
-        patched.setattr("torchstone.compiler.frontends.captured.replay", lambda *_: None)
-        assert wrong(20)[0]
-    with monkeypatch.context() as patched:
-        patched.setattr(checks.State, "_check", lambda *_: None)
-        assert wrong(40)[0]
-    with monkeypatch.context() as patched:
-        patched.setattr(heap.Heap, "restore", lambda _: None)
-        assert wrong(20)[1]
-    assert effects.replay is not None
+def test_a_trial_tells_of_effects_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchstone.compiler.frontends.captured.replay", lambda *_: None)
+    assert outcomes(20)[0]
+
+
+def test_a_trial_tells_of_state_that_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.State, "_check", lambda *_: None)
+    assert outcomes(40)[0]
+
+
+def test_a_trial_tells_of_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    restore = heap.Heap.restore
+
+    def forgetful(self: heap.Heap) -> None:
+        for node in self.nodes:
+            if node.kind is kinds.DICT:
+                node.saved = node.entries()
+        restore(self)
+
+    monkeypatch.setattr(heap.Heap, "restore", forgetful)
+    assert outcomes(40)[1]

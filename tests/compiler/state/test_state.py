@@ -4,8 +4,6 @@ import collections
 import dataclasses
 import functools
 import itertools
-import os
-import queue
 import random
 import types
 import weakref
@@ -18,7 +16,7 @@ import torch
 from torch import nn
 
 from tests.compiler.state.compare import difference, picture
-from torchstone.compiler.diagnostics import GuardError, Unsupported
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 
 # A program of x, and what it may have changed.
@@ -397,155 +395,3 @@ def test_what_no_call_could_do_again_is_refused_at_its_line_and_left_alone(name:
     with pytest.raises(Unsupported, match=match):
         compile(program, (inputs(0),), "evaluator")
     assert not difference(everything(changed), before)
-
-
-def arguments(name: str) -> tuple[Any, ...]:
-    made: dict[str, Any] = {
-        "list": ([],), "dict": ({},), "nested": ({"rows": [torch.ones(3)]},), "twice": ([1], [2]),
-    }  # fmt: skip
-    return made[name]
-
-
-ON_ARGUMENTS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "append": ("list", lambda x, rows: rows.append(x * 2)),
-    "setitem": ("dict", lambda x, named: named.update(y=x * 2)),
-    "nested": ("nested", lambda x, d: (d["rows"][0].add_(x), d["rows"].append(x), d.update(n=len(d["rows"])))[-1]),
-    "moved": ("twice", lambda x, one, two: one.append(two.pop())),
-    "returned": ("list", lambda x, rows: rows),
-}
-
-
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("name", ON_ARGUMENTS)
-def test_containers_of_the_arguments_are_changed_as_eager_does(name: str, target: str) -> None:
-    kind, program = ON_ARGUMENTS[name]
-    mine, theirs = arguments(kind), arguments(kind)
-    exe = compile(program, (inputs(0), *mine), target)
-    assert not difference(picture(mine), picture(arguments(kind)))
-    one, two = exe(inputs(1), *mine), program(inputs(1), *theirs)
-    assert not difference(picture([one, mine]), picture([two, theirs]))
-
-
-def test_a_list_that_is_only_added_to_may_have_any_length() -> None:
-    rows: list[torch.Tensor] = []
-    exe = compile(lambda x, rows: rows.append(x), (inputs(0), rows), "evaluator")
-    for number in range(3):
-        exe(inputs(number), rows)
-    assert [row[0].item() for row in rows] == [0.25, 1.25, 2.25]
-    with pytest.raises(GuardError, match="compiled for a call like"):
-        exe(inputs(0), (1, 2))
-
-
-@dataclasses.dataclass
-class World:
-    scale: float = 2.0
-    flag: bool = True
-    names: dict[str, int] = dataclasses.field(default_factory=lambda: {"a": 1})
-    numbers: Any = dataclasses.field(default_factory=lambda: np.ones(3))
-    layers: Any = dataclasses.field(default_factory=lambda: nn.ModuleList([nn.Linear(3, 3), nn.ReLU()]))
-    jobs: Any = dataclasses.field(default_factory=queue.Queue)
-
-    def function(self, x):
-        return x + 1
-
-    def __call__(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        x = self.function(x) * self.scale * float(self.numbers[0]) * len(self.names) * int(os.environ["STATE"])
-        return x if self.flag else -x
-
-
-def _patch(world: World) -> None:
-    world.function = lambda x: x - 1  # type: ignore[method-assign]
-
-
-CHANGED: dict[str, tuple[Callable[[World], Any], str]] = {
-    "number": (lambda w: setattr(w, "scale", 3.0), r"World\.scale was 2\.0 .* is 3\.0"),
-    "another class of number": (lambda w: setattr(w, "scale", 2), r"World\.scale was 2\.0 .* is 2"),
-    "flag": (lambda w: setattr(w, "flag", False), r"World\.flag was True"),
-    "entry": (lambda w: w.names.update(b=2), r"World\.names has an entry 'b' now"),
-    "array": (lambda w: w.numbers.__setitem__(0, 5.0), r"World\.numbers holds other numbers"),
-    "layer": (lambda w: w.layers.append(nn.ReLU()), r"World\.layers has an entry '2' now"),
-    "another layer": (lambda w: w.layers.__setitem__(1, nn.Tanh()), r"World\.layers\.1 was a ReLU"),
-    "hook": (lambda w: w.layers[0].register_forward_hook(lambda m, a, out: out * 2), r"_forward_hooks has an entry"),
-    "mode": (lambda w: w.layers.eval(), "was in training mode"),
-    "method": (_patch, r"World\.function was not there"),
-    "environment": (lambda w: os.environ.update(STATE="3"), r"os\.environ"),
-    "default dtype": (lambda w: torch.set_default_dtype(torch.float64), "default dtype"),
-}
-
-
-@pytest.mark.parametrize("dynamic", [None, ({0: torch.export.Dim.AUTO},)], ids=["static", "dynamic"])
-@pytest.mark.parametrize("name", CHANGED)
-def test_what_a_program_went_by_is_guarded(name: str, dynamic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STATE", "1")
-    world, x = World(), torch.randn(4, 3)
-    exe = compile(world, (x,), "evaluator", dynamic)
-    with torch.no_grad():
-        torch.testing.assert_close(exe(x), world(x))
-        world.layers[0].weight = nn.Parameter(torch.eye(3))
-        torch.testing.assert_close(exe(x), world(x))
-        world.layers[0] = nn.Linear(3, 3)
-        torch.testing.assert_close(exe(x), world(x))
-    change, match = CHANGED[name]
-    try:
-        change(world)
-        with pytest.raises(GuardError, match=match):
-            exe(x)
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-def test_under_dynamic_shapes_a_change_is_refused_at_its_line() -> None:
-    log: list[torch.Tensor] = []
-
-    def program(x, rows):
-        y = x * 2
-        log.append(y)
-        return y
-
-    shapes = ({0: torch.export.Dim.AUTO}, None)
-    with pytest.raises(Unsupported, match=r"log, which torch\.export(.|\n)*log\.append\(y\)"):
-        compile(program, (torch.randn(4, 3), 1), "evaluator", shapes)
-    with pytest.raises(Unsupported, match=r"an argument, which torch\.export(.|\n)*rows\.append\(x\)"):
-        compile(lambda x, rows: rows.append(x), (torch.randn(4, 3), []), "evaluator", ({0: torch.export.Dim.AUTO}, []))
-    assert not log
-
-
-def test_one_object_for_two_that_are_written_to_is_guarded() -> None:
-    def program(x, one, two):
-        one.append(x)
-        two.append(len(one))
-
-    exe = compile(program, (inputs(0), [], []), "evaluator")
-    shared: list[Any] = []
-    with pytest.raises(GuardError, match="are one now"):
-        exe(inputs(0), shared, shared)
-    with pytest.raises(Unsupported, match=r"twice|one now"):
-        compile(program, (inputs(0), shared, shared), "evaluator")
-    assert not shared
-
-
-def test_two_arguments_that_are_one_tensor_are_guarded_where_one_is_written_to() -> None:
-    def program(x, y):
-        x.add_(1)
-        return y * 2
-
-    exe = compile(program, (torch.zeros(3), torch.zeros(3)), "evaluator")
-    x = torch.ones(3)
-    with pytest.raises(GuardError, match="share memory"):
-        exe(x, x)
-
-
-def test_a_call_that_is_refused_changes_nothing() -> None:
-    state = types.SimpleNamespace(n=0, mode="a")
-
-    def program(x):
-        state.n += 1
-        return x * state.n if state.mode == "a" else x
-
-    exe = compile(program, (inputs(0),), "evaluator")
-    state.mode = "b"
-    with pytest.raises(GuardError, match="mode was 'a'"):
-        exe(inputs(0))
-    assert state.n == 0
