@@ -152,6 +152,9 @@ def _copies(
         reshaped = [o for o in makers.values() if o[0].name == _UNSAFE_VIEW and o[0].operands[0] is value]
         copying = replace(copying, into=reshaped[0][0].result.shape) if reshaped else copying
         if id(root) in roots:
+            example = layouts.example(operand) if id(root) not in makers and copying.into is None else None
+            if example is not None and copying.spares(example, {}):
+                continue  # or there were no copy in the program: it asks for one whatever it is of
             told.copied.append((roots[id(root)], _Replayed(steps) if steps else None, copying))
         elif id(root) in shown:
             strides = layouts.layout(operand) or row_major(operand.shape)

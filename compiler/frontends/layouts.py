@@ -85,6 +85,17 @@ class Layouts:
         strides = None if tensor is None else strides_of(tensor)
         return strides and tuple(substitute(s, self._renamed) for s in strides)
 
+    def example(self, value: Value) -> torch.Tensor | None:
+        """Return a tensor that lies in memory as a value did for the example; None where its sizes are unknown."""
+        tensor = self.tensors.get(id(value))
+        if tensor is None:
+            return None
+        sizes, strides = (
+            [s.node.hint if isinstance(s, torch.SymInt) else s for s in dims]
+            for dims in (tensor.shape, tensor.stride())
+        )
+        return None if None in (*sizes, *strides) else torch.empty_strided(sizes, strides, device="meta")
+
     def rename(self, renamed: Mapping[str, str]) -> None:
         """Give the symbols of sizes other names, as the graph has."""
         self._renamed = {old: symbol(new) for old, new in renamed.items()}

@@ -169,6 +169,21 @@ def test_a_copy_into_channels_last_that_is_spared_where_it_lies_so(copy: View, o
             assert y.data_ptr() == copied.data_ptr()
 
 
+@pytest.mark.parametrize("dynamic", [None, ({0: torch.export.Dim("n", min=3)},)], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda x: x.clone(memory_format=torch.contiguous_format),
+        lambda x: x[1:].clone(memory_format=torch.contiguous_format),
+        lambda x: x.to(torch.float32, memory_format=torch.contiguous_format, copy=True),
+    ],
+)
+def test_a_copy_of_an_argument_that_is_asked_for_is_made_of_any(copy: View, dynamic: Any) -> None:
+    executable = compile(copy, (numbers(),), target="linalg", dynamic_shapes=dynamic)
+    for make in (numbers, lambda: numbers().reshape(6, 4).t(), lambda: numbers().repeat(1, 2)[:, ::2]):
+        agree(copy, executable, make)
+
+
 def test_what_is_no_view_is_left_alone() -> None:
     x = numbers()
     one, other = compile(lambda x: (x + 1, (x + 1).t()), (x,), target="linalg")(x)
