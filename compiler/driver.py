@@ -129,7 +129,8 @@ def compile(
         try:
             return built(captured)
         except ExampleRefused as error:
-            captured = captured.without(error.names) if captured.without is not None else captured.otherwise
+            again = captured.without(error.names) if captured.without is not None else None
+            captured = again or captured.otherwise
         except Exception:  # the specialized program raises what is to be raised
             captured = captured.otherwise
     return built(captured)

@@ -5,23 +5,34 @@ PyTorch's alias annotations say which ops are views.
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+=======
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+>>>>>>> values
 from typing import Any
 
 import torch
 
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, Sizes, View
-from torchstone.compiler.frontends.layouts import Layouts, Strides, row_major
+from torchstone.compiler.frontends.layouts import Copying, Layouts, Strides, row_major
 from torchstone.compiler.frontends.literals import from_literal
 from torchstone.compiler.frontends.numbers import Emitter
 from torchstone.compiler.frontends.schemas import schema_call
 from torchstone.compiler.frontends.sharing import Base, Copied
+<<<<<<< HEAD
 from torchstone.compiler.ir import Graph, Location, Operation, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, evaluate, symbol
 from torchstone.compiler.ir.sizes import symbols_bound, symbols_written
+=======
+from torchstone.compiler.ir import Graph, Operation, Value
+from torchstone.compiler.ir.dims import evaluate
+from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
+>>>>>>> values
 
 Step = tuple[Operation, int]
 
@@ -60,7 +71,7 @@ class Told:
     results: list[Result]
     bases: list[Base]
     guards: list[Copied]
-    copied: list[tuple[int, View | None, tuple[Dim, ...] | None]]
+    copied: list[tuple[int, View | None, Copying]]
     laid_out: list[Value] = field(default_factory=list)
     places: dict[str, Value | None] = field(default_factory=dict)
 
@@ -184,11 +195,12 @@ def _copies(
     told: Told, values: Sequence[Value], roots: Mapping[int, int], makers: Makers, layouts: Layouts,
     shown: Sequence[int], run_time: Collection[str],
 ) -> None:  # fmt: skip
-    """Note the copies among the results that ``reshape`` or ``contiguous`` made, of what has views among them too."""
+    """Note the copies among the results that eager may spare, of what has views among them too."""
     outputs = list({id(v): v for v in values}.values())
     for value in outputs:
         op, _ = makers.get(id(value), (None, 0))
-        if op is None or op.name != "aten.clone.default" or op.operands[1] is None or not _is_row_major(op.operands[1]):
+        copying = None if op is None else _copying(op)
+        if op is None or copying is None:
             continue
         operand = op.operands[0]
         assert isinstance(operand, Value)
@@ -196,17 +208,27 @@ def _copies(
         if any(symbols_written(step) & set(run_time) for step, _ in steps):
             continue  # which copies those are is not known before the call
         reshaped = [o for o in makers.values() if o[0].name == _UNSAFE_VIEW and o[0].operands[0] is value]
-        into = reshaped[0][0].result.shape if reshaped else None
+        copying = replace(copying, into=reshaped[0][0].result.shape) if reshaped else copying
         if id(root) in roots:
-            told.copied.append((roots[id(root)], _Replayed(steps) if steps else None, into))
+            example = layouts.example(operand) if id(root) not in makers and copying.into is None else None
+            if example is not None and copying.spares(example, {}):
+                continue  # or there were no copy in the program: it asks for one whatever it is of
+            told.copied.append((roots[id(root)], _Replayed(steps) if steps else None, copying))
         elif id(root) in shown:
             strides = layouts.layout(operand) or row_major(operand.shape)
             told.laid_out.append(root)
-            told.guards.append(Copied("a reshape of a result", operand.shape, strides, into))
+            told.guards.append(Copied("a reshape of a result", operand.shape, strides, copying))
 
 
-def _is_row_major(literal: Any) -> bool:
-    return getattr(literal, "value", None) == "contiguous_format"
+def _copying(op: Operation) -> Copying | None:
+    """Return what ``contiguous``, ``reshape`` or ``to`` of a memory format may have been, once recorded as a copy."""
+    if op.name not in ("aten.clone.default", "aten._to_copy.default"):
+        return None
+    to, source = op.name != "aten.clone.default", op.operands[0]
+    name = getattr(op.operands[-1], "value", None)
+    if name in (None, "preserve_format") or (to and isinstance(source, Value) and source.dtype != op.result.dtype):
+        return None
+    return Copying(getattr(torch, name), to)
 
 
 def is_view(op: Operation) -> bool:

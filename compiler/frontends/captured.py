@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.argument_memory import accumulate_gradient, check_layouts, check_separate
-from torchstone.compiler.frontends.layouts import check_copied, check_strides
+from torchstone.compiler.frontends.layouts import Copying, check_copied, check_strides
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.frontends.state.ambient import check_settings, settings
 from torchstone.compiler.frontends.state.blind import Places, unread
@@ -146,8 +146,12 @@ class Captured:
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
     bases: Sequence[Computed] = ()
+<<<<<<< HEAD
     told: Mapping[str, int] = field(default_factory=dict)
     copied: Sequence[tuple[int, View | None, tuple[Dim, ...] | None]] = ()
+=======
+    copied: Sequence[tuple[int, View | None, Copying]] = ()
+>>>>>>> values
     layouts: Sequence[tuple[int, tuple[Dim, ...] | None]] = ()
     otherwise: Captured | None = None
     state: State | None = None

@@ -167,7 +167,7 @@ def _record(
     name: str,
     policy: Policy,
     numbers: frozenset[int],
-    hints: dict[int, Any] | None,
+    hints: dict[Any, Any] | None,
     example: Example | None,
     *,
     functional: bool,

@@ -297,7 +297,7 @@ def _convert(kind: type, given: Any) -> Any:
     if not isinstance(given, torch.Tensor):
         if kind is float and not isinstance(given, torch.SymBool):
             return torch.sym_float(given)
-        return given if kind is int and isinstance(given, torch.SymInt) else kind(given)
+        return given if kind is int and isinstance(given, torch.SymInt) else kind(given)  # type: ignore[arg-type]
     if given.numel() != 1 or given.is_complex() or (kind is int and given.is_floating_point()):
         return kind(given)
     x = given.detach().reshape(())

@@ -88,6 +88,17 @@ class Layouts:
         strides = None if tensor is None else strides_of(tensor)
         return strides and tuple(substitute(s, self._renamed) for s in strides)
 
+    def example(self, value: Value) -> torch.Tensor | None:
+        """Return a tensor that lies in memory as a value did for the example; None where its sizes are unknown."""
+        tensor = self.tensors.get(id(value))
+        if tensor is None:
+            return None
+        sizes, strides = (
+            [s.node.hint if isinstance(s, torch.SymInt) else s for s in dims]
+            for dims in (tensor.shape, tensor.stride())
+        )
+        return None if None in (*sizes, *strides) else torch.empty_strided(sizes, strides, device="meta")
+
     def rename(self, renamed: Mapping[str, str]) -> None:
         """Give the symbols of sizes other names, as the graph has."""
         self._renamed = {old: symbol(new) for old, new in renamed.items()}
@@ -285,22 +296,33 @@ def check_strides(
             raise GuardError(f"tensor {index} {where}, and random numbers, or views of results, go by that")
 
 
-def is_view(tensor: torch.Tensor, into: Sequence[int] | None) -> bool:
-    """Say whether eager's ``reshape`` into a shape, or ``contiguous()``, gives a view of a tensor."""
-    if into is None or tensor.is_contiguous():
-        return tensor.is_contiguous()
-    try:
-        tensor.view(into)
-    except RuntimeError:
-        return False
-    return True
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """A copy that eager makes of some tensors only: ``contiguous``, ``to`` a format or, into a shape, ``reshape``."""
+
+    format: torch.memory_format = torch.contiguous_format
+    to: bool = False
+    into: tuple[Dim, ...] | None = None
+
+    def spares(self, tensor: torch.Tensor, sizes: Mapping[str, int]) -> bool:
+        """Say whether eager gives a view of this tensor instead."""
+        if self.to:  # goes by the one format that a tensor of these strides is said to be in
+            like = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
+            return like.to(memory_format=self.format) is like
+        if self.into is None or tensor.is_contiguous():
+            return tensor.is_contiguous(memory_format=self.format)
+        try:
+            tensor.view([evaluate(d, sizes) for d in self.into])
+        except RuntimeError:
+            return False
+        return True
 
 
 def check_copied(copied: Sequence[tuple[int, Any, Any]], tensors: Sequence[torch.Tensor], sizes: Any) -> None:
     """GuardError where an argument, or the view of it, is one that eager does not copy, and the program did."""
-    for arg, view, into in copied:
+    for arg, view, copying in copied:
         tensor = tensors[arg] if view is None else view(tensors[arg], sizes)
-        if is_view(tensor, None if into is None else [evaluate(d, sizes) for d in into]):
+        if copying.spares(tensor, sizes):
             raise GuardError(f"tensor {arg} is copied here, and eager has a view of it for these strides and sizes")
 
 

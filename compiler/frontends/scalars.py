@@ -31,7 +31,7 @@ def _number_tensor(number: Any, beside: torch.Tensor) -> torch.Tensor:
         dtype = torch.get_default_dtype()
     elif beside.dim() == 0 and (beside.dtype.is_floating_point or dtype is torch.int64):
         dtype = beside.dtype
-    return torch.scalar_tensor(number, dtype=dtype)
+    return torch.scalar_tensor(number, dtype=dtype)  # type: ignore[arg-type]
 
 
 def _pow(x: torch.Tensor, exponent: Any) -> torch.Tensor:

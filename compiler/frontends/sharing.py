@@ -15,7 +15,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, View
-from torchstone.compiler.frontends.layouts import Strides, is_view, overlaps, strides_of
+from torchstone.compiler.frontends.layouts import Copying, Strides, overlaps, strides_of
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir.dims import Dim, evaluate
 
@@ -60,20 +60,17 @@ def grouped(
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A guard: that what is a copy here is none that eager, for the sizes of a call, has as a view.
-
-    ``clone`` and ``reshape`` of a tensor of this shape and these strides, into ``into``; without it, ``contiguous()``.
-    """
+    """A guard: that what is a copy here, of a tensor like this, is none that eager spares for the sizes of a call."""
 
     what: str
     shape: tuple[Dim, ...]
     strides: tuple[Dim, ...]
-    into: tuple[Dim, ...] | None
+    copying: Copying
 
     def __call__(self, sizes: Mapping[str, int]) -> str | None:
         shape, strides = ([evaluate(d, sizes) for d in dims] for dims in (self.shape, self.strides))
         tensor = torch.empty_strided(shape, strides, device="meta")
-        if is_view(tensor, None if self.into is None else [evaluate(d, sizes) for d in self.into]):
+        if self.copying.spares(tensor, sizes):
             return f"{self.what} was a copy when compiled, and is a view for these sizes"
         return None
 

@@ -43,7 +43,7 @@ def ambient_kept(heap: Heap) -> Iterator[None]:
         for (what, get, _), was in zip(kept, before, strict=True):
             if get() != was:
                 message = f"the program {what}, which no graph can do"
-                raise Effectful(message, changed=lambda get=get, was=was: get() != was)  # type: ignore[misc]
+                raise Effectful(message, changed=lambda get=get, was=was: get() != was)
     finally:
         for (_, get, put), was in zip(kept, before, strict=True):
             if get() != was:

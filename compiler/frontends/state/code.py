@@ -106,8 +106,8 @@ def names_in(code: types.CodeType) -> Names:
                 (imports if name == "IMPORT_NAME" else loads).add(instruction.argval)
         loads.update(text for text in _texts(one.co_consts) if text.isidentifier())
     any_attribute = not _ANY_NAME.isdisjoint(loads | global_loads)
-    parts = (global_loads, global_stores, loads, stores, imports)
-    return Names(*map(frozenset, parts), any_attribute)
+    named = [frozenset(names) for names in (global_loads, global_stores, loads, stores)]
+    return Names(*named, imports=frozenset(imports), any_attribute=any_attribute)
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

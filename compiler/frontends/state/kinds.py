@@ -228,7 +228,7 @@ def _class(obj: type, only: Only) -> Entries:
 
 def _write_class(obj: type, entries: Entries, only: Only) -> None:
     for name in [name for name in _class(obj, only) if name not in entries]:
-        type.__delattr__(obj, name)
+        type.__delattr__(obj, str(name))
     for name, value in entries.items():
         if vars(obj).get(str(name), MISSING) is not value:
             type.__setattr__(obj, str(name), value)

@@ -39,10 +39,10 @@ def watched_class(cls: type, seen: dict[int, Reads]) -> type | None:
         reads = seen.get(id(self))
         if reads is not None and name not in reads.written:
             reads.first.add(name)
-        return cls if name == "__class__" else cls.__getattribute__(self, name)
+        return cls if name == "__class__" else cls.__getattribute__(self, name)  # type: ignore[call-arg]
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
-        cls.__setattr__(self, name, value)
+        cls.__setattr__(self, name, value)  # type: ignore[call-arg]
         reads = seen.get(id(self))
         if reads is not None:
             reads.written.add(name)

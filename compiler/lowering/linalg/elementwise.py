@@ -1,7 +1,7 @@
 """Elementwise primitives on scalars: one row an op and kind of dtype.
 
-A float row is written for the compute type (float32 for 16-bit floats, which are rounded once after it); rows of
-``WIDE`` compute in float64. A complex row works on pairs of float64. Each rule gets a ``Scope`` and its operands.
+A float row is written for the compute type (float32 for 16-bit floats, which are rounded once after it), but a row of
+``BITWISE`` for the dtype itself. A complex row works on pairs of float64. Each rule gets a ``Scope`` and its operands.
 """
 
 from __future__ import annotations
@@ -131,6 +131,16 @@ def _not(scope: Scope, x: Any) -> Any:
     return mlir.arith.xori(x, s.constant(x.type, -1))
 
 
+def _copysign(scope: Scope, a: Scalar, b: Scalar) -> Scalar:
+    """Join the bits of two numbers. A dtype has to have a sign bit and a zero of either sign: not every float8 has."""
+    dtype, bits = scope.dtype, s.integer(scope.dtype.bits)
+    sign = s.constant(bits, 1 << (dtype.bits - 1))
+    a, b = (x if s.is_coded(dtype) else mlir.arith.bitcast(bits, x) for x in (a, b))
+    size = mlir.arith.andi(a, mlir.arith.xori(sign, s.constant(bits, -1)))
+    joined = mlir.arith.ori(size, mlir.arith.andi(b, sign))
+    return joined if s.is_coded(dtype) else mlir.arith.bitcast(s.element(dtype), joined)
+
+
 FLOAT: Mapping[str, Rule] = {
     "neg": _arith("negf"), "abs": _math("absf"), "sign": _sign_float,
     "add": _arith("addf"), "sub": _arith("subf"), "mul": _arith("mulf"), "div": _arith("divf"), "rem": _arith("remf"),
@@ -139,7 +149,7 @@ FLOAT: Mapping[str, Rule] = {
     "ceil": _math("ceil"), "floor": _math("floor"), "round": _math("roundeven"), "trunc": _math("trunc"),
     **{name: polynomial(name, _math(name)) for name in ("exp", "exp2", "log", "log2")},
     **{name: polynomial(name, _libm(name)) for name in ("expm1", "log10", "log1p", "tanh", "erf", "erfc")},
-    "sin": _math("sin"), "cos": _math("cos"), "pow": _math("powf"),
+    "sin": _math("sin"), "cos": _math("cos"), "pow": _math("powf"), "copysign": _copysign,
     **{name: _libm(name) for name in (
         "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "lgamma", "atan2",
     )},
@@ -160,8 +170,11 @@ BOOL: Mapping[str, Rule] = {
     "eq": _compare_int("eq"), "ne": _compare_int("ne"),
 }  # fmt: skip
 
+# Float rules that get the bits as they are: computed in float32, a 16-bit float is rounded, which drops a NaN's sign.
+BITWISE = frozenset({"copysign"})
+
 # Ops that look at their operands as they are, without arithmetic.
-PLAIN = frozenset({"select", "cast", "bitcast", "copysign", "complex", "real", "imag"})
+PLAIN = frozenset({"select", "cast", "bitcast", "complex", "real", "imag"})
 
 
 @cache
@@ -190,8 +203,6 @@ def apply(name: str, operands: tuple[Scalar, ...], types: tuple[DType, ...], res
         return s.cast(types[0], result, operands[0])
     if name == "bitcast":
         return mlir.arith.bitcast(s.element(result), operands[0])
-    if name == "copysign":
-        return _copysign(result, *operands)
     if name in ("real", "imag"):
         return operands[0][name == "imag"]
     if name == "complex":
@@ -201,21 +212,11 @@ def apply(name: str, operands: tuple[Scalar, ...], types: tuple[DType, ...], res
     if rule is None:
         raise Unsupported(takes(name, dtype) or name, op=f"flat.{name}", stage="lower")
     scope = Scope(dtype, library)
-    if not (dtype.is_float or dtype.is_complex):
+    if name in BITWISE or not (dtype.is_float or dtype.is_complex):
         return rule(scope, *operands)
     bits = 64 if dtype.is_complex else s.compute_bits(dtype)
     computed = rule(scope, *(s.widen(dtype, x, to=bits) for x in operands))
     return computed if result.is_bool else s.narrow(result, computed, from_=bits)
-
-
-def _copysign(dtype: DType, a: Scalar, b: Scalar) -> Scalar:
-    """Join the bits: as numbers, 16-bit floats would be rounded, which drops the sign of a NaN."""
-    bits = s.integer(dtype.bits)
-    sign = s.constant(bits, 1 << (dtype.bits - 1))
-    a, b = (x if s.is_coded(dtype) else mlir.arith.bitcast(bits, x) for x in (a, b))
-    size = mlir.arith.andi(a, mlir.arith.xori(sign, s.constant(bits, -1)))
-    joined = mlir.arith.ori(size, mlir.arith.andi(b, sign))
-    return joined if s.is_coded(dtype) else mlir.arith.bitcast(s.element(dtype), joined)
 
 
 def _select(predicate: Any, a: Scalar, b: Scalar) -> Scalar:

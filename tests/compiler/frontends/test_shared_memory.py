@@ -139,6 +139,51 @@ def test_a_reshape_that_is_a_view_at_one_row_only(rows: int) -> None:
         assert rows == 1
 
 
+@pytest.mark.parametrize("of_argument", [True, False])
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda y: y.contiguous(memory_format=torch.channels_last),
+        lambda y: y.to(memory_format=torch.channels_last),
+        lambda y: y.to(torch.float32, memory_format=torch.channels_last),
+    ],
+)
+def test_a_copy_into_channels_last_that_is_spared_where_it_lies_so(copy: View, of_argument: bool) -> None:
+    def program(x: Tensor) -> Any:
+        y = x if of_argument else x + 1
+        return y, copy(y)
+
+    def images(channels: int) -> Tensor:
+        return torch.arange(40.0 * channels).reshape(2, channels, 4, 5)
+
+    channels = torch.export.Dim("c", min=1)
+    executable = compile(program, (images(3),), target="linalg", dynamic_shapes=({1: channels},))
+    agree(program, executable, lambda: images(3))
+    agree(program, executable, lambda: images(2))
+    for make in (lambda: images(1), lambda: images(3).to(memory_format=torch.channels_last)):
+        try:
+            agree(program, executable, make)
+        except GuardError:
+            x = make()
+            y, copied = program(x)
+            assert y.data_ptr() == copied.data_ptr()
+
+
+@pytest.mark.parametrize("dynamic", [None, ({0: torch.export.Dim("n", min=3)},)], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda x: x.clone(memory_format=torch.contiguous_format),
+        lambda x: x[1:].clone(memory_format=torch.contiguous_format),
+        lambda x: x.to(torch.float32, memory_format=torch.contiguous_format, copy=True),
+    ],
+)
+def test_a_copy_of_an_argument_that_is_asked_for_is_made_of_any(copy: View, dynamic: Any) -> None:
+    executable = compile(copy, (numbers(),), target="linalg", dynamic_shapes=dynamic)
+    for make in (numbers, lambda: numbers().reshape(6, 4).t(), lambda: numbers().repeat(1, 2)[:, ::2]):
+        agree(copy, executable, make)
+
+
 def test_what_is_no_view_is_left_alone() -> None:
     x = numbers()
     one, other = compile(lambda x: (x + 1, (x + 1).t()), (x,), target="linalg")(x)
