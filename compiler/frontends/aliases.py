@@ -5,13 +5,8 @@ PyTorch's alias annotations say which ops are views.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-=======
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
->>>>>>> values
 from typing import Any
 
 import torch
@@ -23,16 +18,10 @@ from torchstone.compiler.frontends.literals import from_literal
 from torchstone.compiler.frontends.numbers import Emitter
 from torchstone.compiler.frontends.schemas import schema_call
 from torchstone.compiler.frontends.sharing import Base, Copied
-<<<<<<< HEAD
 from torchstone.compiler.ir import Graph, Location, Operation, Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim, evaluate, symbol
+from torchstone.compiler.ir.dims import evaluate, symbol
 from torchstone.compiler.ir.sizes import symbols_bound, symbols_written
-=======
-from torchstone.compiler.ir import Graph, Operation, Value
-from torchstone.compiler.ir.dims import evaluate
-from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
->>>>>>> values
 
 Step = tuple[Operation, int]
 

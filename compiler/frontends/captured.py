@@ -146,12 +146,8 @@ class Captured:
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
     bases: Sequence[Computed] = ()
-<<<<<<< HEAD
     told: Mapping[str, int] = field(default_factory=dict)
-    copied: Sequence[tuple[int, View | None, tuple[Dim, ...] | None]] = ()
-=======
     copied: Sequence[tuple[int, View | None, Copying]] = ()
->>>>>>> values
     layouts: Sequence[tuple[int, tuple[Dim, ...] | None]] = ()
     otherwise: Captured | None = None
     state: State | None = None
