@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
-from torch._higher_order_ops.effects import has_effects
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported, describe
@@ -32,19 +31,19 @@ from torchstone.compiler.frontends.captured import (
     Result,
     Scalar,
     Shared,
-    View,
     constants,
     flatten_arguments,
 )
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
+from torchstone.compiler.frontends.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.frontends.gradients import WatchGradients
-from torchstone.compiler.frontends.layouts import Layouts, depended_on
+from torchstone.compiler.frontends.layouts import depended_on
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
-from torchstone.compiler.frontends.sharing import Base, Viewed, grouped, held_as_in_eager
+from torchstone.compiler.frontends.sharing import Base, Viewed, held_as_in_eager
 from torchstone.compiler.frontends.specialize import DecidingEnv, Returned
 from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful
@@ -195,6 +194,7 @@ def _record(
     for clone, original in zip(lifted, state, strict=True):
         recorder.capture(clone, original)
     seen: list[Observed] = []
+    spared: list[torch.Tensor] = []
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
@@ -210,7 +210,7 @@ def _record(
         blinds = fn.blinds()
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
         with (
-            NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape(),
+            NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape() as escape,
             no_swaps(),
             called_directly(),
             watch,
@@ -227,6 +227,7 @@ def _record(
                         raise
                     raise recorder.stopped from None
             seen.append(Observed(out, fn.heap, containers, blinds, unread))
+            spared.extend(_returned(escape.spared, seen[-1].leaves))
         _check_cached(cached)
         return seen[-1].leaves
 
@@ -235,7 +236,7 @@ def _record(
         try:
             if functional:
                 tracked = {id(c) for c, t in zip((*clones, *lifted), (*leaves, *state), strict=True) if _needs_grad(t)}
-                flat, written, shared, left = _functionalized(run, clones, lifted, tracked, recorder.layouts)
+                flat, written, shared, left = functionalized(run, clones, lifted, tracked, recorder.layouts)
                 for original, value in written:
                     recorder.write(original, value)
             else:
@@ -250,6 +251,7 @@ def _record(
     graph = recorder.graph
     flat = [recorder.decisions.returned(leaf) for leaf in flat]
     returned = [leaf.value for leaf in flat if isinstance(leaf, Returned)]
+    copied_elsewhere = [recorder.operand(unwrap(t)) for t in spared]
     recorder.drop_captures([*outputs, *returned], [t for t, _ in left_behind])
     gradients = {recorder.position(t): grad for t, grad in left_behind}
     mutated = sorted(recorder.mutations)
@@ -317,7 +319,7 @@ def _record(
         told={name: len(outputs) + len(told.bases) + i for i, name in enumerate(places_told)},
         copied=told.copied,
         guards=list(told.guards),
-        layouts=depended_on(graph, recorder.layouts.arguments, told.laid_out),
+        layouts=depended_on(graph, recorder.layouts.arguments, [*told.laid_out, *copied_elsewhere]),
     )
 
 
@@ -329,55 +331,6 @@ def _fake_mode(decide: Callable[[Any], Any]) -> FakeTensorMode:
     return mode
 
 
-Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]
-
-
-class _Functionalize(FunctionalTensorMode):
-    """PyTorch's functionalization, with the recorder in the place of PyTorch's own tracer.
-
-    Unsupported, at the user's line, where the sizes or strides of one of ``arguments`` change in place.
-    """
-
-    arguments: Pairs = ()
-    layouts = Layouts()
-    bases: dict[int, FunctionalTensor]
-
-    def note(self, out: Any) -> None:
-        """Note the tensors that an op gives and that are no views."""
-        with torch._C.DisableTorchFunction():  # TorchScript calls ops with the modes on that watch Python's calls
-            for leaf in pytree.tree_leaves(out):
-                if isinstance(leaf, FunctionalTensor) and not _steps_to(leaf):
-                    self.bases.setdefault(leaf.untyped_storage()._cdata, leaf)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not has_effects(func):
-            with self.layouts.calling(func, args, kwargs) as made:
-                out = super().__torch_dispatch__(func, types, args, kwargs)
-                made.append(out)
-            self.note(out)
-            if torch.Tag.inplace_view in func.tags and any(args[0] is tensor for _, tensor in self.arguments):
-                _same_outline(args[0], str(func))
-            return out
-        # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
-        below = PythonFunctionalizeAPI()
-        with below.redispatch_to_next():
-            args, kwargs = below.unwrap_tensors((args, kwargs or {}))  # type: ignore[arg-type]
-            return below.wrap_tensors(func(*args, **kwargs))
-
-    def _sync_view_replay_annotations(self, args: Any, kwargs: Any) -> None:
-        """Nothing to do: these are notes for PyTorch's tracer."""
-
-
-Share: TypeAlias = "tuple[torch.Tensor, View | None] | Viewed | None"
-
-
-def _same_outline(tensor: Any, culprit: str) -> None:
-    if torch._functionalize_has_metadata_mutation(tensor.elem):
-        raise Unsupported(f"{culprit} changes the sizes or strides of an argument in place", stage="capture")
-    if torch._functionalize_was_storage_changed(tensor.elem):
-        raise Unsupported(f"{culprit} gives an argument other memory; write to it with copy_", stage="capture")
-
-
 def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | None, recorder: Recorder) -> Told:
     """What the tensors among the results are; ``shared`` says of each what it shares memory with."""
     told = results_of(graph, outputs, layouts=recorder.layouts)
@@ -386,7 +339,7 @@ def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | Non
     out = Told([], [], [], [], places=told.places)
     first: dict[int, int] = {}
     for index, owner in enumerate(shared):
-        if _told_by_values in (
+        if told_by_values in (
             owner.view if isinstance(owner, Viewed) else None,
             owner[1] if isinstance(owner, tuple) else None,
         ):
@@ -409,79 +362,11 @@ def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | Non
     return out
 
 
-def _functionalized(
-    run: Callable[[list[Any], list[Any]], list[Any]],
-    clones: list[Any],
-    lifted: list[Any],
-    tracked: set[int],
-    layouts: Layouts,
-) -> tuple[list[Any], Pairs, list[Share], Pairs]:
-    """Run under PyTorch's functionalization; ``tracked`` has the ids of the tensors that autograd tracks.
-
-    Return the results, the new value of each argument written to, for each tensor among the results the argument that
-    it shares memory with, if there is one, and as which view, and the gradient of each argument that has one now.
-    """
-    wrapped: list[tuple[torch.Tensor, FunctionalTensor]] = []
-
-    def wrap(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        known = next((f for t, f in wrapped if t is leaf), None)
-        if known is None:
-            known = FunctionalTensor.to_functional(leaf)
-            known.requires_grad_(id(leaf) in tracked)
-            wrapped.append((leaf, known))
-        return known
-
-    try:
-        with _Functionalize() as mode:
-            mode.arguments, mode.layouts, mode.bases = wrapped, layouts, {}
-            flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
-    except RuntimeError as error:
-        if "functional tensor" not in str(error):
-            raise
-        raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
-    for _, tensor in wrapped:
-        _same_outline(tensor, "the program")
-    owners = {f.untyped_storage()._cdata: (t, f) for t, f in wrapped}
-    shared: list[Share] = []
-    for leaf in flat:
-        owner = owners.get(leaf.untyped_storage()._cdata) if isinstance(leaf, FunctionalTensor) else None
-        if owner is not None:
-            shared.append((owner[0], None if leaf is owner[1] else _view_of(leaf)))
-        elif isinstance(leaf, torch.Tensor):
-            shared.append(None)
-    mode.bases.update({f.untyped_storage()._cdata: f for _, f in wrapped})
-    found = iter(grouped([leaf for leaf in flat if isinstance(leaf, torch.Tensor)], mode.bases, _view_of))
-    shared = [group if share is None else share for share, group in zip(shared, found, strict=True)]
-    has_data_mutation = torch._functionalize_has_data_mutation  # pyright: ignore[reportAttributeAccessIssue]
-    written = [(t, _unwrap(f)) for t, f in wrapped if has_data_mutation(f.elem)]
-    left = [(t, _unwrap(f.grad)) for t, f in wrapped if f.is_leaf and f.grad is not None]
-    return [_unwrap(leaf) for leaf in flat], written, shared, left
-
-
-def _view_of(tensor: FunctionalTensor) -> View:
-    """Return what makes a tensor of its base: the views that functionalization has noted."""
-    steps = _steps_to(tensor)
-    if any(step.has_symbolic_inputs for step in steps):
-        return _told_by_values
-    return lambda base, sizes: _FUNCTIONALIZATION.apply_view_meta_sequence(base, steps)
-
-
-def _told_by_values(base: torch.Tensor, sizes: Any) -> torch.Tensor:
-    """Stand for a view at a place that values tell, which the graph has to tell."""
-    raise AssertionError("unreachable")
-
-
-_FUNCTIONALIZATION: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out
-
-
-def _steps_to(tensor: FunctionalTensor) -> Any:
-    return _FUNCTIONALIZATION.get_view_meta_sequence(tensor.elem)
-
-
-def _unwrap(leaf: Any) -> Any:
-    return leaf.from_functional() if isinstance(leaf, FunctionalTensor) else leaf
+def _returned(spared: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[torch.Tensor]:
+    """Return those of these tensors that a result shares memory with: what lies in memory otherwise eager copies."""
+    with torch._C.DisableTorchFunction():
+        owned = {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, torch.Tensor)}
+        return [t for t in spared if t.untyped_storage()._cdata in owned]
 
 
 def _check_cached(cached: list[Any]) -> None:

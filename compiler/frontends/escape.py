@@ -52,6 +52,7 @@ class NoEscape(TorchFunctionMode):
     def __init__(self, asked: Callable[[str], None] = lambda name: None, passing: Passing | None = None) -> None:
         super().__init__()
         self._asked, self._passing = asked, passing
+        self.spared: list[torch.Tensor] = []  # what ``contiguous`` gave back as it was
 
     # Functions in C++ that take a double, and pass it on to their op as it is.
     PASSING = frozenset(
@@ -95,7 +96,10 @@ class NoEscape(TorchFunctionMode):
             _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
-        return func(*args, **(kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        if out is args[0] and (name == "contiguous" or (name == "to" and "memory_format" in (kwargs or {}))):
+            self.spared.append(out)
+        return out
 
     def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         assert self._passing is not None

@@ -189,3 +189,17 @@ def test_what_is_no_view_is_left_alone() -> None:
     one, other = compile(lambda x: (x + 1, (x + 1).t()), (x,), target="linalg")(x)
     one[0, 0] = 50
     assert other[0, 0] == 2
+
+
+def test_a_copy_that_eager_spares_for_the_example_only_is_guarded() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.contiguous(), x.contiguous() * 2
+
+    x = torch.randn(3, 4)
+    exe = compile(program, (x,), "evaluator")
+    assert exe(x)[0] is x
+    with pytest.raises(GuardError, match="lies in memory in another way"):
+        exe(torch.randn(4, 3).t())
+    computed = compile(lambda x: x.contiguous().view(-1) * 2, (x,), "evaluator")
+    y = torch.randn(4, 3).t()
+    torch.testing.assert_close(computed(y), y.contiguous().view(-1) * 2)
