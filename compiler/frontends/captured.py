@@ -161,6 +161,7 @@ class Captured:
     example: dict[str, int] = field(default_factory=dict)
     places: dict[str, tuple[str, int]] = field(default_factory=dict)
     without: Callable[[set[str]], Captured | None] | None = None
+    _held: tuple[Found | None, list[torch.Tensor], list[tuple[Value, torch.dtype, torch.Size]]] | None = None
     _same: list[tuple[int, int]] = field(default_factory=list)
     _one: list[tuple[int, int]] = field(default_factory=list)  # the same pairs, as arguments of the graph
     _flat: int | None = None
@@ -289,8 +290,8 @@ class Captured:
             if module.training is not training:
                 was, now = ("training", "evaluation")[:: 1 if training else -1]
                 raise GuardError(f"{type(module).__name__} was in {was} mode when compiled, is in {now} mode")
-        tensors.extend(self._held(found))
         sizes = self._sizes(tensors, integers)
+        self._extend(tensors, found)
         check_strides(self.layouts, tensors, sizes)
         if self.copied:
             check_copied(self.copied, tensors, sizes)
@@ -309,14 +310,20 @@ class Captured:
         place = index - self.in_spec.num_leaves
         return f"argument {index}" if place < 0 or self.state is None else self.state.show(self.state.numbers[place])
 
-    def _held(self, found: Found | None) -> list[torch.Tensor]:
-        if self.state is None or found is None:
-            return self.captures
-        state = self.state
-        return [
-            state.tensor(found, slots) if slots else tensor
-            for tensor, slots in zip(self.captures, self.sources, strict=True)
-        ]
+    def _extend(self, tensors: list[Any], found: Found | None) -> None:
+        """Add the tensors that the program holds to its arguments, as they are now."""
+        if found is None or self._held is None or found is not self._held[0]:
+            state, held = self.state, self.captures
+            if state is not None and found is not None:
+                pairs = zip(self.captures, self.sources, strict=True)
+                held = [state.tensor(found, slots) if slots else tensor for tensor, slots in pairs]
+            args = self.graph.args[len(tensors) : len(tensors) + len(held)]
+            self._held = found, held, [(arg, TO_TORCH[arg.tensor.dtype], torch.Size(arg.tensor.dims)) for arg in args]
+        _, held, wanted = self._held
+        for tensor, (arg, dtype, shape) in zip(held, wanted, strict=True):
+            if tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu:
+                raise GuardError(_misfit(arg, tensor))
+        tensors.extend(held)
 
     def check_examples(self) -> None:
         """Unsupported when the example's own arguments share memory in a way that ``bind`` does not take."""

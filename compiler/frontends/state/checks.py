@@ -72,6 +72,8 @@ class State:
         self._last: Found | None = None
         self._held: list[tuple[Any, Kind, Only, list[Any]]] = []
         self._empty: list[Any] = []
+        self._dicts: list[tuple[dict[Any, Any], list[Any], list[Any]]] = []
+        self._owners: list[tuple[Any, dict[str, Any]]] = []
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look at."""
@@ -111,13 +113,8 @@ class State:
 
     def find(self, leaves: Sequence[Any]) -> Found:
         """Return the objects of a call with these leaves; GuardError, with the place, where one is another now."""
-        if self._last is not None and not any(self._empty):
-            for obj, kind, only, held in self._held:
-                now = kinds.peek(obj, kind, only)
-                if len(now) != len(held) or not all(map(operator.is_, now, held)):
-                    break
-            else:
-                return self._last
+        if self._last is not None and self._unchanged():
+            return self._last
         found = Found()
         for number, want in enumerate(self._objects):
             if want.place is not None:
@@ -135,16 +132,37 @@ class State:
             self._remember(found)
         return found
 
+    def _unchanged(self) -> bool:
+        """Say whether all objects are what they were when they were last looked up: the same, holding the same ones."""
+        if any(self._empty):
+            return False
+        same = operator.is_
+        for own, keys, values in self._dicts:
+            if len(own) != len(keys) or not all(map(same, own, keys)) or not all(map(same, own.values(), values)):
+                return False
+        for obj, own in self._owners:
+            if kinds.attributes_of(obj) is not own:
+                return False
+        for obj, kind, only, held in self._held:
+            now = kinds.peek(obj, kind, only)
+            if len(now) != len(held) or not all(map(same, now, held)):
+                return False
+        return True
+
     def _remember(self, found: Found) -> None:
         self._last = found
-        pairs = list(zip(found.objects, self._objects, strict=True))
-        empty = [kind in _WHOLE and not obj for obj, kind in ((o, w.kind) for o, w in pairs)]
-        self._empty = [obj for (obj, _), nothing in zip(pairs, empty, strict=True) if nothing]
-        self._held = [
-            (obj, want.kind, want.only, held)
-            for (obj, want), nothing in zip(pairs, empty, strict=True)
-            if not nothing and (held := kinds.peek(obj, want.kind, want.only))
-        ]
+        self._dicts, self._owners, self._held, self._empty = [], [], [], []
+        for obj, want in zip(found.objects, self._objects, strict=True):
+            own = kinds.plain_attributes(obj) if want.kind is kinds.INSTANCE else None
+            if want.kind in _WHOLE and not obj:
+                self._empty.append(obj)
+            elif want.kind is kinds.DICT or want.kind is kinds.MEMBERS:
+                self._dicts.append((obj, list(obj), list(obj.values())))
+            elif own is not None:
+                self._dicts.append((own, list(own), list(own.values())))
+                self._owners.append((obj, own))
+            elif held := kinds.peek(obj, want.kind, want.only):
+                self._held.append((obj, want.kind, want.only, held))
 
     def tensor(self, found: Found, slots: Sequence[Slot]) -> torch.Tensor:
         """Return the tensor that is in all of these places; GuardError where there are several, or none."""

@@ -380,21 +380,20 @@ def same_keys(one: Iterable[Any], other: Iterable[Any]) -> bool:
     return all(k is m or (not isinstance(k, torch.Tensor) and k == m) for k, m in zip(one, other, strict=True))
 
 
+def plain_attributes(obj: Any) -> dict[str, Any] | None:
+    """Return the dict that an instance keeps all of its attributes in, None where it has slots too."""
+    return None if _slots(type(obj)) else attributes_of(obj)
+
+
 def peek(obj: Any, kind: Kind, only: Only) -> list[Any]:
     """Return what an object holds, keys and values, in the quickest way: the same objects as before where all is."""
-    if kind is INSTANCE:
-        own = attributes_of(obj)
-        if own is not None and not _slots(type(obj)):
-            return [*own, *own.values()]
-    elif kind is LIST or kind is TUPLE:
+    if kind is LIST or kind is TUPLE:
         return [*obj]
-    elif kind is DICT or kind is MEMBERS:
-        return [*obj, *obj.values()]
-    elif kind is FUNCTION:
+    if kind is FUNCTION:
         return [obj.__code__, obj.__defaults__, obj.__kwdefaults__]
-    elif kind is GLOBALS:
+    if kind is GLOBALS:
         return [obj.get(name, MISSING) for name in only or ()]
-    elif kind is CLASS:
+    if kind is CLASS:
         return [*vars(obj).values()]
     entries = kind.entries(obj, only)
     return [*entries, *entries.values()]
