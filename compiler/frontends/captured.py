@@ -109,8 +109,7 @@ class Captured:
     ``captures`` (tensors the program holds, read afresh at each call), then the leaves numbered in ``integers``, which
     no tensor has as a size. Its outputs are the tensors among the results, then the new value of each argument in
     ``mutated``, then the gradient of each argument in ``gradients``. ``results`` tells the leaves of the program's
-    result. ``fresh`` says that the program looks at gradients, which have to be None before. ``modes`` are the modules
-    it ran through, each with its ``training`` flag.
+    result. ``fresh`` says that the program looks at gradients, which have to be None before.
     ``row_major`` says that it goes by places in memory: an argument has to be row-major where the example's was, and
     else have its strides.
     ``state`` are the Python objects that the program reaches, if there is anything to ask of them. ``sources`` are the
@@ -141,7 +140,6 @@ class Captured:
     guards: list[Guard] = field(default_factory=list)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     hints: dict[str, int] = field(default_factory=dict)
-    modes: list[tuple[torch.nn.Module, bool]] = field(default_factory=list)
     integers: list[int] = field(default_factory=list)
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
@@ -286,10 +284,6 @@ class Captured:
         for one, other in self._same:
             if leaves[one] is not leaves[other]:
                 raise GuardError(f"arguments {one} and {other} were one tensor when compiled, are two")
-        for module, training in self.modes:
-            if module.training is not training:
-                was, now = ("training", "evaluation")[:: 1 if training else -1]
-                raise GuardError(f"{type(module).__name__} was in {was} mode when compiled, is in {now} mode")
         sizes = self._sizes(tensors, integers)
         self._extend(tensors, found)
         check_strides(self.layouts, tensors, sizes)
@@ -318,7 +312,9 @@ class Captured:
                 pairs = zip(self.captures, self.sources, strict=True)
                 held = [state.tensor(found, slots) if slots else tensor for tensor, slots in pairs]
             args = self.graph.args[len(tensors) : len(tensors) + len(held)]
-            self._held = found, held, [(arg, TO_TORCH[arg.tensor.dtype], torch.Size(arg.tensor.dims)) for arg in args]
+            shapes = [torch.Size(arg.tensor.dims) for arg in args]  # type: ignore[arg-type] - no symbols: they are held
+            wanted = [(arg, TO_TORCH[arg.tensor.dtype], shape) for arg, shape in zip(args, shapes, strict=True)]
+            self._held = found, held, wanted
         _, held, wanted = self._held
         for tensor, (arg, dtype, shape) in zip(held, wanted, strict=True):
             if tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu:
@@ -339,7 +335,7 @@ class Captured:
 
         The questions of ``bind`` and ``_sizes`` take longer than a small kernel.
         """
-        special = self.captures or self.mutated or self.fresh or self.modes or self.integers or self.row_major
+        special = self.captures or self.mutated or self.fresh or self.integers or self.row_major
         special = special or self.layouts or self.copied or (self.state is not None and self.state.numbers)
         if special or self._same or not all(isinstance(x, torch.Tensor) for x in self.leaves):
             return []
