@@ -97,7 +97,8 @@ class NoEscape(TorchFunctionMode):
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
         out = func(*args, **(kwargs or {}))
-        if out is args[0] and (name == "contiguous" or (name == "to" and "memory_format" in (kwargs or {}))):
+        asked = name == "contiguous" or (name == "to" and "memory_format" in (kwargs or {}))
+        if asked and args and out is args[0]:
             self.spared.append(out)
         return out
 

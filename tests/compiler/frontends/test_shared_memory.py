@@ -203,3 +203,9 @@ def test_a_copy_that_eager_spares_for_the_example_only_is_guarded() -> None:
     computed = compile(lambda x: x.contiguous().view(-1) * 2, (x,), "evaluator")
     y = torch.randn(4, 3).t()
     torch.testing.assert_close(computed(y), y.contiguous().view(-1) * 2)
+
+
+def test_a_function_may_be_called_with_names_only() -> None:
+    program = lambda x: torch.add(input=x, other=torch.ones(size=(3,)))  # noqa: E731
+    x = torch.randn(3)
+    torch.testing.assert_close(compile(program, (x,), "evaluator")(x), x + 1)
