@@ -238,7 +238,7 @@ def a_function_with_a_cache() -> Built:
     def ramp(n):
         return torch.arange(float(n))
 
-    return (lambda x: x + ramp(3) * ramp(3)), lambda: ramp.cache_info().currsize * 0
+    return (lambda x: x + ramp(3) * ramp(3)), None
 
 
 @right
