@@ -19,9 +19,21 @@ class DrawnOtherwise(Exception):
     """A run draws where eager did not, or something else."""
 
 
-def draws(func: Any, kwargs: Any) -> bool:
-    """Whether a call takes numbers from the common generator. (The models that ask have generators of their own.)"""
+def may_draw(func: Any, kwargs: Any) -> bool:
+    """Whether an op may take numbers from the common generator. (The models that ask have generators of their own.)"""
     return torch.Tag.nondeterministic_seeded in func.tags and (kwargs or {}).get("generator") is None
+
+
+def watched(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:
+    """Call an op; return what it gives, and whether it took numbers from the common generator.
+
+    Many an op may that mostly does not: attention, without dropout. Then it is a function of its operands like others.
+    """
+    if not may_draw(func, kwargs):
+        return func(*args, **(kwargs or {})), False
+    before = torch.default_generator.get_state()
+    out = func(*args, **(kwargs or {}))
+    return out, not torch.equal(before, torch.default_generator.get_state())
 
 
 class Noted(TorchDispatchMode):
@@ -32,8 +44,8 @@ class Noted(TorchDispatchMode):
         self.found: list[tuple[Any, list[Any]]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if draws(func, kwargs):
+        out, drew = watched(func, args, kwargs)
+        if drew:
             self.found.append((func, [t.clone() if isinstance(t, Tensor) else t for t in tree_flatten(out)[0]]))
         return out
 
@@ -46,8 +58,8 @@ class Given(TorchDispatchMode):
         self._noted = iter(noted)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if not draws(func, kwargs):
+        out, drew = watched(func, args, kwargs)
+        if not drew:
             return out
         noted, parts = next(self._noted, (None, []))
         leaves = tree_flatten(out)[0]

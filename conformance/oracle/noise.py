@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from torchstone.conformance.oracle.draws import draws
+from torchstone.conformance.oracle.draws import may_draw, watched
 from torchstone.conformance.oracle.recurrences import RECURRENCES
 from torchstone.conformance.oracle.sums import adds_in_float32
 from torchstone.conformance.oracle.ulp import precision, representable
@@ -193,8 +193,14 @@ class RoundingNoise(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.depth:
             self.in_float32 = adds_in_float32(func, self.dtype)
-        if is_exact(func) or draws(func, kwargs):
+        if is_exact(func):
             return func(*args, **kwargs)
+        if may_draw(func, kwargs):
+            out, drew = watched(func, args, kwargs)
+            if drew:
+                return out
+            if func._schema.is_mutable:  # and cannot be run again on what it has written to
+                return self._rounded(_written(func, args, kwargs), out)
         if func._schema.is_mutable:
             return self._written_to(func, args, kwargs)
         steps = self._decomposed(func, args, kwargs)
@@ -229,7 +235,9 @@ class RoundingNoise(TorchDispatchMode):
             read = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
             if not self._sums_exactly(read, []):
                 args, kwargs = self._moved_operands(args, kwargs, written, [])
-        out = func(*args, **kwargs)
+        return self._rounded(written, func(*args, **kwargs))
+
+    def _rounded(self, written: list[Any], out: Any) -> Any:
         for tensor in written:
             if movable(tensor):
                 tensor.copy_(self._round(tensor))
