@@ -35,7 +35,7 @@ from torchstone.compiler.frontends.captured import (
     flatten_arguments,
 )
 from torchstone.compiler.frontends.control_flow import called_directly
-from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
+from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
 from torchstone.compiler.frontends.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.layouts import depended_on
@@ -211,7 +211,7 @@ def _record(
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
         with (
             NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape() as escape,
-            no_swaps(),
+            no_back_doors(),
             called_directly(),
             watch,
             fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds) as cached,

@@ -28,14 +28,27 @@ def transforms_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_swaps() -> Iterator[None]:
-    """Refuse ``torch.utils.swap_tensors``, which makes other tensors of two without any op."""
-    swap = torch._C._swap_tensor_impl
-    torch._C._swap_tensor_impl = _refuse_swap
+def no_back_doors() -> Iterator[None]:
+    """Refuse functions that no mode sees.
+
+    ``torch.utils.swap_tensors`` makes other tensors of two without any op; ``torch.initial_seed`` and ``torch.seed``
+    tell of a generator that is another at each call.
+    """
+    swap, generator = torch._C._swap_tensor_impl, torch.random.default_generator
+    torch._C._swap_tensor_impl, torch.random.default_generator = _refuse_swap, _Generator()
     try:
         yield
     finally:
-        torch._C._swap_tensor_impl = swap
+        torch._C._swap_tensor_impl, torch.random.default_generator = swap, generator
+
+
+class _Generator:
+    """The default generator, without its seed."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("initial_seed", "seed"):
+            raise Unsupported(f"torch.{name}() takes the seed of the caller's generator", stage="capture")
+        return getattr(torch.default_generator, name)
 
 
 def _refuse_swap(*_: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.state import kinds
@@ -271,6 +272,10 @@ class Heap:
 
     def _visit(self, value: Any, label: str, place: Slot | None) -> None:
         if isinstance(value, torch.Tensor):
+            if is_lazy(value):
+                raise Unsupported(
+                    f"{label} is a parameter that the module's first call makes; call it once before", stage="capture"
+                )
             if place is not None:
                 self.tensors.setdefault(id(value), []).append(place)
             return

@@ -272,7 +272,8 @@ def _environment(obj: dict[bytes, bytes], only: Only) -> Entries:
 
 
 def _scripted(obj: torch.jit.ScriptModule, only: Only) -> Entries:
-    return {"training": obj.training, **dict(obj.named_parameters()), **dict(obj.named_buffers())}
+    training = {"training": obj.training} if hasattr(obj, "training") else {}  # one that is frozen has no more
+    return training | dict(obj.named_parameters()) | dict(obj.named_buffers())
 
 
 def _write_scripted(obj: torch.jit.ScriptModule, entries: Entries, only: Only) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_kept
+from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
 from torchstone.compiler.frontends.randomness import generator_kept
 from torchstone.compiler.frontends.run_time_sizes import quiet
 from torchstone.compiler.frontends.state.ambient import ambient_kept
@@ -131,7 +131,7 @@ def rehearse(
     if containers is not None:
         containers.append(Containers(args, kwargs))
         containers[0].remember()
-    with quiet(), NoEscape(), no_swaps(), fn.heap.standing_in(others, {}):
+    with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}):
         fn.fn(*args, **kwargs)
 
 

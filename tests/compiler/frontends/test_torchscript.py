@@ -84,6 +84,13 @@ def test_functions(target: str) -> None:
             torch.testing.assert_close(exe(x), halves(x))
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_frozen_module(inside: bool) -> None:
+    frozen = torch.jit.freeze(torch.jit.script(chain().eval()))
+    program = torch.nn.Sequential(frozen, torch.nn.ReLU()) if inside else frozen
+    torch.testing.assert_close(compile(program, (X,), "linalg")(X * 2), program(X * 2))
+
+
 def test_what_a_scripted_module_decides_by_is_guarded() -> None:
     scripted = torch.jit.script(Gate())
     exe = compile(scripted, (X,), "evaluator")

@@ -299,6 +299,17 @@ def random_numbers_of_an_object() -> Built:
     return lambda x: x * numbers.random(), None
 
 
+@refused(r"takes the seed(.|\n)*initial_seed")
+def a_seed() -> Built:
+    return lambda x: x * (torch.initial_seed() % 7), lambda: torch.initial_seed()
+
+
+@refused(r"Sequential.0.weight is a parameter that the module's first call makes")
+def a_lazy_module() -> Built:
+    module = torch.nn.Sequential(torch.nn.LazyLinear(3))
+    return module, lambda: [type(p) for p in module.parameters()]
+
+
 @refused(r"draws from Python's random numbers(.|\n)*random\.random\(\)")
 def random_numbers_of_python() -> Built:
     return lambda x: x * random.random(), lambda: random.getstate()
