@@ -53,6 +53,10 @@ def functions() -> Iterator[tuple[str, str, Any]]:
                 yield prefix, name, function
 
 
+def function_name(function: Any) -> str:
+    return str(getattr(function, "__name__", ""))
+
+
 def test_every_operator_takes_values_alone() -> None:
     seen = 0
     for name, overload in overloads():
@@ -71,8 +75,8 @@ def test_every_other_function_is_an_operator_by_another_name_or_takes_values_alo
     seen = 0
     for prefix, name, function in functions():
         seen += 1
-        operator = {name, f"{prefix.rpartition('.')[2]}_{name}"} & known
-        if inspect.isfunction(function):
+        operator = {name, function_name(function), f"{prefix.rpartition('.')[2]}_{name}"} & known
+        if isinstance(inspect.unwrap(function), types.FunctionType):
             for parameter in inspect.signature(function).parameters.values():
                 taken = f"{parameter.name}: {parameter.annotation}"
                 harmless = (name, parameter.name) in CALLABLE
