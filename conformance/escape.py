@@ -20,8 +20,11 @@ NAME_LIMIT = 120
 # What XML 1.0 has no way to write, not even escaped: most control characters, lone surrogates, two non-characters.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_A_NAME = re.compile(r"[^\w.-]", re.ASCII)
-_MARKDOWN = re.compile(r"([\\`*_\[\]|~$])")
-_COMMAND = re.compile(r"^(\s*)::|##\[", re.MULTILINE)
+_MARKDOWN = re.compile(r"([\\`*_\[\]|~$]|^:(?=:))")
+_LOG_COMMAND = r"##(?=[\w.-]*\[)"  # of Azure (``##[group]``, ``##vso[task…]``) and TeamCity (``##teamcity[…]``)
+_COMMAND = re.compile(rf"^(\s*)::|{_LOG_COMMAND}", re.MULTILINE)
+_FORMULA = "=+-@＝＋－＠"
+_INNER_FORMULA = re.compile(rf"([;\t\r\n][\s\"]*)(?=[{re.escape(_FORMULA)}])")
 
 
 # -- a terminal, a log, a page of text
@@ -43,8 +46,8 @@ def lines(text: str) -> str:
 
 
 def log(text: str) -> str:
-    """Return ``lines`` of which none is a command to the CI server that reads them (``::error``, ``##[group]``)."""
-    return _COMMAND.sub(lambda found: f"{found[1]}: :" if found[0].endswith("::") else "## [", lines(text))
+    """Return ``lines`` of which none is a command to the CI server that reads them (``::error``, ``##vso[…]``)."""
+    return _COMMAND.sub(lambda found: f"{found[1]}: :" if found[0].endswith("::") else "## ", lines(text))
 
 
 class _Shown(dict[int, str]):
@@ -98,9 +101,14 @@ def file_name(*parts: str, separator: str = "-") -> str:
 # -- Python
 
 
+def literal(source: str) -> str:
+    """Return what is inside a string literal so that it means the same, and a CI server sees no command in it."""
+    return _COMMAND.sub(lambda found: f"{found[1]}:\\x3a" if found[0].endswith("::") else "#\\x23", source)
+
+
 def docstring(told: Sequence[str]) -> list[str]:
     """Return the lines of a string literal, each of ``told`` on one of them: nothing in it ends the literal."""
-    safe = [visible(line).replace("\\", "\\\\") for line in told] or [""]
+    safe = [literal(visible(line).replace("\\", "\\\\")) for line in told] or [""]
     safe = [line.replace('"', '\\"') if '"""' in line or line.endswith('"') else line for line in safe]
     return [f'"""{safe[0]}', *safe[1:], '"""'] if len(safe) > 1 else [f'"""{safe[0]}"""']
 
@@ -116,7 +124,8 @@ def markdown(value: object, limit: int = 200) -> str:
 def markdown_code(value: object, limit: int = 300) -> str:
     """Return an inline code span that holds any text, backticks and bars included."""
     line = _line(value, limit)
-    if "|" in line and "\\" in line:  # in a table, readers of Markdown disagree on what a bar after a backslash is
+    # in a table, readers of Markdown disagree on what a bar after a backslash is
+    if ("|" in line and "\\" in line) or _COMMAND.search(line):
         return "<code>" + re.sub(r"([^\w\s]|_)", lambda found: f"&#{ord(found[1])};", line) + "</code>"
     fence = "`" * (_longest(line) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
@@ -125,7 +134,7 @@ def markdown_code(value: object, limit: int = 300) -> str:
 
 def markdown_block(value: str, limit: int = 1500) -> str:
     """Return a fenced block that holds any text, fences included."""
-    body = lines(value if len(value) <= limit else value[:limit] + "\n… (cut)")
+    body = log(value if len(value) <= limit else value[:limit] + "\n… (cut)")
     fence = "`" * max(3, _longest(body) + 1)
     return f"{fence}text\n{body}\n{fence}"
 
@@ -156,8 +165,12 @@ def toml(text: str) -> str:
 
 
 def spreadsheet(text: str) -> str:
-    """Return a CSV cell that no spreadsheet takes for a formula: an apostrophe goes before what would start one."""
-    return f"'{text}" if text.startswith(tuple("=+-@\t\r\n＝＋－＠")) else text
+    """Return a CSV cell that no spreadsheet takes for a formula: an apostrophe goes before what would start one.
+
+    One that parts cells at semicolons or tabs minds no quotes inside a line: what follows those starts a cell too.
+    """
+    text = _INNER_FORMULA.sub(r"\1'", text)
+    return f"'{text}" if text.startswith((*_FORMULA, "\t", "\r", "\n")) else text
 
 
 def csv_rows(file: TextIO, rows: Iterable[Sequence[object]]) -> int:

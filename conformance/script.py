@@ -19,7 +19,7 @@ from torch import Tensor
 
 from torchstone.conformance import standalone
 from torchstone.conformance.case import Case
-from torchstone.conformance.escape import docstring, visible
+from torchstone.conformance.escape import docstring, literal, visible
 from torchstone.conformance.literals import Ref, map_leaves
 from torchstone.conformance.program import Call, Program, is_name
 from torchstone.conformance.storages import extent
@@ -195,7 +195,7 @@ def _attribute(first: str, *parts: str) -> str:
 def source(value: Any) -> str:
     """A literal or reference as Python source."""
     if isinstance(value, Ref):
-        return value.name + "".join(f"[{step!r}]" for step in value.path)
+        return value.name + "".join(f"[{source(step)}]" for step in value.path)
     if isinstance(value, tuple):
         return _tuple([source(item) for item in value])
     if isinstance(value, list):
@@ -213,7 +213,7 @@ def source(value: Any) -> str:
     if isinstance(value, complex):
         return f"complex({source(value.real)}, {source(value.imag)})"
     if isinstance(value, str):
-        return '"' + repr(value)[1:-1] + '"' if "'" not in value and '"' not in value else repr(value)
+        return literal('"' + repr(value)[1:-1] + '"' if "'" not in value and '"' not in value else repr(value))
     return repr(value)
 
 

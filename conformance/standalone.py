@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchstone.conformance.case import Case
+from torchstone.conformance.escape import literal
 from torchstone.conformance.garbage import HUGE, HUGER
 from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
 
@@ -91,7 +92,7 @@ def main(
         *again(
             [
                 "actual = compiled(*inputs())",
-                f"print({f'{backend}:'!r}, actual)",
+                f"print({literal(repr(f'{backend}:'))}, actual)",
                 f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
             ],
             verdict,

@@ -1,8 +1,8 @@
 """From a dotted public PyTorch name to the callable it names, and back, within an allowlist.
 
 A case file is data from anywhere, so a name in it may reach nothing but tensor operators: a name resolves only when it
-sits in one of ``NAMESPACES`` and passes that namespace's rule. Files, hooks, storages, pickling, callbacks and every
-other module of Python or torch stay out of reach.
+sits in one of ``NAMESPACES``, passes that namespace's rule and is not denied by ``conformance.allowlist``. Addresses,
+files, hooks, storages, pickling, callbacks and every other module of Python or torch stay out of reach.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch.signal
 import torch.sparse
 
 from torchstone.compiler.diagnostics import did_you_mean
+from torchstone.conformance.allowlist import denied
 from torchstone.conformance.literals import ProgramError
 
 NAMESPACES: dict[str, Any] = {
@@ -39,7 +40,8 @@ NAMESPACES: dict[str, Any] = {
 PROPERTIES = ("T", "H", "mT", "mH", "real", "imag")
 CASTS = ("bfloat16", "bool", "byte", "cdouble", "cfloat", "chalf", "char", "double", "float", "half", "int", "long")
 _TENSOR_EXTRA = frozenset({*CASTS, "short", "type", "unique", "new_tensor"})
-_TORCH_EXTRA = frozenset({"manual_seed", "tensor", *torch.functional.__all__})
+_MATRICES = ("dsmm", "hsmm", "lu", "pca_lowrank", "saddmm", "spmm", "svd_lowrank")
+_TORCH_EXTRA = frozenset({"as_tensor", "asarray", "manual_seed", "tensor", *_MATRICES, *torch.functional.__all__})
 _ARITHMETIC = """
     abs add and div eq floordiv ge gt iadd iand idiv ifloordiv ilshift imod imul invert ior ipow irshift isub itruediv
     ixor le lshift lt matmul mod mul ne neg or pos pow radd rand rdiv rfloordiv rlshift rmatmul rmod rmul ror rpow
@@ -48,12 +50,6 @@ _ARITHMETIC = """
 _DUNDERS: dict[str, Callable[..., Any]] = {
     f"__{name}__": getattr(torch.Tensor, f"__{name}__") for name in _ARITHMETIC.split()
 } | {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
-
-_NOT_FOR_DATA = """
-    from_file set set_ set_data backward _backward record_stream _print _version _make_dep_token _sync _pin_memory
-    _to_functional_tensor _from_functional_tensor _debug_has_internal_overlap
-"""
-_DENIED = frozenset(_NOT_FOR_DATA.split())
 
 
 @functools.cache
@@ -66,7 +62,7 @@ def _torch_functions() -> frozenset[str]:
 def _operator_names() -> frozenset[str]:
     """Names of the ATen operators the dispatcher knows. TorchScript's own (``aten::save`` …) are not among them."""
     names = torch._C._dispatch_get_all_op_names()
-    return frozenset(name.removeprefix("aten::").split(".")[0] for name in names if name.startswith("aten::")) - _DENIED
+    return frozenset(name.removeprefix("aten::").split(".")[0] for name in names if name.startswith("aten::"))
 
 
 def _is_operator_function(value: Any) -> bool:
@@ -76,19 +72,19 @@ def _is_operator_function(value: Any) -> bool:
     if not inspect.isfunction(value):
         return False
     home = value.__module__ or ""
-    return home in ("torch.nn.functional", "torch._jit_internal", "torch.functional") or home.startswith(
+    return home in ("torch.nn.functional", "torch.functional") or home.startswith(
         ("torch.masked", "torch.signal.windows", "torch.sparse", "torch.fft", "torch.special", "torch.linalg")
     )
 
 
 def _lookup_aten(rest: str) -> Callable[..., Any] | None:
     name, dot, overload = rest.partition(".")
-    if name not in _operator_names() or (dot and not overload):
+    if name not in _operator_names() or (dot and not overload) or (name not in _DUNDERS and denied(name)):
         return None
     packet = getattr(torch.ops.aten, name, None)
-    if not overload or packet is None:
-        return packet
-    return getattr(packet, overload, None) if overload in packet.overloads() else None
+    if packet is None or (overload and overload not in packet.overloads()):
+        return None
+    return getattr(packet, overload) if overload else packet
 
 
 @functools.cache
@@ -103,22 +99,23 @@ def _lookup(target: str) -> Callable[..., Any] | None:
         return _lookup_aten(target.removeprefix("torch.ops.aten."))
     prefix, _, name = target.rpartition(".")
     namespace = NAMESPACES.get(prefix)
-    if namespace is None or not name.isidentifier() or name in _DENIED:
+    if namespace is None or not name.isidentifier():
+        return None
+    if name.startswith("__"):
+        return _DUNDERS.get(name) if prefix == "torch.Tensor" else None
+    if denied(name):
         return None
     if prefix == "torch.Tensor":
         if name in PROPERTIES:
             return operator.attrgetter(name)
-        if name.startswith("__"):
-            return _DUNDERS.get(name)
         known = name in _TENSOR_EXTRA or name in _operator_names()
         return getattr(namespace, name, None) if known else None
-    if name.startswith("__"):
-        return None
     value = getattr(namespace, name, None)
     if prefix == "torch.autograd":
         return value if name == "grad" else None
     if prefix == "torch":
-        return value if name in _TORCH_EXTRA or name in _torch_functions() else None
+        known = name in _TORCH_EXTRA or (name in _torch_functions() and name in _operator_names())
+        return value if known else None
     return value if _is_operator_function(value) else None
 
 
@@ -130,7 +127,15 @@ def resolve(target: str) -> Callable[..., Any]:
     found = lookup(target)
     if found is not None:
         return found
-    raise ProgramError(f"unknown or forbidden target {target!r}{_suggest(target)}")
+    raise ProgramError(f"unknown or forbidden target {target!r}{_reason(target) or _suggest(target)}")
+
+
+def _reason(target: str) -> str:
+    prefix, _, name = target.rpartition(".")
+    if prefix.startswith("torch.ops.aten."):
+        prefix, name = "torch.ops.aten", target.split(".")[3]
+    why = denied(name) if prefix in NAMESPACES else ""
+    return f": it {why}" if why else ""
 
 
 def _suggest(target: str) -> str:

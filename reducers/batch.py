@@ -121,11 +121,40 @@ def reduce_all(
 
 
 def _done(folder: Path) -> dict[str, Any] | None:
+    """Return the summary of what an earlier command reduced into the folder, None if there is none that was finished.
+
+    Raises InputError for one of another form: it is not of ``reduce --all``.
+    """
+    path = folder / SUMMARY
     try:
-        told = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        told = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) and {"cases", "reduced", "script"} <= told.keys() else None
+    except RecursionError:
+        told = None
+    if isinstance(told, dict) and not {"cases", "reduced", "script"} <= told.keys():
+        return None
+    for place, kind in _FORM.items():
+        value = told
+        for key in place.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, kind):
+            raise InputError(f"{path} is no summary of a reduction: {place}; remove it, or choose another --out")
+    return told
+
+
+_FORM: dict[str, type | tuple[type, ...]] = {
+    "cases": list,
+    "confirmed": bool,
+    "message": str,
+    "reduced.dtypes": list,
+    "reduced.program": list,
+    "script.shows": bool,
+    **{f"signature.{key}": str for key in ("stage", "outcome", "kind", "error", "message")},
+    "trials": int,
+    "seconds": (int, float),
+}
+"""What is read of a summary, by the keys that lead there."""
 
 
 def _reduced(

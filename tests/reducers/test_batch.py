@@ -16,9 +16,9 @@ from torchstone.conformance.case import Case
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.program import Call, Program, Ref
 from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
-from torchstone.reducers.batch import Failure, distinct, run_script, shows
+from torchstone.reducers.batch import Failure, _done, distinct, run_script, shows
 from torchstone.reducers.failure import reduce
-from torchstone.reducers.write import SCRIPT
+from torchstone.reducers.write import SCRIPT, SUMMARY
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 BACKEND = "tests.planted:swapped_sub"
@@ -74,6 +74,45 @@ def test_the_failures_of_a_run_become_scripts_that_show_them_and_are_not_made_tw
     assert [row["failure"] for row in json.loads(capsys.readouterr().out)] == [told["failure"]]
     assert invoke([*command, "--outcome", "pass"]) == 2
     assert "what can be reduced" in capsys.readouterr().err
+
+
+TOLD = {
+    "cases": [],
+    "confirmed": True,
+    "message": "",
+    "reduced": {"program": [], "dtypes": []},
+    "script": {"shows": True},
+    "signature": dict.fromkeys(("stage", "outcome", "kind", "error", "message"), ""),
+    "trials": 1,
+    "seconds": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        *((json.dumps(TOLD | {key: "x" if key != "message" else 1}), key) for key in TOLD),
+        (json.dumps(TOLD | {"script": {"shows": "yes"}}), "script.shows"),
+        (json.dumps(TOLD | {"signature": {"stage": [1]}}), "signature.stage"),
+        (json.dumps(TOLD | {"reduced": {"program": [], "dtypes": None}}), "reduced.dtypes"),
+        ("[1]", "cases"),
+        ("[" * 100_000, "cases"),
+    ],
+)
+def test_a_summary_of_somebody_elses_is_no_summary(tmp_path: Path, text: str, place: str) -> None:
+    (tmp_path / SUMMARY).write_text(json.dumps(TOLD))
+    assert _done(tmp_path) == TOLD
+    (tmp_path / SUMMARY).write_text(text)
+    with pytest.raises(InputError, match=f"summary of a reduction: {place}") as caught:
+        _done(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", '{"cases": [', "\0", json.dumps({"not_reduced": "no case is stored"})])
+def test_what_was_not_finished_is_done_again(tmp_path: Path, text: str) -> None:
+    assert _done(tmp_path) is None
+    (tmp_path / SUMMARY).write_text(text)
+    assert _done(tmp_path) is None
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_no_cell_of_a_csv_is_a_formula(hostile, tmp_path):
     assert len(rows) == 4
     assert not [cell for row in rows for cell in row.values() if cell[:1] in tuple("=+-@\t\r")]
     messages = [row["message"] for row in rows]
-    assert "'" + FORMULA in messages and "'-1\n\t=2" in messages and HOSTILE.replace("\0", "␀") in messages
+    assert "'" + FORMULA in messages and "'-1\n\t'=2" in messages and HOSTILE.replace("\0", "␀") in messages
 
 
 def test_an_export_replaces_a_whole_file_or_nothing(hostile, tmp_path):

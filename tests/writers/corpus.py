@@ -52,6 +52,9 @@ TEXTS: dict[str, str] = {
     "formula after tab": "\t=1+1",
     "formula after return": "\r=2+1",
     "formula in full width": "＝1+1",
+    "formula after semicolon": "x;=cmd|'/C calc'!A0",
+    "formula after semicolons and quotes": "x; \"\" =1+1;\t@SUM(1);-2+3",
+    "formula after tab in a line": "x\t=1+1\n+1\r=2",
     "cells": 'a,b;c\td"e""f\n"g',
     # TOML, JSON
     "toml": "\"\n[[expect]]\nop = \"*\"\noutcome = \"pass\"\nreason = \"\"\"",
@@ -60,6 +63,9 @@ TEXTS: dict[str, str] = {
     # CI servers
     "workflow command": "::error file=x::y",
     "workflow command in a line": "x\n  ::stop-commands::token\n##[group]y",
+    "azure command": "##vso[task.setvariable variable=x]y ##[group]z ###vso[task.complete]",
+    "azure command in a line": "x\n##vso[task.setvariable variable=x]y\n ##VSO[a.b]",
+    "teamcity command": "##teamcity[buildStatus status='SUCCESS']\n##teamcity[x]",
     "workflow property": "a,b:c%0A%25::d",
     # terminals
     "colours": "\x1b[31mred\x1b[0m",

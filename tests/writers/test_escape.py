@@ -22,12 +22,18 @@ from torchstone.conformance import escape
 
 from .corpus import TEXTS
 
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
 def quiet(text: str, allowed: str = "\n") -> bool:
     """Whether no character steers a terminal, changes direction or is unseen."""
     return not [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in allowed]
+
+
+def commands(text: str) -> list[str]:
+    """The lines that a CI server takes for commands to it, of GitHub, Azure or TeamCity."""
+    return [line for line in text.splitlines() if line.lstrip().startswith("::") or re.search(r"##[\w.-]*\[", line)]
 
 
 def visible(text: str) -> None:
@@ -42,8 +48,8 @@ def lines(text: str) -> None:
 
 def log(text: str) -> None:
     shown = escape.log(text)
-    assert quiet(shown) and "##[" not in shown
-    assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")]
+    assert quiet(shown) and not commands(shown)
+    assert escape.log(shown) == shown
 
 
 def utf8(text: str) -> None:
@@ -69,8 +75,14 @@ def file_name(text: str) -> None:
     assert len(text) < 100 or escape.file_name(text + "a") != escape.file_name(text + "b"), "what is cut is told apart"
 
 
+def literal(text: str) -> None:
+    written = escape.literal(repr(text))
+    assert ast.literal_eval(written) == text and not commands(written)
+
+
 def docstring(text: str) -> None:
     for told in ([text], [text, "", text], text.splitlines() or [""]):
+        assert not commands("\n".join(escape.docstring(told)))
         (statement,) = ast.parse("\n".join(escape.docstring(told))).body
         assert isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         assert str(statement.value.value).rstrip("\n") == "\n".join(map(escape.visible, told)).rstrip("\n")
@@ -78,7 +90,7 @@ def docstring(text: str) -> None:
 
 def markdown(text: str) -> None:
     for cell in (escape.markdown(text), escape.markdown_code(text)):
-        assert quiet(cell, "")
+        assert quiet(cell, "") and not commands(cell)
         tokens = MARKDOWN.parse(f"| a | b |\n| --- | --- |\n| {cell} | {cell} |\n")
         assert [token.type for token in tokens].count("td_open") == 2
         inside = {child.type for token in tokens for child in token.children or ()}
@@ -93,7 +105,7 @@ def markdown(text: str) -> None:
 
 def markdown_block(text: str) -> None:
     (fence, after, *_) = MARKDOWN.parse(f"{escape.markdown_block(text, 10**6)}\n\nafter\n")
-    assert fence.type == "fence" and fence.content.removesuffix("\n") == escape.lines(text)
+    assert fence.type == "fence" and fence.content.removesuffix("\n") == escape.log(text)
     assert after.type == "paragraph_open"
 
 
@@ -116,8 +128,9 @@ def spreadsheet(text: str) -> None:
     file = io.StringIO(newline="")
     escape.csv_rows(file, [[text, 1.5, "end"], [1]])
     (cell, number, end), _ = csv.reader(io.StringIO(file.getvalue(), newline=""))
-    assert (number, end) == ("1.5", "end") and cell.replace("␀", "\0") in (text, "'" + text)
-    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"))
+    assert (number, end) == ("1.5", "end") and cell.replace("␀", "\0").replace("'", "") == text.replace("'", "")
+    assert not cell.startswith((*FORMULA, "\t", "\r", "\n"))
+    assert not [part for part in re.split("[;\t\r\n]", cell)[1:] if part.lstrip('" ').startswith(FORMULA)]
 
 
 def workflow(text: str) -> None:
@@ -137,7 +150,7 @@ def json_text(text: str) -> None:
 KINDS: dict[str, Callable[[str], None]] = {
     function.__name__: function
     for function in (
-        visible, lines, log, utf8, shell, replay, file_name, docstring, markdown, markdown_block, xml, toml,
+        visible, lines, log, utf8, shell, replay, file_name, literal, docstring, markdown, markdown_block, xml, toml,
         spreadsheet, workflow, json_text,
     )
 }  # fmt: skip

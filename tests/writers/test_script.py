@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchstone.conformance.case import Case, CaseError
-from torchstone.conformance.escape import visible
-from torchstone.conformance.program import Call, Program, ProgramError, Ref
+from torchstone.conformance.escape import log, visible
+from torchstone.conformance.program import Call, Program, ProgramError, Ref, is_name
 from torchstone.conformance.script import RESERVED
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
 
 from .corpus import TEXTS, ran
+from .test_escape import commands
 
 PLAIN = Case(
     Program(("x",), (Call("torch.div", (Ref("x"), 2.0), {"rounding_mode": "floor"}, "v0"),), [Ref("v0")]),
@@ -70,6 +71,58 @@ def test_literals(name: str, tmp_path: Path) -> None:
     for word in call.keywords:
         given |= {word.arg: ast.literal_eval(word.value)} if word.arg else ast.literal_eval(word.value)
     assert given == values
+
+
+def script_of(*, backend: str = "linalg", **program: object) -> str:
+    """The script, as `torchstone replay --script` prints it, of a case from a file with such a program."""
+    case = read(program={"inputs": ["x"], "calls": [NEG], "outputs": {"ref": ["v0"]}} | program)
+    script = case.script(backend)
+    assert log(script) == script and not commands(script), "to be printed as it is"
+    return script
+
+
+NEG = {"target": "torch.neg", "args": [{"ref": ["x"]}], "kwargs": {}, "result": "v0"}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_literals_names_of_arguments_keys_and_paths(name: str, tmp_path: Path) -> None:
+    """Each text is where a file may have one: the script holds it, word for word, as a text and as nothing else."""
+    text = TEXTS[name][:400]
+    keyed = {"dict": [[text, 1], ["list", [text, {"tuple": [text]}]]]}
+    for plain, hostile in (
+        ({"args": [{"ref": ["x"]}, "y", keyed]}, {"args": [{"ref": ["x"]}, text, keyed]}),
+        ({"kwargs": {"y y": "y"}}, {"kwargs": {text: text}}),
+        ({"args": [{"ref": ["x", "y", 0]}]}, {"args": [{"ref": ["x", text, 0]}]}),
+        ({"args": [{"slice": ["y", None, None]}]}, {"args": [{"slice": [text, None, None]}]}),
+    ):
+        if "kwargs" in hostile and is_name(text):
+            continue
+        found = script_of(calls=[NEG | hostile])
+        assert shape(found) == shape(script_of(calls=[NEG | plain]))
+        assert text in [node.value for node in ast.walk(ast.parse(found)) if isinstance(node, ast.Constant)]
+    outputs = {"dict": [[text, {"ref": ["v0"]}]]}
+    path = tmp_path / "script.py"
+    path.write_text(read(program={"inputs": ["x"], "calls": [NEG], "outputs": outputs}).script(), encoding="utf-8")
+    assert list(runpy.run_path(str(path))["expected"]) == [text] and not ran()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_names_of_tensors_and_storages(name: str) -> None:
+    """A file names its inputs, the memory they lie in and its dtype; a script has none of these but a plain name."""
+    text = TEXTS[name]
+    view = {"storage": "s0", "dtype": "float32", "shape": [2], "stride": [1], "offset": 0, "conj": False, "neg": False}
+    for inputs in (
+        {text: view},
+        {"x": view | {"storage": text}},
+        {"x": view | {"dtype": text}},
+        {"x": view | {text: 1}},
+    ):
+        try:
+            case = read(inputs=inputs)
+        except CaseError as error:
+            assert str(error).isprintable()
+        else:
+            assert shape(case.script()) == shape(PLAIN.script())
 
 
 def read(**changes: object) -> Case:

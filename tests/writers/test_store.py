@@ -15,7 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from torchstone import cli
-from torchstone.conformance.escape import lines, utf8, visible
+from torchstone.conformance.escape import lines, spreadsheet, utf8, visible
 from torchstone.conformance.store import Store
 from torchstone.conformance.verdict import Outcome, Stage, Verdict
 
@@ -170,7 +170,7 @@ def test_export(capfd: pytest.CaptureFixture[str], store: Path, tmp_path: Path, 
         with out.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         found = {row["message"].replace("␀", "\0") for row in rows}
-        wanted = {f"'{value}" if value[:1] in tuple("=+-@\t\r\n＝") and value else value for value in wanted}
+        wanted = {spreadsheet(value) for value in wanted}
     else:
         rows = json.loads(text) if form == "json" else [json.loads(line) for line in text.split("\n") if line]
         found = {row["message"] for row in rows}

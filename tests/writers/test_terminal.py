@@ -38,7 +38,7 @@ from torchstone.reducers.failure import Reduction
 from torchstone.reducers.signature import signature
 
 from .corpus import TEXTS, ran
-from .test_escape import quiet
+from .test_escape import commands, quiet
 
 CASE = Case(
     Program(("x",), (Call("torch.neg", (Ref("x"),), {}, "v0"),), Ref("v0")), {"x": torch.ones(2)}, "s", "o", "d"
@@ -61,8 +61,7 @@ def reduction(text: str) -> Reduction:
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
     found = capsys.readouterr()
     text = found.out + found.err
-    lines = [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
-    assert quiet(text) and not lines and not ran()
+    assert quiet(text) and not commands(text) and not ran()
     return text
 
 

@@ -30,7 +30,8 @@ def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format
     """Print ``rows`` on stdout; cells are JSON values, lists of names are joined by a space in table and CSV."""
     rows = list(rows)
     if form is Format.json:
-        put(json.dumps([{name: row[name] for name in columns} for row in rows], indent=2) + "\n")
+        text = json.dumps([{name: row[name] for name in columns} for row in rows], indent=2)
+        put(text.replace("##", "#\\u0023") + "\n")  # the same to who reads it, and no command to a CI server
         return
     cells = [[_text(row[name]) for name in columns] for row in rows]
     if form is Format.csv:
