@@ -11,6 +11,7 @@ from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer
 from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.memory_calls import MemoryCalls
 
 # The longest tensor that is read into a list: each number of it is an op or two.
 _LONGEST_LIST = 64
@@ -52,7 +53,7 @@ class NoEscape(TorchFunctionMode):
     def __init__(self, asked: Callable[[str], None] = lambda name: None, passing: Passing | None = None) -> None:
         super().__init__()
         self._asked, self._passing = asked, passing
-        self.spared: list[torch.Tensor] = []  # what ``contiguous`` gave back as it was
+        self.memory = MemoryCalls()
 
     # Functions in C++ that take a double, and pass it on to their op as it is.
     PASSING = frozenset(
@@ -96,11 +97,7 @@ class NoEscape(TorchFunctionMode):
             _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
-        out = func(*args, **(kwargs or {}))
-        asked = name == "contiguous" or (name == "to" and "memory_format" in (kwargs or {}))
-        if asked and args and out is args[0]:
-            self.spared.append(out)
-        return out
+        return self.memory.make(func, args, kwargs)
 
     def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         assert self._passing is not None

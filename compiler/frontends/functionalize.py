@@ -14,6 +14,7 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.captured import View
 from torchstone.compiler.frontends.layouts import Layouts
 from torchstone.compiler.frontends.sharing import Viewed, grouped
+from torchstone.compiler.frontends.user_code import raised_at
 
 Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
@@ -93,6 +94,9 @@ def functionalized(
             mode.arguments, mode.layouts, mode.bases = wrapped, layouts, {}
             flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
     except RuntimeError as error:
+        if "not allowed in the functionalization pass" in str(error):
+            why = "resize_ gives a tensor more memory than it had; make one of that size"
+            raise Unsupported(why, stage="capture", where=raised_at(error)) from error
         if "functional tensor" not in str(error):
             raise
         raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
