@@ -39,6 +39,7 @@ from torchstone.compiler.frontends.escape import NoEscape, no_swaps, transforms_
 from torchstone.compiler.frontends.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.layouts import depended_on
+from torchstone.compiler.frontends.memory_calls import MemoryCalls
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
@@ -195,6 +196,7 @@ def _record(
         recorder.capture(clone, original)
     seen: list[Observed] = []
     by_layout: list[torch.Tensor] = []
+    memory = MemoryCalls()
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
@@ -210,7 +212,7 @@ def _record(
         blinds = fn.blinds()
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
         with (
-            NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape() as escape,
+            NoEscape(memory, asked_to_convert, recorder.decisions) if mode is not None else NoEscape(memory),
             no_swaps(),
             called_directly(),
             watch,
@@ -227,7 +229,7 @@ def _record(
                         raise
                     raise recorder.stopped from None
             seen.append(Observed(out, fn.heap, containers, blinds, unread))
-            told = escape.memory.told(seen[-1].leaves, (*clones, *lifted))
+            told = memory.told(seen[-1].leaves, (*clones, *lifted))
             by_layout.extend(choice.operand for choice in told)
         _check_cached(cached)
         return seen[-1].leaves
@@ -237,7 +239,7 @@ def _record(
         try:
             if functional:
                 tracked = {id(c) for c, t in zip((*clones, *lifted), (*leaves, *state), strict=True) if _needs_grad(t)}
-                flat, written, shared, left = functionalized(run, clones, lifted, tracked, recorder.layouts)
+                flat, written, shared, left = functionalized(run, clones, lifted, tracked, recorder.layouts, memory)
                 for original, value in written:
                     recorder.write(original, value)
             else:

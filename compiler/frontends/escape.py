@@ -47,13 +47,17 @@ class NoEscape(TorchFunctionMode):
     """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory.
 
     ``asked(name)`` is told when Python asks a tensor for a number by this method. ``passing``
-    gives the floats that stand for run-time ones in a call of a function of ``PASSING``.
+    gives the floats that stand for run-time ones in a call of a function of ``PASSING``. ``memory`` makes the calls.
     """
 
-    def __init__(self, asked: Callable[[str], None] = lambda name: None, passing: Passing | None = None) -> None:
+    def __init__(
+        self,
+        memory: MemoryCalls | None = None,
+        asked: Callable[[str], None] = lambda name: None,
+        passing: Passing | None = None,
+    ) -> None:
         super().__init__()
-        self._asked, self._passing = asked, passing
-        self.memory = MemoryCalls()
+        self._memory, self._asked, self._passing = memory or MemoryCalls(), asked, passing
 
     # Functions in C++ that take a double, and pass it on to their op as it is.
     PASSING = frozenset(
@@ -97,7 +101,7 @@ class NoEscape(TorchFunctionMode):
             _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
-        return self.memory.make(func, args, kwargs)
+        return self._memory.make(func, args, kwargs)
 
     def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         assert self._passing is not None

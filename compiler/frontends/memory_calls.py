@@ -7,6 +7,7 @@ another size move a tensor away from its views, which functionalization makes ag
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,11 +72,8 @@ class MemoryCalls:
         """Return what the call gives. Unsupported where it moves a tensor away from a view of it that is in use."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "").partition(".")[0]
-        written = args[0] if name in _RESIZING and args else kwargs.get("out")
-        moved = [_Moved(t, name, self._sharing(t)) for t in pytree.tree_leaves(written) if isinstance(t, torch.Tensor)]
-        out = func(*args, **kwargs)
-        for tensor in moved:
-            tensor.check()
+        with self.moving(name, args[0] if name in _RESIZING and args else kwargs.get("out")):
+            out = func(*args, **kwargs)
         for leaf in (*args, *pytree.tree_leaves(out)):
             if isinstance(leaf, torch.Tensor):
                 self._seen[id(leaf)] = weakref.ref(leaf)
@@ -86,6 +84,17 @@ class MemoryCalls:
             if args[0].dtype == out.dtype:
                 self.choices.append(Choice(name, args[0], out, shared, copying, versions))
         return out
+
+    @contextlib.contextmanager
+    def moving(self, name: str, written: Any) -> Iterator[None]:
+        """Unsupported where what is called gives one of these tensors other sizes or memory, away from a view in use.
+
+        The modes that see Python's calls do not see every ``set_``.
+        """
+        moved = [_Moved(t, name, self._sharing(t)) for t in pytree.tree_leaves(written) if isinstance(t, torch.Tensor)]
+        yield
+        for tensor in moved:
+            tensor.check()
 
     def told(self, leaves: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Choice]:
         """Give the choices that somebody can tell from the other one, if these are the results and the arguments."""
@@ -113,7 +122,7 @@ class _Moved:
 
     def check(self) -> None:
         """Unsupported where it did, and another tensor of the program's has the same memory."""
-        changed = self._name == "set_" or self._shape != tuple(self._tensor.shape)
+        changed = "set_" in self._name or self._shape != tuple(self._tensor.shape)
         if changed and self._shared():
             why = "changes the sizes or the memory of a tensor while others share it"
             raise Unsupported(f"{self._name} {why}", stage="capture", op=self._name)

@@ -89,7 +89,7 @@ def check(program: Make, compiled_for: str, dynamic: bool) -> int:
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("op", OPS)
 def test_results(op: str, dynamic: bool) -> None:
-    for before, lay in itertools.product(BEFORE.values(), ("row-major", "turned") if dynamic else LAYOUTS):
+    for before, lay in itertools.product(BEFORE.values(), ("row-major",) if dynamic else LAYOUTS):
         assert check(lambda x, before=before: OPS[op](before(x)), lay, dynamic) > 0
 
 
@@ -105,8 +105,9 @@ WRITES: dict[str, Callable[[Tensor, Make], Any]] = {
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("op", [op for op in OPS if "pair" not in op])
 def test_writes(op: str, dynamic: bool) -> None:
-    for write, lay in itertools.product(WRITES.values(), ("row-major",) if dynamic else ("row-major", "turned")):
-        check(lambda x, write=write: write(x, OPS[op]), lay, dynamic)
+    writes = ("result", "argument", "computed") if dynamic else tuple(WRITES)  # a capture takes longer
+    for name, lay in itertools.product(writes, ("row-major",) if dynamic else ("row-major", "turned")):
+        check(lambda x, write=WRITES[name]: write(x, OPS[op]), lay, dynamic)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
