@@ -12,9 +12,11 @@ from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.memory_calls import MemoryCalls
+from torchstone.compiler.frontends.user_code import raised_at
 
 # The longest tensor that is read into a list: each number of it is an op or two.
 _LONGEST_LIST = 64
+_SWAPPED = "swap_tensors gives tensors other memory; write to them with copy_"
 
 
 @contextlib.contextmanager
@@ -35,12 +37,17 @@ def no_swaps() -> Iterator[None]:
     torch._C._swap_tensor_impl = _refuse_swap
     try:
         yield
+    except RuntimeError as error:
+        if "Cannot swap" not in str(error):
+            raise
+        # ``MemoryCalls`` has weak references to tensors, which swap_tensors asks about first
+        raise Unsupported(_SWAPPED, stage="capture", where=raised_at(error)) from error
     finally:
         torch._C._swap_tensor_impl = swap
 
 
 def _refuse_swap(*_: Any) -> None:
-    raise Unsupported("swap_tensors gives tensors other memory; write to them with copy_", stage="capture")
+    raise Unsupported(_SWAPPED, stage="capture")
 
 
 class NoEscape(TorchFunctionMode):
