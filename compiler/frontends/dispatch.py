@@ -39,6 +39,7 @@ from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transf
 from torchstone.compiler.frontends.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.layouts import depended_on
+from torchstone.compiler.frontends.memory_calls import MemoryCalls
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
@@ -194,7 +195,8 @@ def _record(
     for clone, original in zip(lifted, state, strict=True):
         recorder.capture(clone, original)
     seen: list[Observed] = []
-    spared: list[torch.Tensor] = []
+    by_layout: list[torch.Tensor] = []
+    memory = MemoryCalls()
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
@@ -210,7 +212,7 @@ def _record(
         blinds = fn.blinds()
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
         with (
-            NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape() as escape,
+            NoEscape(memory, asked_to_convert, recorder.decisions) if mode is not None else NoEscape(memory),
             no_back_doors(),
             called_directly(),
             watch,
@@ -227,7 +229,8 @@ def _record(
                         raise
                     raise recorder.stopped from None
             seen.append(Observed(out, fn.heap, containers, blinds, unread))
-            spared.extend(_returned(escape.spared, seen[-1].leaves))
+            told = memory.told(seen[-1].leaves, (*clones, *lifted))
+            by_layout.extend(choice.operand for choice in told)
         _check_cached(cached)
         return seen[-1].leaves
 
@@ -236,7 +239,7 @@ def _record(
         try:
             if functional:
                 tracked = {id(c) for c, t in zip((*clones, *lifted), (*leaves, *state), strict=True) if _needs_grad(t)}
-                flat, written, shared, left = functionalized(run, clones, lifted, tracked, recorder.layouts)
+                flat, written, shared, left = functionalized(run, clones, lifted, tracked, recorder.layouts, memory)
                 for original, value in written:
                     recorder.write(original, value)
             else:
@@ -245,13 +248,13 @@ def _record(
             found = recorder.gradients.left()
         with recorder.drawing(Location()):
             outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
+        copied_elsewhere = [recorder.operand(unwrap(t)) for t in by_layout]
         left_behind = [(t, recorder.operand(grad)) for t, grad in (*found, *left)]
     if recorder.refused is not None:
         raise recorder.refused
     graph = recorder.graph
     flat = [recorder.decisions.returned(leaf) for leaf in flat]
     returned = [leaf.value for leaf in flat if isinstance(leaf, Returned)]
-    copied_elsewhere = [recorder.operand(unwrap(t)) for t in spared]
     recorder.drop_captures([*outputs, *returned], [t for t, _ in left_behind])
     gradients = {recorder.position(t): grad for t, grad in left_behind}
     mutated = sorted(recorder.mutations)
@@ -360,13 +363,6 @@ def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | Non
         else:
             out.results.append(Computed(index))
     return out
-
-
-def _returned(spared: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[torch.Tensor]:
-    """Return those of these tensors that a result shares memory with: what lies in memory otherwise eager copies."""
-    with torch._C.DisableTorchFunction():
-        owned = {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, torch.Tensor)}
-        return [t for t in spared if t.untyped_storage()._cdata in owned]
 
 
 def _check_cached(cached: list[Any]) -> None:

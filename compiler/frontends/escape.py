@@ -11,9 +11,12 @@ from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer
 from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.memory_calls import MemoryCalls
+from torchstone.compiler.frontends.user_code import raised_at
 
 # The longest tensor that is read into a list: each number of it is an op or two.
 _LONGEST_LIST = 64
+_SWAPPED = "swap_tensors gives tensors other memory; write to them with copy_"
 
 
 @contextlib.contextmanager
@@ -38,6 +41,11 @@ def no_back_doors() -> Iterator[None]:
     torch._C._swap_tensor_impl, torch.random.default_generator = _refuse_swap, _Generator()
     try:
         yield
+    except RuntimeError as error:
+        if "Cannot swap" not in str(error):
+            raise
+        # ``MemoryCalls`` has weak references to tensors, which swap_tensors asks about first
+        raise Unsupported(_SWAPPED, stage="capture", where=raised_at(error)) from error
     finally:
         torch._C._swap_tensor_impl, torch.random.default_generator = swap, generator
 
@@ -52,20 +60,24 @@ class _Generator:
 
 
 def _refuse_swap(*_: Any) -> None:
-    raise Unsupported("swap_tensors gives tensors other memory; write to them with copy_", stage="capture")
+    raise Unsupported(_SWAPPED, stage="capture")
 
 
 class NoEscape(TorchFunctionMode):
     """Has Python read numbers one by one, as dispatch sees it, and refuses what reads memory.
 
     ``asked(name)`` is told when Python asks a tensor for a number by this method. ``passing``
-    gives the floats that stand for run-time ones in a call of a function of ``PASSING``.
+    gives the floats that stand for run-time ones in a call of a function of ``PASSING``. ``memory`` makes the calls.
     """
 
-    def __init__(self, asked: Callable[[str], None] = lambda name: None, passing: Passing | None = None) -> None:
+    def __init__(
+        self,
+        memory: MemoryCalls | None = None,
+        asked: Callable[[str], None] = lambda name: None,
+        passing: Passing | None = None,
+    ) -> None:
         super().__init__()
-        self._asked, self._passing = asked, passing
-        self.spared: list[torch.Tensor] = []  # what ``contiguous`` gave back as it was
+        self._memory, self._asked, self._passing = memory or MemoryCalls(), asked, passing
 
     # Functions in C++ that take a double, and pass it on to their op as it is.
     PASSING = frozenset(
@@ -109,11 +121,7 @@ class NoEscape(TorchFunctionMode):
             _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
-        out = func(*args, **(kwargs or {}))
-        asked = name == "contiguous" or (name == "to" and "memory_format" in (kwargs or {}))
-        if asked and args and out is args[0]:
-            self.spared.append(out)
-        return out
+        return self._memory.make(func, args, kwargs)
 
     def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         assert self._passing is not None

@@ -10,13 +10,14 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.fx.traceback as fx_traceback
 from torch._guards import detect_fake_mode
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
@@ -29,6 +30,7 @@ from torchstone.compiler.frontends.floats import traced_as_written
 from torchstone.compiler.frontends.gradients import keep_data
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
 from torchstone.compiler.frontends.layouts import depended_on, drawn_into
+from torchstone.compiler.frontends.memory_calls import Choice, MemoryCalls
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder
@@ -50,6 +52,9 @@ from torchstone.compiler.ops.evaluate import bind_symbols, evaluate_graph
 # Composite ops are made of composite ops, and a round takes those apart that the graph has.
 _MOST_ROUNDS = 4
 
+# What layouts decide, each time with the argument that lies so, if there is only one.
+ByLayout: TypeAlias = list[tuple[int | None, Choice]]
+
 
 class _Wrapper(torch.nn.Module):
     """torch.export takes modules; this makes one of a program, whose arguments keep their names.
@@ -57,7 +62,7 @@ class _Wrapper(torch.nn.Module):
     Unsupported where the program changes an object: torch.export has values only.
     """
 
-    def __init__(self, fn: Callable[..., Any], heap: Heap) -> None:
+    def __init__(self, fn: Callable[..., Any], heap: Heap, memory: MemoryCalls, told: ByLayout) -> None:
         super().__init__()
         self.program = fn if isinstance(fn, torch.nn.Module) else None
 
@@ -70,11 +75,23 @@ class _Wrapper(torch.nn.Module):
                     raise _changes(heap.nodes[number].label, number, argument=False)
                 for number, *_ in containers.changed():
                     raise _changes("an argument", number, argument=True)
+            inputs = [leaf for leaf in flatten_arguments(args, kwargs)[0] if isinstance(leaf, torch.Tensor)]
+            found = memory.told(tree_leaves(out), inputs)
+            told[:] = [(_place(choice.operand, inputs), choice) for choice in found]
+            memory.choices.clear()
             return out
 
         code = fn.forward if isinstance(fn, torch.nn.Module) else fn
         self.named = _has_signature(code)
         self.forward = functools.wraps(code)(forward) if self.named else forward
+
+
+def _place(tensor: torch.Tensor, arguments: Sequence[torch.Tensor]) -> int | None:
+    """Return which argument's memory a tensor has."""
+    with torch._C.DisableTorchFunction():
+        storages = [a.untyped_storage()._cdata if a.layout is torch.strided else None for a in arguments]
+        mine = tensor.untyped_storage()._cdata if tensor.layout is torch.strided else -1
+    return storages.index(mine) if mine in storages else None
 
 
 def _changes(label: str, number: int, *, argument: bool) -> Effectful:
@@ -90,7 +107,14 @@ def _has_signature(fn: Callable[..., Any]) -> bool:
 
 
 class _KeepFrames(TorchFunctionMode):
-    """Notes the user's frames on every node that torch.export makes; it keeps only those named ``forward``."""
+    """Notes the user's frames on every node that torch.export makes; it keeps only those named ``forward``.
+
+    And the calls that go by memory, which it drops.
+    """
+
+    def __init__(self, memory: MemoryCalls) -> None:
+        super().__init__()
+        self._memory = memory
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.compiler.is_dynamo_compiling():  # it traces the functions of torch.cond, and this mode with them
@@ -98,7 +122,7 @@ class _KeepFrames(TorchFunctionMode):
         keep_data(func)
         frames = tuple((f.file, f.line, f.function) for f in user_location().frames)
         with fx_traceback.annotate({FRAMES: frames}):
-            return func(*args, **(kwargs or {}))
+            return self._memory.make(func, args, kwargs)
 
 
 def capture(
@@ -110,14 +134,15 @@ def capture(
     """
     leaves, in_spec = flatten_arguments(args, kwargs)
     reached = Reached(fn, leaves)
-    module = _Wrapper(fn, reached.heap)
+    memory, by_layout = MemoryCalls(), ByLayout()
+    module = _Wrapper(fn, reached.heap, memory, by_layout)
     if not module.named and dynamic_shapes is not None:
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     keywords = dict(sorted((kwargs or {}).items()))
     try:
         with (
             quiet(),
-            _KeepFrames(),
+            _KeepFrames(memory),
             fx_traceback.preserve_node_meta(),
             _unseeded(),
             traced_as_written(),
@@ -138,7 +163,7 @@ def capture(
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
     for rounds in range(_MOST_ROUNDS + 1):
         try:
-            return _replay(program, reached, args, keywords)
+            return _replay(program, reached, args, keywords, by_layout)
         except Mutation as error:  # in the graph, or in an op of it that PyTorch makes of others
             if rounds == _MOST_ROUNDS:
                 why = f"an in-place {error} that torch.export did not functionalize"
@@ -184,7 +209,11 @@ def _unseeded() -> Iterator[None]:
 
 
 def _replay(
-    program: torch.export.ExportedProgram, reached: Reached, args: Sequence[Any], kwargs: Mapping[str, Any]
+    program: torch.export.ExportedProgram,
+    reached: Reached,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    by_layout: ByLayout,
 ) -> Captured:
     fn = reached.fn
     name = getattr(fn, "__name__", type(fn).__name__)
@@ -230,7 +259,9 @@ def _replay(
     if mode is not None and mode.shape_env is not None:
         recorder.bind_sizes(mode.shape_env)
         settle(graph, mode.shape_env)
-    layouts = depended_on(graph, recorder.layouts.arguments, told.laid_out)
+    decided = {i for place, _ in by_layout for i in (range(len(graph.args)) if place is None else (place,))}
+    laid_out = [*told.laid_out, *(graph.args[i] for i in sorted(decided))]
+    layouts = depended_on(graph, recorder.layouts.arguments, laid_out)
     renamed = rename_symbols(graph)
     layouts = [(index, strides and tuple(under(s, renamed) for s in strides)) for index, strides in layouts]
     recorder.layouts.rename(renamed)
@@ -264,7 +295,7 @@ def _replay(
         bases=[Computed(len(values) + i, base.strides) for i, base in enumerate(told.bases)],
         told={name: len(values) + len(told.bases) + i for i, name in enumerate(places_told)},
         copied=told.copied,
-        guards=list(told.guards),
+        guards=[*told.guards, *(choice.guard().under(renamed) for _, choice in by_layout)],
         layouts=layouts,
     )
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -13,7 +13,9 @@ from torch.utils import _pytree as pytree
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.captured import View
 from torchstone.compiler.frontends.layouts import Layouts
+from torchstone.compiler.frontends.memory_calls import MemoryCalls
 from torchstone.compiler.frontends.sharing import Viewed, grouped
+from torchstone.compiler.frontends.user_code import raised_at
 
 Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
@@ -26,6 +28,7 @@ class _Functionalize(FunctionalTensorMode):
 
     arguments: Pairs = ()
     layouts = Layouts()
+    memory = MemoryCalls()
     bases: dict[int, FunctionalTensor]
 
     def note(self, out: Any) -> None:
@@ -37,7 +40,8 @@ class _Functionalize(FunctionalTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not has_effects(func):
-            with self.layouts.calling(func, args, kwargs) as made:
+            moved = args[0] if func.overloadpacket is torch.ops.aten.set_ else None
+            with self.memory.moving(str(func), moved), self.layouts.calling(func, args, kwargs) as made:
                 out = super().__torch_dispatch__(func, types, args, kwargs)
                 made.append(out)
             self.note(out)
@@ -70,6 +74,7 @@ def functionalized(
     lifted: list[Any],
     tracked: set[int],
     layouts: Layouts,
+    memory: MemoryCalls,
 ) -> tuple[list[Any], Pairs, list[Share], Pairs]:
     """Run under PyTorch's functionalization; ``tracked`` has the ids of the tensors that autograd tracks.
 
@@ -90,9 +95,12 @@ def functionalized(
 
     try:
         with _Functionalize() as mode:
-            mode.arguments, mode.layouts, mode.bases = wrapped, layouts, {}
+            mode.arguments, mode.layouts, mode.memory, mode.bases = wrapped, layouts, memory, {}
             flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
     except RuntimeError as error:
+        if "not allowed in the functionalization pass" in str(error):
+            why = "resize_ gives a tensor more memory than it had; make one of that size"
+            raise Unsupported(why, stage="capture", where=raised_at(error)) from error
         if "functional tensor" not in str(error):
             raise
         raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error

@@ -7,7 +7,7 @@ where eager's are. What eager's memory says of the results, and the graph does n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, View
 from torchstone.compiler.frontends.layouts import Copying, Strides, overlaps, strides_of
 from torchstone.compiler.ir import Value
-from torchstone.compiler.ir.dims import Dim, evaluate
+from torchstone.compiler.ir.dims import Dim, evaluate, substitute, symbol, symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,32 @@ def grouped(
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A guard: that what is a copy here, of a tensor like this, is none that eager spares for the sizes of a call."""
+    """A guard: that what is a copy here, of a tensor like this, is none that eager spares for the sizes of a call.
+
+    With ``spared``, that what is none here is none in eager.
+    """
 
     what: str
     shape: tuple[Dim, ...]
     strides: tuple[Dim, ...]
     copying: Copying
+    spared: bool = False
+
+    def under(self, renamed: Mapping[str, str]) -> Copied:
+        """Return the guard under new names of the symbols. Unsupported where there are others: values tell them."""
+        shape, strides, into = self.shape, self.strides, self.copying.into
+        if not set().union(*map(symbols, (*shape, *strides, *(into or ())))) <= renamed.keys():
+            raise Unsupported(f"{self.what} of a tensor whose sizes values tell, and who shares it", stage="capture")
+        names = {old: symbol(new) for old, new in renamed.items()}
+        shape, strides, into = (d and tuple(substitute(s, names) for s in d) for d in (shape, strides, into))
+        return replace(self, shape=shape, strides=strides, copying=replace(self.copying, into=into))
 
     def __call__(self, sizes: Mapping[str, int]) -> str | None:
         shape, strides = ([evaluate(d, sizes) for d in dims] for dims in (self.shape, self.strides))
         tensor = torch.empty_strided(shape, strides, device="meta")
-        if self.copying.spares(tensor, sizes):
-            return f"{self.what} was a copy when compiled, and is a view for these sizes"
+        if self.copying.spares(tensor, sizes) != self.spared:
+            was, now = ("view", "copy") if self.spared else ("copy", "view")
+            return f"{self.what} was a {was} when compiled, and is a {now} for these sizes"
         return None
 
 
