@@ -24,6 +24,7 @@ from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import schedule
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+from torchstone.compiler.own_example import take_example
 from torchstone.compiler.targets import find_target
 
 
@@ -74,6 +75,10 @@ class Executable:
         tensors, sizes = self._captured.bind(leaves)
         return self._captured.finish(self._kernel(tensors), tensors, sizes)
 
+    def take_example(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
+        """Hold what the compiled code gives for the example where the program has looked at numbers. Or Unsupported."""
+        take_example(self._captured, self._kernel, self._flat, args, kwargs)
+
     def explain(self) -> str:
         """Return what became of each op, line by line of the program, as text."""
         return explain(self._captured.graph, self._flat)
@@ -123,7 +128,9 @@ def compile(
             captured.drop_aliased()
         else:
             captured.keep_aliased()
-        return build(captured, row, library_calls=library_calls)
+        exe = build(captured, row, library_calls=library_calls)
+        exe.take_example(args, kwargs)
+        return exe
 
     while captured.otherwise is not None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -47,6 +48,13 @@ def _specialize_infer(x: TensorType, *, value: Any) -> tuple[TensorType, ...]:
 def same_number(one: Any, other: Any) -> bool:
     """Say whether two numbers are one to a program: the zeros are two, and a float that is no number is itself."""
     return repr(one) == repr(other) if isinstance(one, float | complex) else bool(one == other)
+
+
+def is_rounded(x: Any, *, value: Any) -> bool:
+    """Say whether a float is another than the program was specialized to, though it is finite where that is."""
+    got = x.item()
+    floats = isinstance(got, float) and isinstance(value, float)
+    return floats and not same_number(got, value) and math.isfinite(got) and math.isfinite(value)
 
 
 def _specialize(x: Any, *, value: Any) -> tuple[()]:
