@@ -220,7 +220,7 @@ def _record(
             fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds) as cached,
         ):
             with (
-                asked_by_python(is_user_file) if mode is not None else contextlib.nullcontext(),
+                asked_by_python(is_user_file, recorder.decisions.ask) if mode is not None else contextlib.nullcontext(),
                 replaced([] if example is None else example.modules, recorder.decisions.convert),
             ):
                 try:

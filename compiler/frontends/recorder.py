@@ -298,6 +298,8 @@ class Recorder(TorchDispatchMode):
             if sized:
                 return func(*args, **kwargs)
             if self.example is not None:
+                if func is round and (rounded := self.decisions.ask("round", *args)) is not None:
+                    return rounded
                 return func(*(self.decisions.settle(a, error.message) for a in args), **kwargs)
             self.refused = error  # also where the program goes on with another number
             raise

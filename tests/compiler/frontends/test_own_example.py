@@ -64,6 +64,21 @@ def test_an_example_whose_numbers_are_rounded_otherwise_is_taken(name: str, targ
             exe(x + 10)
 
 
+@pytest.mark.parametrize("target", ["evaluator", "linalg"])
+def test_a_text_is_asked_again_at_each_call(target: str) -> None:
+    def program(x):
+        mean = x.mean().item()
+        return f"{mean:.1f} {mean:>8.0f}", round(mean, 1), x * mean
+
+    exe = compile(program, (torch.full((4,), 0.26),), target)
+    for other in (0.26, 0.2600001, 0.27, 0.34):
+        torch.testing.assert_close(exe(torch.full((4,), other))[1:], program(torch.full((4,), other))[1:])
+        assert exe(torch.full((4,), other))[0] == program(torch.full((4,), other))[0]
+    for other in (0.36, -0.25, float("nan")):
+        with pytest.raises(GuardError, match=r"f\"{mean:.1f}"):
+            exe(torch.full((4,), other))
+
+
 # Numbers between the sums that different orders give: eager decides one way, another order may decide the other.
 EDGES = [x.mean().item() for x in EXAMPLES]
 DECIDING: dict[str, Callable[[float], Callable[..., Any]]] = {
