@@ -75,10 +75,6 @@ class Executable:
         tensors, sizes = self._captured.bind(leaves)
         return self._captured.finish(self._kernel(tensors), tensors, sizes)
 
-    def take_example(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
-        """Hold what the compiled code gives for the example where the program has looked at numbers. Or Unsupported."""
-        take_example(self._captured, self._kernel, self._flat, args, kwargs)
-
     def explain(self) -> str:
         """Return what became of each op, line by line of the program, as text."""
         return explain(self._captured.graph, self._flat)
@@ -129,7 +125,7 @@ def compile(
         else:
             captured.keep_aliased()
         exe = build(captured, row, library_calls=library_calls)
-        exe.take_example(args, kwargs)
+        take_example(captured, exe._kernel, exe._flat, args, kwargs)
         return exe
 
     while captured.otherwise is not None:

@@ -50,4 +50,4 @@ def take_example(
 def _asks(op: Operation) -> bool:
     if op.name == "flat.check":
         return str(op.attributes["message"]).startswith(NOT_TAKEN)
-    return op.name in ("flat.specialize", "flat.answer", "flat.require", "flat.bind")
+    return op.name in ("flat.specialize", "flat.answer", "flat.require")
