@@ -24,6 +24,7 @@ from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import schedule
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+from torchstone.compiler.own_example import take_example
 from torchstone.compiler.targets import find_target
 
 
@@ -123,7 +124,9 @@ def compile(
             captured.drop_aliased()
         else:
             captured.keep_aliased()
-        return build(captured, row, library_calls=library_calls)
+        exe = build(captured, row, library_calls=library_calls)
+        take_example(captured, exe._kernel, exe._flat, args, kwargs)
+        return exe
 
     while captured.otherwise is not None:
         try:

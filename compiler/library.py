@@ -61,7 +61,15 @@ LIBRARY: dict[str, Family] = {f"aten.{op}": family for family in FAMILIES for op
 
 
 _EFFECTS = frozenset(
-    {"flat.check", BIND, "flat.require", "flat.specialize", "aten._assert_async.default", "aten._assert_async.msg"}
+    {
+        "flat.check",
+        BIND,
+        "flat.require",
+        "flat.specialize",
+        "flat.answer",
+        "aten._assert_async.default",
+        "aten._assert_async.msg",
+    }
 )
 
 

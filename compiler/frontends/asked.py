@@ -29,15 +29,17 @@ def concrete(number: Any) -> Any:
 
 
 @contextlib.contextmanager
-def asked_by_python(is_user: Callable[[str], bool]) -> Iterator[None]:
-    """Have symbols answer, where the program's own code asks, as numbers do: when printed, hashed, asked for truth.
+def asked_by_python(is_user: Callable[[str], bool], ask: Callable[[str, Any, Any], Any]) -> Iterator[None]:
+    """Have symbols answer, where the program's own code asks, as numbers do: when printed, hashed, compared, …
 
-    ``is_user`` says whose code a file is.
+    ``is_user`` says whose code a file is. ``ask("format", number, by)`` gives a text, None where that takes the number.
     """
 
     def answering(kept: Any, name: str) -> Any:
         def method(self: Any, *args: Any) -> Any:
             asks = is_user(sys._getframe(1).f_code.co_filename)
+            if asks and name == "__format__" and (text := ask("format", self, *args)) is not None:
+                return text
             return getattr(concrete(self), name)(*args) if asks else kept(self, *args)
 
         return method
@@ -56,6 +58,8 @@ def asked_by_python(is_user: Callable[[str], bool]) -> Iterator[None]:
             for name in ("__float__", "__int__"):
                 if hasattr(kind, name):
                     stack.enter_context(_patched(kind, name, converting(getattr(kind, name), name)))
+        for name in ("__eq__", "__ne__"):  # sympy would compare its truths with numbers
+            stack.enter_context(_patched(torch.SymBool, name, answering(getattr(torch.SymBool, name), name)))
         stack.enter_context(_patched(torch.SymFloat, "__bool__", lambda self: bool(self != 0)))
         yield
 

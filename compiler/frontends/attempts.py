@@ -10,6 +10,7 @@ from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.frontends.builtin_calls import Again
 from torchstone.compiler.frontends.captured import Captured
 from torchstone.compiler.frontends.same_program import same_program
+from torchstone.compiler.frontends.state.effects import Existing
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.dims import evaluate, symbols
 from torchstone.compiler.ops.control import HOLDS
@@ -120,12 +121,17 @@ def _agreed(
             continue
         except Exception:
             return None
-        if not same_program(found, plain, hints):
+        if not same_program(found, plain, hints) or _changed(found) != _changed(plain):
             return None
         found.otherwise = plain
         found.without = functools.partial(_without, capture, chosen, reads, plain, modules, found.places)
         return found
     return None
+
+
+def _changed(captured: Captured) -> list[Any]:
+    """Return which Python objects a program changes and returns, and which of their entries are new."""
+    return [[(e.target, e.keys, e.new) for e in captured.effects], [r for r in captured.results if type(r) is Existing]]
 
 
 def _without(

@@ -230,6 +230,11 @@ class Captured:
         replay(self.effects, out[count:], resolve, self.state, found)
         return self.unflatten(out[:count])
 
+    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return what a call gives to the kernel; GuardError when its arguments or objects do not fit."""
+        leaves = self.flatten(*unread(args, kwargs, self.unread))
+        return self.bind(leaves, None if self.state is None else self.state.find(leaves))[0]
+
     def check_objects(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
         """Unsupported when the example's objects are the same in a way that ``call`` does not take."""
         if self.effects and self.state is not None:

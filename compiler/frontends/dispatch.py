@@ -42,6 +42,7 @@ from torchstone.compiler.frontends.layouts import depended_on
 from torchstone.compiler.frontends.memory_calls import MemoryCalls
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues
+from torchstone.compiler.frontends.refusals import refusals
 from torchstone.compiler.frontends.run_time_sizes import quiet, settle
 from torchstone.compiler.frontends.same_program import same_program
 from torchstone.compiler.frontends.sharing import Base, Viewed, held_as_in_eager
@@ -51,6 +52,7 @@ from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.blind import unread, with_blinds
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.effects import Containers, Existing, Observed
+from torchstone.compiler.frontends.state.keys import tell
 from torchstone.compiler.frontends.state.reached import SCALARS, Reached, clone_tensors, line_of, rehearse
 from torchstone.compiler.frontends.user_code import is_user_file, raised_at
 from torchstone.compiler.ir import Graph, Location
@@ -134,7 +136,8 @@ def _with_numbers(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, name
         return plain
 
     def capture(numbers: frozenset[int], hints: dict[int, Any], example: Example) -> Captured:
-        with quiet():
+        # The compiler may ask for another program later, when nothing else watches.
+        with quiet(), generator_kept(), transforms_kept(), ambient_kept(fn.heap):
             return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS, numbers, hints, example)
 
     return with_numbers(capture, kinds, plain, globals_of(fn.fn))
@@ -219,15 +222,21 @@ def _record(
             fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds) as cached,
         ):
             with (
-                asked_by_python(is_user_file) if mode is not None else contextlib.nullcontext(),
+                asked_by_python(is_user_file, recorder.decisions.ask) if mode is not None else contextlib.nullcontext(),
                 replaced([] if example is None else example.modules, recorder.decisions.convert),
             ):
                 try:
-                    out = fn.fn(*args, **kwargs)
-                except RuntimeError as error:  # TorchScript's interpreter makes one of whatever is raised in it
-                    if recorder.stopped is None or "TorchScript" not in str(error):
-                        raise
-                    raise recorder.stopped from None
+                    with refusals() as refused:
+                        out = fn.fn(*args, **kwargs)
+                except Exception:
+                    if refused:  # what has come of it is no doing of the program's
+                        raise refused[0] from None
+                    raise
+                finally:
+                    if mode is not None:
+                        tell([*(node.obj for node in fn.heap.nodes), *containers.found])
+                if refused:  # the program went on another way than in eager
+                    raise refused[0]
             seen.append(Observed(out, fn.heap, containers, blinds, unread))
             told = memory.told(seen[-1].leaves, (*clones, *lifted))
             by_layout.extend(choice.operand for choice in told)

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.memory_calls import MemoryCalls
+from torchstone.compiler.frontends.refusals import refusing
 from torchstone.compiler.frontends.user_code import raised_at
 
 # The longest tensor that is read into a list: each number of it is an op or two.
@@ -53,12 +54,14 @@ def no_back_doors() -> Iterator[None]:
 class _Generator:
     """The default generator, without its seed."""
 
+    @refusing(Unsupported)
     def __getattr__(self, name: str) -> Any:
         if name in ("initial_seed", "seed"):
             raise Unsupported(f"torch.{name}() takes the seed of the caller's generator", stage="capture")
         return getattr(torch.default_generator, name)
 
 
+@refusing(Unsupported)
 def _refuse_swap(*_: Any) -> None:
     raise Unsupported(_SWAPPED, stage="capture")
 
@@ -96,6 +99,7 @@ class NoEscape(TorchFunctionMode):
     DOORS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
     INDEXING = frozenset({"__getitem__", "__setitem__"})
 
+    @refusing(Unsupported)
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         self._asked(name)

@@ -24,6 +24,14 @@ def generator_kept() -> Iterator[None]:
         torch.default_generator.set_state(state)
 
 
+@contextlib.contextmanager
+def drawn_as_captured() -> Iterator[None]:
+    """Draw in the block what a program has drawn while it was captured, and leave the default generator as it was."""
+    with generator_kept():
+        torch.default_generator.manual_seed(_START)
+        yield
+
+
 class Draws:
     """The state of the default generator after the draws so far."""
 

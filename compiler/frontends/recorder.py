@@ -20,6 +20,7 @@ from torchstone.compiler.frontends.layouts import Layouts, draws, strides_of
 from torchstone.compiler.frontends.literals import dtype_of, to_literal
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.frontends.randomness import Draws
+from torchstone.compiler.frontends.refusals import refusing
 from torchstone.compiler.frontends.run_time_sizes import SHAPES
 from torchstone.compiler.frontends.scalars import decompose
 from torchstone.compiler.frontends.schemas import schema_order
@@ -85,7 +86,6 @@ class Recorder(TorchDispatchMode):
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self.refused: Unsupported | None = None
-        self.stopped: Exception | None = None
         self.hints: dict[int, Any] = {}
         self.example: Example | None = None
         self.reads: list[Any] = []
@@ -244,12 +244,9 @@ class Recorder(TorchDispatchMode):
         inner.location = location
         return inner
 
+    @refusing(Mutation, SizedByValues, Unsupported)
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        try:
-            return self._dispatch(func, args, kwargs or {})
-        except (Mutation, SizedByValues, Unsupported) as error:
-            self.stopped = error
-            raise
+        return self._dispatch(func, args, kwargs or {})
 
     def _dispatch(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if isinstance(func, torch._ops.HigherOrderOperator):
@@ -301,6 +298,8 @@ class Recorder(TorchDispatchMode):
             if sized:
                 return func(*args, **kwargs)
             if self.example is not None:
+                if func is round and (rounded := self.decisions.ask("round", *args)) is not None:
+                    return rounded
                 return func(*(self.decisions.settle(a, error.message) for a in args), **kwargs)
             self.refused = error  # also where the program goes on with another number
             raise

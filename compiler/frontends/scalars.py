@@ -14,6 +14,7 @@ import torch
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.numbers import NOTE, NUMBERS, takes_number
+from torchstone.compiler.frontends.refusals import attempt
 from torchstone.compiler.ir import Location, Operation
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def decompose(
         for rule in filter(None, (_as_tensors(func), _rules().get(func))):
             start = len(recorder.graph.ops)
             try:
-                with recorder.decisions.undone_on_error():
+                with attempt(), recorder.decisions.undone_on_error():
                     given, named = recorder.decisions.examples_of((args, kwargs))
                     expected = func(*given, **named)
                     with recorder, recorder.noted(location):

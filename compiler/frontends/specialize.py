@@ -2,7 +2,8 @@
 
 A program is recorded with PyTorch's symbols in the place of numbers. Where Python asks what one is (a branch, a loop, a
 dict key, arithmetic that no op does, an op that takes a constant), it is told what it is for the example, and the graph
-holds a ``flat.specialize`` of what was asked: of ``t > 0``, say, and not of ``t``.
+holds a ``flat.specialize`` of what was asked: of ``t > 0``, say, and not of ``t``. A text, or what is rounded to
+digits, is asked again of the number at each call: ``flat.answer``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
 from torchstone.compiler.frontends.attempts import Bake
 from torchstone.compiler.frontends.numbers import NOTE
 from torchstone.compiler.ir import Expr, Location, Operation, Value
+from torchstone.compiler.ops.control import QUESTIONS
 
 if TYPE_CHECKING:
     from torchstone.compiler.frontends.recorder import Recorder
@@ -158,6 +160,21 @@ class Decisions:
             raise Unsupported(f"{why} depends on values", stage="capture")
         return hint
 
+    def ask(self, question: str, number: Any, by: Any) -> Any:
+        """Return what ``format(number, by)`` or ``round(number, by)`` is for the example, which the graph now asks for.
+
+        None where only the number would tell: for ints, of which nothing is left out, and what is not known.
+        """
+        hint = self._recorder.hint_of(number)
+        rounds = type(by) is int if question == "round" else type(by) is str and by
+        if self._recorder.example is None or type(hint) is not float or not rounds:
+            return None
+        value = QUESTIONS[question](hint, by)
+        location = self._recorder.location or self._recorder.user_location()
+        about = {"question": question, "by": by, "value": value}
+        self._guard("flat.answer", self._recorder.number(number), about, location, *self._of([number]))
+        return value
+
     def returned(self, leaf: Any) -> Any:
         """Return what a number among the results is: its value, or a constant where no op tells it."""
         if not isinstance(leaf, tuple(_KINDS.values())):
@@ -190,13 +207,16 @@ class Decisions:
 
     def hold(self, value: Value, hint: Any, location: Location, *sources: str) -> Any:
         """Have a run raise GuardError where a 0-d value is not what it is for the example, and return that."""
+        self._guard("flat.specialize", value, {"value": hint}, location, *sources)
+        return hint
+
+    def _guard(self, name: str, value: Value, about: dict[str, Any], location: Location, *sources: str) -> None:
         location = replace(location, notes=tuple(note for note in location.notes if note != NOTE))
         for source in sources or ("a number read from a tensor",):
             location = location.noted(f"a decision by {source}")
-        op = Operation("flat.specialize", (value,), (), {"value": hint}, location)
+        op = Operation(name, (value,), (), about, location)
         self._recorder.graph.ops.append(op)
         self._recorder.specialized.append(op)
-        return hint
 
     @contextlib.contextmanager
     def undone_on_error(self) -> Iterator[None]:

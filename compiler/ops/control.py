@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from torchstone.compiler.diagnostics import GuardError
@@ -49,10 +51,37 @@ def same_number(one: Any, other: Any) -> bool:
     return repr(one) == repr(other) if isinstance(one, float | complex) else bool(one == other)
 
 
+def is_rounded(x: Any, *, value: Any) -> bool:
+    """Say whether a float is another than the program was specialized to, though it is finite where that is."""
+    got = x.item()
+    floats = isinstance(got, float) and isinstance(value, float)
+    return floats and not same_number(got, value) and math.isfinite(got) and math.isfinite(value)
+
+
 def _specialize(x: Any, *, value: Any) -> tuple[()]:
     got = x.item()
     if not same_number(got, value):
         raise GuardError(f"the program was compiled for the value {value}, and it is {got}")
+    return ()
+
+
+# What Python makes of a float that says less than the float does.
+QUESTIONS: dict[str, Callable[..., Any]] = {"format": format, "round": round}
+
+
+def _answer_infer(x: TensorType, *, question: str, by: Any, value: Any) -> tuple[TensorType, ...]:
+    check(x.rank == 0, "answer", f"takes one number, got {x}")
+    check(question in QUESTIONS, "answer", f"question must be one of {', '.join(QUESTIONS)}, got {question}")
+    return ()
+
+
+def _answer(x: Any, *, question: str, by: Any, value: Any) -> tuple[()]:
+    number = x.item()
+    got = QUESTIONS[question](number, by)
+    if not same_number(got, value):
+        raise GuardError(
+            f"the program was compiled for {question}(…, {by!r}) being {value!r}, and of {number} it is {got!r}"
+        )
     return ()
 
 
@@ -127,6 +156,11 @@ EFFECTS = (
         "specialize",
         "GuardError unless a 0-d tensor has the value that the program was specialized to.",
         1, _specialize_infer, _specialize, ("value",),
+    ),
+    Primitive(
+        "answer",
+        "GuardError unless Python's format or round gives this of a 0-d float, by a format or a number of digits.",
+        1, _answer_infer, _answer, ("question", "by", "value"),
     ),
     Primitive("seed", "Seed PyTorch's random generator.", 0, _seed_infer, _seed, ("seed",)),
 )  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from torchstone.compiler.diagnostics import failed_check
@@ -12,6 +14,8 @@ from torchstone.compiler.ir.graph import map_operand
 from torchstone.compiler.ir.sizes import BIND
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.ops import PRIMITIVES, control
+
+_measured: ContextVar[list[tuple[Operation, Any]] | None] = ContextVar("measured", default=None)
 
 
 def bind_symbols(graph: Graph, tensors: Sequence[Any]) -> dict[str, int]:
@@ -30,7 +34,24 @@ def run_control(op: Operation, tensors: Sequence[Any], bound: dict[str, int]) ->
     if op.name == BIND and str(size := op.attributes["size"]).isidentifier():
         bound.setdefault(str(size), int(tensors[0]))
     concrete = {k: evaluate_dim(v, bound) if isinstance(v, Expr) else v for k, v in op.attributes.items()}
+    if (
+        op.name == "flat.specialize"
+        and (found := _measured.get()) is not None
+        and control.is_rounded(*tensors, **concrete)
+    ):
+        found.append((op, tensors[0].item()))
+        return
     PRIMITIVES[op.name].evaluate(*tensors, **concrete)
+
+
+@contextmanager
+def measuring() -> Iterator[list[tuple[Operation, Any]]]:
+    """In the block, note the floats that come out otherwise than a program was specialized to, and let runs go on."""
+    token = _measured.set(found := [])
+    try:
+        yield found
+    finally:
+        _measured.reset(token)
 
 
 def evaluate_graph(graph: Graph, tensors: Sequence[Any], sizes: dict[str, int] | None = None) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.blind import add, only_grew
 from torchstone.compiler.frontends.state.checks import Found, State
 from torchstone.compiler.frontends.state.heap import Heap
+from torchstone.compiler.frontends.state.keys import told, told_spec
 from torchstone.compiler.frontends.state.kinds import ATOMS, Entries, Kind, same_entries
 
 
@@ -144,7 +145,7 @@ class Observed:
     def _flatten(self, tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
         # PyTorch's pytree would take a Size apart and put a tuple together.
         leaves, spec = pytree.tree_flatten(tree, is_leaf=self._is_leaf)
-        return [self._leaf(leaf) for leaf in leaves], spec
+        return [self._leaf(leaf) for leaf in leaves], told_spec(spec)
 
     def _is_leaf(self, node: Any) -> bool:
         if isinstance(node, torch.Size) or self._existing(node) is not None:
@@ -161,6 +162,7 @@ class Observed:
             return value
         existing = self._existing(value)
         if existing is None:
+            value = told(value)
             _check_plain(value, self._heap)
         return value if existing is None else existing
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.refusals import refusing
 
 _ITERATORS = ("builtins", "itertools", "_io")
 _GOING_ON = (types.GeneratorType, random.Random, contextvars.ContextVar, threading.local)
@@ -22,6 +23,7 @@ class Refusing:
     def __init__(self, what: str) -> None:
         self.__dict__["what"] = what
 
+    @refusing(Unsupported)
     def _refuse(self, *_: Any) -> NoReturn:
         what = self.__dict__["what"]
         raise Unsupported(

@@ -58,6 +58,7 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
         "while": [([number], {"condition": _identity(number), "body": _identity(number), "carried": 1})],
         "require": [([], {"left": 5, "right": symbol("u0"), "relation": "eq"})],
         "specialize": [([number], {"value": 1})],
+        "answer": [([number], {"question": "format", "by": ".2f", "value": "1.00"})],
         "seed": [([], {"seed": 3})],
     }
     if name in structured:
