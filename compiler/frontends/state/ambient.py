@@ -12,6 +12,7 @@ import torch
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.heap import Heap
+from torchstone.compiler.frontends.state.settings import SETTINGS, check_readable
 
 
 def settings() -> tuple[Any, ...]:
@@ -36,6 +37,7 @@ def ambient_kept(heap: Heap) -> Iterator[None]:
 
     Unsupported for a program that changes them: no graph does that, and a call would draw no numbers.
     """
+    check_readable(heap.held_or_named)
     kept = _kept(heap)
     before = [get() for _, get, _ in kept]
     try:
@@ -53,8 +55,7 @@ def ambient_kept(heap: Heap) -> Iterator[None]:
 def _kept(heap: Heap) -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     """What a program may change, how it is asked for, and how it is set."""
     kept: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
-        ("leaves another grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
-        ("leaves another default dtype", torch.get_default_dtype, torch.set_default_dtype),
+        *((f"leaves another {setting.what}", setting.get, setting.put) for setting in SETTINGS),
         ("draws from Python's random numbers", random.getstate, random.setstate),
     ]
     if heap.uses_module("numpy"):  # whose state takes as long to ask for as a small program to run
