@@ -223,8 +223,8 @@ class Captured:
                 else found.objects[existing.number]
             )
 
-        for function, given_args, given_kwargs in self.state.again:
-            function(*given_args, **given_kwargs)
+        for again in self.state.again:
+            again()
         if not self._looks_at_objects:
             return self.unflatten(out)
         out = [resolve(leaf) if isinstance(leaf, Existing) else leaf for leaf in out]

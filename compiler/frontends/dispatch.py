@@ -228,7 +228,7 @@ def _record(
                     raise recorder.stopped from None
             seen.append(Observed(out, fn.heap, containers, blinds, unread))
             spared.extend(_returned(escape.spared, seen[-1].leaves))
-        _check_cached(cached)
+        _check_cached(cached, seen[-1].leaves)
         return seen[-1].leaves
 
     shared: list[Share] | None = None
@@ -369,11 +369,20 @@ def _returned(spared: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[tor
         return [t for t in spared if t.untyped_storage()._cdata in owned]
 
 
-def _check_cached(cached: list[Any]) -> None:
-    """Unsupported where the program writes to what a function with a cache gives it: the next call would find that."""
-    for leaf in pytree.tree_leaves(cached):
+def _check_cached(cached: list[Any], results: Sequence[Any]) -> None:
+    """Unsupported where the program writes to what a function with a cache gives it, or gives it away.
+
+    The next call would find that; so it is once the cache holds it, which is a tensor of the caller's then.
+    """
+    kept = [leaf for leaf in pytree.tree_leaves(cached) if isinstance(leaf, torch.Tensor)]
+    for leaf in kept:
         if isinstance(leaf, FunctionalTensor) and torch._functionalize_has_data_mutation(leaf.elem):  # pyright: ignore[reportAttributeAccessIssue]
             raise Unsupported("the program writes to a tensor that a function with an lru_cache keeps", stage="capture")
+    if kept and _returned(kept, results):
+        raise Unsupported(
+            "the program returns or keeps a tensor that a function with an lru_cache keeps too; call that once before",
+            stage="capture",
+        )
 
 
 def _needs_grad(leaf: Any) -> bool:

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NoReturn, Protocol
 
 import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING
+from torchstone.compiler.frontends.state.opaque import never_changes
 from torchstone.compiler.frontends.state.questions import Question
+from torchstone.compiler.frontends.state.standins import StandIn
 
-Again = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+Given = tuple[str, Any, Any]
+Again = Callable[[], None]
 
 
 def _is_key(key: Any, typed: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -70,11 +75,76 @@ def held_in(cache: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return MISSING
 
 
+def signature(value: Any, name: str) -> Any:
+    """Return what tells whether a value that the cache of a function keeps is changed: equal as long as it is not."""
+    if isinstance(value, ATOMS):
+        return type(value), value
+    leaves, spec = pytree.tree_flatten(value)
+    return spec, [_leaf_signature(leaf, name) for leaf in leaves]
+
+
+def _leaf_signature(leaf: Any, name: str) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return id(leaf), None if leaf.is_inference() else leaf._version
+    if isinstance(leaf, ATOMS):
+        return type(leaf), leaf
+    if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool) or never_changes(type(leaf)):
+        return id(leaf)
+    raise Unsupported(f"the lru_cache of {name} keeps a {type(leaf).__name__}, which may change", stage="capture")
+
+
+def _leaves(value: Any) -> Any:
+    leaves, spec = pytree.tree_flatten(value)
+    return spec, [id(leaf) for leaf in leaves]
+
+
+def check_given(given: Iterable[Given]) -> None:
+    """Unsupported where the program has changed a container that a function with a cache gave it."""
+    for name, value, was in given:
+        if _leaves(value) != was:
+            raise Unsupported(f"the program writes to what the lru_cache of {name} keeps", stage="capture")
+
+
+def _drawn() -> torch.Tensor:
+    with _disable_current_modes():
+        return torch.default_generator.get_state()
+
+
+# What a program is given in the place of its own while it is captured.
+_OF_CAPTURE = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, StandIn)
+_SAME, _OTHER = "as the example found it", "another"
+
+
+class _Watched:
+    """An entry of a cache: ``answer`` is its signature, None as long as no call has found one."""
+
+    def __init__(self, cache: Any, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any, *, held: bool) -> None:
+        self._cache, self._args, self._kwargs = cache, args, kwargs
+        self._answer, self._was_held = answer, held
+
+    def ask(self) -> str:
+        """Say whether the cache holds what it held, or nothing where it held nothing."""
+        held = held_in(self._cache, self._args, self._kwargs)
+        if held is MISSING:
+            return _OTHER if self._was_held else _SAME
+        now = signature(held, self._cache.__name__)
+        if self._answer is None:
+            self._answer = now
+        return _SAME if now == self._answer else _OTHER
+
+    def fill(self) -> None:
+        """Call the function as the program does, so that its cache holds what it would."""
+        self._cache(*self._args, **self._kwargs)
+        if self._answer is None:
+            self.ask()
+
+
 class World(Protocol):
     """What knows the objects of a program, see Heap."""
 
     asked: dict[Hashable, Question]
     again: list[Again]
+    given: list[Given]
 
     def snapshot(self) -> Callable[[], bool]:
         """Return what says whether they have changed since."""
@@ -100,35 +170,33 @@ class Recalled:
         key = (args, tuple(kwargs.items()))
         if key not in self._known:
             self._known[key] = self._first(args, kwargs)
-        if all(isinstance(value, ATOMS) for value in (*args, *kwargs.values())):
-            self._world.again.append((self._cache, args, kwargs))
-        return self._known[key]
+        value, watched = self._known[key]
+        if not any(isinstance(leaf, _OF_CAPTURE) for leaf in pytree.tree_leaves((args, kwargs))):
+            self._world.again.append(watched.fill)
+        return value
 
-    def _first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        cache, what = self._cache, f"what the cache of {self._cache.__name__} holds"
+    def _first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, _Watched]:
+        cache, name = self._cache, self._cache.__name__
         held = held_in(cache, args, kwargs)
         if held is not MISSING:
-            self._world.asked[id(self), len(self._world.asked)] = Question(
-                what, lambda: held_in(cache, args, kwargs), held
-            )
-            return held
-        changed = self._world.snapshot()
-        out = cache.__wrapped__(*args, **kwargs)
-        if changed():
-            raise Unsupported(
-                f"the program calls {cache.__name__}, which changes objects and then is in its lru_cache: a call "
-                "would not do that again; call it once before",
-                stage="capture",
-            )
-        self._computed.append(out)
-        if isinstance(out, ATOMS):
-
-            def ask() -> Any:
-                now = held_in(cache, args, kwargs)
-                return out if now is MISSING else now
-
-            self._world.asked[id(self), len(self._world.asked)] = Question(what, ask, out)
-        return out
+            answer, out = signature(held, name), pytree.tree_map(lambda leaf: leaf, held)
+        else:
+            changed, drawn = self._world.snapshot(), _drawn()
+            answer, out = None, cache.__wrapped__(*args, **kwargs)
+            if changed() or not torch.equal(drawn, _drawn()):
+                raise Unsupported(
+                    f"the program calls {name}, which changes objects or draws random numbers and then is in its "
+                    "lru_cache: a call would do that again; call it once before",
+                    stage="capture",
+                )
+            signature(out, name)
+            self._computed.append(out)
+            answer = signature(out, name) if isinstance(out, ATOMS) else None
+        self._world.given.append((name, out, _leaves(out)))
+        watched = _Watched(cache, args, kwargs, answer, held=held is not MISSING)
+        question = Question(f"what the cache of {name} holds", watched.ask, _SAME)
+        self._world.asked[id(self), len(self._world.asked)] = question
+        return out, watched
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise Unsupported(f"the program looks at the cache of {self._cache.__name__}", stage="capture")

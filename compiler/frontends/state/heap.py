@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.state import kinds
-from torchstone.compiler.frontends.state.caches import Again, Recalled
+from torchstone.compiler.frontends.state.caches import Again, Given, Recalled, check_given
 from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
 from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
 from torchstone.compiler.frontends.state.logs import no_records
@@ -90,6 +90,7 @@ class Heap:
         # What the program asked of loggers and caches when it last ran, and its calls that fill caches.
         self.asked: dict[Hashable, Question] = {}
         self.again: list[Again] = []
+        self.given: list[Given] = []
         self._stand_ins: dict[int, Any] = {}
         self._functions_held: frozenset[str] | None = None
         for label, root in roots:
@@ -184,7 +185,7 @@ class Heap:
         others = {**others, **{id(self.nodes[number].obj): blind for number, blind in blinds.items()}}
         self._index.update({id(blind): number for number, blind in blinds.items()})
         before = [(node, node.saved) for node in self.nodes]
-        self.asked, self.again, self._stand_ins = {}, [], {}
+        self.asked, self.again, self.given, self._stand_ins = {}, [], [], {}
         self._watch()
         try:
             for number, node in enumerate(self.nodes):
@@ -202,6 +203,7 @@ class Heap:
             self._tell_types()
             with no_records(self.asked):
                 yield cached
+            check_given(self.given)
         finally:
             for obj, cls in self._watched:
                 object.__setattr__(obj, "__class__", cls)

@@ -361,6 +361,61 @@ def test_a_function_with_a_cache_that_changes_objects() -> None:
     assert scale.cache_info().currsize == 0
 
 
+def test_what_a_cache_keeps_is_looked_at() -> None:
+    @functools.lru_cache
+    def rows():
+        return [1.0, torch.ones(3)]
+
+    rows()[0] = 5.0
+
+    def program(x):
+        return x * rows()[0] + rows()[1]
+
+    exe = compile(program, (x(),), TARGET)
+    assert torch.equal(exe(x()), program(x()))
+    rows()[1].add_(1)
+    with contextlib.suppress(GuardError):
+        assert torch.equal(exe(x()), program(x()))
+    rows()[0] = 7.0
+    with pytest.raises(GuardError, match="rows"):
+        exe(x())
+
+
+def test_what_a_call_puts_into_a_cache_is_looked_at() -> None:
+    @functools.lru_cache
+    def ramp():
+        return torch.arange(3.0)
+
+    def program(x):
+        return x + ramp()
+
+    exe = compile(program, (x(),), TARGET)
+    assert torch.equal(exe(x()), program(x()))
+    ramp().add_(1)
+    with pytest.raises(GuardError, match="ramp"):
+        exe(x())
+
+
+@functools.lru_cache
+def noise():
+    return torch.randn(3)
+
+
+@functools.lru_cache
+def table():
+    return [torch.arange(3.0)]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda x: x + noise(), lambda x: (x, table()), lambda x: table()[0][1:], lambda x: (x, table().append(1))[0]],
+)
+def test_what_would_be_other_when_it_is_computed_anew_is_refused(program: Callable[..., Any]) -> None:
+    with pytest.raises(Unsupported, match="lru_cache"):
+        compile(program, (x(),), TARGET)
+    assert not noise.cache_info().currsize + table.cache_info().currsize
+
+
 @pytest.mark.parametrize("use", [lambda f: f.cache_info().hits, lambda f: f.cache_clear()])
 def test_a_cache_that_the_program_looks_at_is_refused(use: Callable[[Any], Any]) -> None:
     @functools.cache
