@@ -12,23 +12,24 @@ import torch
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.heap import Heap
-from torchstone.compiler.frontends.state.settings import SETTINGS, check_readable
+from torchstone.compiler.frontends.state.settings import SETTINGS, check_readable, default_device
+
+_CPU = torch.device("cpu")
 
 
 def settings() -> tuple[Any, ...]:
     """Return PyTorch's settings that decide what a program computes: a call has to find those of the capture."""
     autocast = torch.is_autocast_enabled("cpu")
-    return torch.get_default_dtype(), torch.get_autocast_dtype("cpu") if autocast else None
+    return torch.get_default_dtype(), torch.get_autocast_dtype("cpu") if autocast else None, default_device() or _CPU
 
 
 def check_settings(was: tuple[Any, ...]) -> None:
-    """GuardError where the default dtype or autocast is another than when a program was captured."""
+    """GuardError where the default dtype or device, or autocast, is another than when a program was captured."""
     now = settings()
     if now != was:
-        what = "the default dtype" if now[0] is not was[0] else "autocast"
-        raise GuardError(
-            f"{what} is another than when compiled: {now[now[0] is was[0]]}, and was {was[now[0] is was[0]]}"
-        )
+        for what, one, other in zip(("the default dtype", "autocast", "the default device"), now, was, strict=True):
+            if one != other:
+                raise GuardError(f"{what} is another than when compiled: {one}, and was {other}")
 
 
 @contextlib.contextmanager

@@ -258,6 +258,9 @@ class Heap:
             if all(one is other for one, other in zip(items, value, strict=True)):
                 return value
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        number = self._index.get(id(value))
+        if number is not None and self.nodes[number].kind not in (kinds.METHOD, kinds.BOUND):
+            return value
         if id(value) not in self._stand_ins:
             if isinstance(value, functools._lru_cache_wrapper):
                 other: Any = Recalled(value, cached, self)

@@ -15,6 +15,7 @@ import functools
 import gc
 import os
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -239,7 +240,7 @@ def _write_class(obj: type, entries: Entries, only: Only) -> None:
 
 def _is_data(name: str, value: Any) -> bool:
     """Say whether an attribute of a class is data: no method, no property, none of Python's own."""
-    if isinstance(value, functools._lru_cache_wrapper):
+    if hasattr(type(value), "cache_clear"):  # a function with an lru_cache, or what stands in for one
         return True
     return not (name.startswith("__") or name == "_abc_impl" or hasattr(type(value), "__get__"))
 
@@ -347,7 +348,7 @@ def kind_of(obj: Any) -> Kind | None:
     if cls in _BOUND:
         return None if isinstance(obj.__self__, types.ModuleType | type(None)) else BOUND
     if top in sys.stdlib_module_names and top not in _CONTAINERS and top != "__main__":
-        return None
+        return INSTANCE if issubclass(cls, threading.Condition) else None  # of which queues are made
     if hides_state(cls):
         return None
     return INSTANCE if attributes_of(obj) is not None or _slots(cls) else None
