@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.heap import Heap
-from torchstone.compiler.frontends.state.settings import SETTINGS, check_readable, default_device
+from torchstone.compiler.frontends.state.settings import SETTINGS, check_readable
 
 _CPU = torch.device("cpu")
 
@@ -20,7 +21,17 @@ _CPU = torch.device("cpu")
 def settings() -> tuple[Any, ...]:
     """Return PyTorch's settings that decide what a program computes: a call has to find those of the capture."""
     autocast = torch.is_autocast_enabled("cpu")
-    return torch.get_default_dtype(), torch.get_autocast_dtype("cpu") if autocast else None, default_device() or _CPU
+    modes = torch._C._len_torch_function_stack()  # one of which says on which device tensors are made
+    device = _device(modes) if modes else _CPU
+    return torch.get_default_dtype(), torch.get_autocast_dtype("cpu") if autocast else None, device
+
+
+def _device(modes: int) -> torch.device:
+    for place in reversed(range(modes)):
+        mode = torch._C._get_function_stack_at(place)
+        if isinstance(mode, DeviceContext):
+            return mode.device
+    return _CPU
 
 
 def check_settings(was: tuple[Any, ...]) -> None:

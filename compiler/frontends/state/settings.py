@@ -25,8 +25,7 @@ class Setting:
     names: frozenset[str] = frozenset()
 
 
-def default_device() -> Any:
-    """Return the device on which PyTorch makes tensors, None where nobody has set one."""
+def _default_device() -> Any:
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return None if context is None else context.device
 
@@ -94,7 +93,7 @@ def _named(what: str, get: Callable[[], Any], put: Callable[[Any], Any], *names:
 SETTINGS = (
     _named("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
     _named("default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    _named("default device", default_device, torch.set_default_device, "get_default_device"),
+    _named("default device", _default_device, torch.set_default_device, "get_default_device"),
     _named("autocast", _autocast, _put_autocast, "is_autocast_cache_enabled"),
     _named(
         "mode of deterministic algorithms", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode,

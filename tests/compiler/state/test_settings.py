@@ -122,4 +122,6 @@ def test_a_device_on_which_tensors_are_made() -> None:
             exe(torch.zeros(3, device="cpu"))
     finally:
         torch.set_default_device(None)
+    with torch.device("meta"), pytest.raises(GuardError, match="the default device is another"):
+        exe(torch.zeros(3, device="cpu"))
     assert torch.equal(exe(x()), x() + 1)
