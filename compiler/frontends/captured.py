@@ -223,6 +223,8 @@ class Captured:
                 else found.objects[existing.number]
             )
 
+        for again in self.state.again:
+            again()
         if not self._looks_at_objects:
             return self.unflatten(out)
         out = [resolve(leaf) if isinstance(leaf, Existing) else leaf for leaf in out]

@@ -240,7 +240,7 @@ def _record(
             seen.append(Observed(out, fn.heap, containers, blinds, unread))
             told = memory.told(seen[-1].leaves, (*clones, *lifted))
             by_layout.extend(choice.operand for choice in told)
-        _check_cached(cached)
+        _check_cached(cached, seen[-1].leaves)
         return seen[-1].leaves
 
     shared: list[Share] | None = None
@@ -374,11 +374,27 @@ def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | Non
     return out
 
 
-def _check_cached(cached: list[Any]) -> None:
-    """Unsupported where the program writes to what a function with a cache gives it: the next call would find that."""
-    for leaf in pytree.tree_leaves(cached):
+def _returned(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[torch.Tensor]:
+    """Return those of these tensors that a result shares memory with."""
+    with torch._C.DisableTorchFunction():
+        owned = {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, torch.Tensor)}
+        return [t for t in tensors if t.untyped_storage()._cdata in owned]
+
+
+def _check_cached(cached: list[Any], results: Sequence[Any]) -> None:
+    """Unsupported where the program writes to what a function with a cache gives it, or gives it away.
+
+    The next call would find that; so it is once the cache holds it, which is a tensor of the caller's then.
+    """
+    kept = [leaf for leaf in pytree.tree_leaves(cached) if isinstance(leaf, torch.Tensor)]
+    for leaf in kept:
         if isinstance(leaf, FunctionalTensor) and torch._functionalize_has_data_mutation(leaf.elem):  # pyright: ignore[reportAttributeAccessIssue]
             raise Unsupported("the program writes to a tensor that a function with an lru_cache keeps", stage="capture")
+    if kept and _returned(kept, results):
+        raise Unsupported(
+            "the program returns or keeps a tensor that a function with an lru_cache keeps too; call that once before",
+            stage="capture",
+        )
 
 
 def _needs_grad(leaf: Any) -> bool:

@@ -8,6 +8,7 @@ import sys
 import torch
 
 from torchstone.compiler.diagnostics import quote
+from torchstone.compiler.frontends.state.code import is_user_code
 from torchstone.compiler.ir import Frame, Location
 
 _OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
@@ -38,15 +39,20 @@ def user_location() -> Location:
 
 
 def raised_at(error: BaseException) -> str:
-    """Quote the user's line on which an error came up; empty when none of the user's was running."""
+    """Quote the user's line on which an error came up; empty when none of the user's was running.
+
+    Of what the user has installed and Python's own, only where nothing else was.
+    """
     frames: list[Frame] = []
+    own: list[Frame] = []
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if is_user_file(code.co_filename):
             frames.append(Frame(code.co_filename, trace.tb_lineno, code.co_name))
+            own += frames[-1:] if is_user_code(code) else []
         trace = trace.tb_next
-    return quote(frames[-1]) if frames else ""
+    return quote((own or frames)[-1]) if frames else ""
 
 
 def raised_by_user(error: BaseException) -> bool:

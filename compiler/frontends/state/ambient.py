@@ -8,26 +8,39 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.heap import Heap
+from torchstone.compiler.frontends.state.settings import SETTINGS, check_readable
+
+_CPU = torch.device("cpu")
 
 
 def settings() -> tuple[Any, ...]:
     """Return PyTorch's settings that decide what a program computes: a call has to find those of the capture."""
     autocast = torch.is_autocast_enabled("cpu")
-    return torch.get_default_dtype(), torch.get_autocast_dtype("cpu") if autocast else None
+    modes = torch._C._len_torch_function_stack()  # one of which says on which device tensors are made
+    device = _device(modes) if modes else _CPU
+    return torch.get_default_dtype(), torch.get_autocast_dtype("cpu") if autocast else None, device
+
+
+def _device(modes: int) -> torch.device:
+    for place in reversed(range(modes)):
+        mode = torch._C._get_function_stack_at(place)
+        if isinstance(mode, DeviceContext):
+            return mode.device
+    return _CPU
 
 
 def check_settings(was: tuple[Any, ...]) -> None:
-    """GuardError where the default dtype or autocast is another than when a program was captured."""
+    """GuardError where the default dtype or device, or autocast, is another than when a program was captured."""
     now = settings()
     if now != was:
-        what = "the default dtype" if now[0] is not was[0] else "autocast"
-        raise GuardError(
-            f"{what} is another than when compiled: {now[now[0] is was[0]]}, and was {was[now[0] is was[0]]}"
-        )
+        for what, one, other in zip(("the default dtype", "autocast", "the default device"), now, was, strict=True):
+            if one != other:
+                raise GuardError(f"{what} is another than when compiled: {one}, and was {other}")
 
 
 @contextlib.contextmanager
@@ -36,6 +49,7 @@ def ambient_kept(heap: Heap) -> Iterator[None]:
 
     Unsupported for a program that changes them: no graph does that, and a call would draw no numbers.
     """
+    check_readable(heap.held_or_named)
     kept = _kept(heap)
     before = [get() for _, get, _ in kept]
     try:
@@ -53,8 +67,7 @@ def ambient_kept(heap: Heap) -> Iterator[None]:
 def _kept(heap: Heap) -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     """What a program may change, how it is asked for, and how it is set."""
     kept: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
-        ("leaves another grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
-        ("leaves another default dtype", torch.get_default_dtype, torch.set_default_dtype),
+        *((f"leaves another {setting.what}", setting.get, setting.put) for setting in SETTINGS),
         ("draws from Python's random numbers", random.getstate, random.setstate),
     ]
     if heap.uses_module("numpy"):  # whose state takes as long to ask for as a small program to run

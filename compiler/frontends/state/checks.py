@@ -13,6 +13,8 @@ from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.heap import Heap, Node, Slot
 from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING, Kind, Only, same_keys
+from torchstone.compiler.frontends.state.questions import check_answers
+from torchstone.compiler.frontends.state.settings import read_settings
 from torchstone.compiler.ops.control import same_number
 
 # Kinds whose entries have all to be there, and no others.
@@ -67,7 +69,10 @@ class State:
             obj.constants = [(key, want) for key, want in obj.constants if Slot(number, key) not in loose]
             if number in blind:
                 obj.keys, obj.constants, obj.tensors, obj.objects = None, [], [], []
-        self._checked = any(o.constants or o.tensors or o.objects or o.keys or o.never for o in self._objects)
+        self._questions, self.again = [*heap.asked.values(), *read_settings(heap.held_or_named)], list(heap.again)
+        self._checked = bool(self._questions or self.again) or any(
+            o.constants or o.tensors or o.objects or o.keys or o.never for o in self._objects
+        )
         self._lasting = not changes and not any(o.root for o in self._objects)
         self._last: Found | None = None
         self._held: list[tuple[Any, Kind, Only, list[Any]]] = []
@@ -113,6 +118,8 @@ class State:
 
     def find(self, leaves: Sequence[Any]) -> Found:
         """Return the objects of a call with these leaves; GuardError, with the place, where one is another now."""
+        if self._questions:
+            check_answers(self._questions)
         if self._last is not None and self._unchanged():
             return self._last
         found = Found()

@@ -19,6 +19,7 @@ from torchstone.compiler.frontends.state.checks import Found, State
 from torchstone.compiler.frontends.state.heap import Heap
 from torchstone.compiler.frontends.state.keys import told, told_spec
 from torchstone.compiler.frontends.state.kinds import ATOMS, Entries, Kind, same_entries
+from torchstone.compiler.frontends.state.standins import real_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ class Observed:
         if existing is None:
             value = told(value)
             _check_plain(value, self._heap)
-        return value if existing is None else existing
+        return real_of(value) if existing is None else existing
 
     def _existing(self, value: Any) -> Existing | None:
         if isinstance(value, (torch.Tensor, tuple, *ATOMS)):
@@ -179,7 +180,9 @@ class Observed:
 
 
 def _check_written(kind: Kind, label: str, key: Hashable, value: Any) -> None:
-    if isinstance(value, torch.nn.Parameter) or getattr(value, "_is_param", False):
+    if isinstance(value, torch.Tensor) and (
+        isinstance(value, torch.nn.Parameter) or getattr(value, "_is_param", False)
+    ):
         raise Unsupported(
             f"the program puts another parameter in the place of {kind.show(label, key)}; write to it instead, as "
             "copy_() does",

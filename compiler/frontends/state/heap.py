@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,9 +16,13 @@ from torch.nn.parameter import is_lazy
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state.caches import Again, Given, Recalled, check_given
 from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
 from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
-from torchstone.compiler.frontends.state.standins import stand_in
+from torchstone.compiler.frontends.state.logs import no_records
+from torchstone.compiler.frontends.state.opaque import named_by
+from torchstone.compiler.frontends.state.questions import Question
+from torchstone.compiler.frontends.state.standins import StandIn, TypeOf, real_of, stand_in
 from torchstone.compiler.frontends.state.watching import Reads, watched_class
 
 # Walking takes a microsecond an object, and each call looks at them again.
@@ -83,6 +87,12 @@ class Heap:
         self._classes: dict[type, type | None] = {}
         self._watched: list[tuple[Any, type]] = []
         self._reads: dict[int, Reads] = {}
+        # What the program asked of loggers and caches when it last ran, and its calls that fill caches.
+        self.asked: dict[Hashable, Question] = {}
+        self.again: list[Again] = []
+        self.given: list[Given] = []
+        self._stand_ins: dict[int, Any] = {}
+        self._functions_held: frozenset[str] | None = None
         for label, root in roots:
             self._visit(root, label, None)
             self.roots.append(self.find(root))
@@ -98,6 +108,8 @@ class Heap:
 
     def holds(self, value: Any) -> bool:
         """Say whether a value that is taken apart no further was in an object before the program ran, or is a root."""
+        if real_of(value) is not value:
+            return True
         return any(value is root for root in self._given) or any(
             value is held for node in self.nodes for held in node.saved.values()
         )
@@ -120,6 +132,15 @@ class Heap:
         )
         names = (getattr(v, "__name__" if isinstance(v, types.ModuleType) else "__module__", None) or "" for v in held)
         return name in self._names.imports or any(str(n).partition(".")[0] == name for n in names)
+
+    def held_or_named(self, names: Collection[str]) -> bool:
+        """Say whether the program names one of these, or holds a function that is called so, from a module."""
+        if not self._names.loads.isdisjoint(names) or not self._names.global_loads.isdisjoint(names):
+            return True
+        if self._functions_held is None:
+            held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
+            self._functions_held = frozenset(str(getattr(v, "__name__", "")) for v in held if callable(v))
+        return not self._functions_held.isdisjoint(names)
 
     def names(self, name: str) -> bool:
         """Say whether the program may call a method of the user's by this name; special ones need no name."""
@@ -164,12 +185,13 @@ class Heap:
         others = {**others, **{id(self.nodes[number].obj): blind for number, blind in blinds.items()}}
         self._index.update({id(blind): number for number, blind in blinds.items()})
         before = [(node, node.saved) for node in self.nodes]
+        self.asked, self.again, self.given, self._stand_ins = {}, [], [], {}
         self._watch()
         try:
             for number, node in enumerate(self.nodes):
                 if node.kind.write is None:
                     continue
-                given = {
+                given: Entries = {
                     (others.get(id(key), key) if isinstance(key, torch.Tensor) else key): (
                         at[Slot(number, key)] if Slot(number, key) in at else self._other(value, others, cached)
                     )
@@ -178,7 +200,10 @@ class Heap:
                 if not same_entries(given, node.saved):
                     node.write(given)
                     node.saved = given
-            yield cached
+            self._tell_types()
+            with no_records(self.asked):
+                yield cached
+            check_given(self.given)
         finally:
             for obj, cls in self._watched:
                 object.__setattr__(obj, "__class__", cls)
@@ -233,7 +258,31 @@ class Heap:
             if all(one is other for one, other in zip(items, value, strict=True)):
                 return value
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        return stand_in(value, cached)
+        number = self._index.get(id(value))
+        if number is not None and self.nodes[number].kind not in (kinds.METHOD, kinds.BOUND):
+            return value
+        if id(value) not in self._stand_ins:
+            if isinstance(value, functools._lru_cache_wrapper):
+                other: Any = Recalled(value, cached, self)
+            elif (other := stand_in(value)) is value:
+                return value
+            self._stand_ins[id(value)] = other
+        return self._stand_ins[id(value)]
+
+    def _tell_types(self) -> None:
+        """Let ``type`` tell the class of what an object stands for, where the program names it and there are such."""
+        if not (self.looks_at_classes and any(isinstance(o, StandIn) for o in self._stand_ins.values())):
+            return
+        tell = TypeOf()
+        for node in self.nodes:
+            if node.kind is kinds.GLOBALS and "type" in self._of_globals[id(node.obj)].global_loads - node.saved.keys():
+                node.saved = {**node.saved, "type": tell}
+                node.write(node.saved)
+
+    def snapshot(self) -> Callable[[], bool]:
+        """Return what says whether objects have other entries than now."""
+        was = [node.entries() for node in self.nodes]
+        return lambda: any(not same_entries(n.entries(), w) for n, w in zip(self.nodes, was, strict=True))
 
     def _walk(self) -> None:
         """Take every object apart; again, as long as code is found that names more of them."""
@@ -281,6 +330,8 @@ class Heap:
             return
         if isinstance(value, functools._lru_cache_wrapper):
             value, place = value.__wrapped__, None
+        if named := named_by(value):
+            self._names |= Names(loads=named)
         kind = _kind(value)
         if place is not None:
             kind = kinds.kind_of_entry(self.nodes[place.node].obj, place.key, kind)

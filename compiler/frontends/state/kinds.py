@@ -12,8 +12,10 @@ import collections
 import contextlib
 import enum
 import functools
+import gc
 import os
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -21,6 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from torchstone.compiler.frontends.state.opaque import hides_state
 
 Entries = dict[Hashable, Any]
 
@@ -236,7 +240,7 @@ def _write_class(obj: type, entries: Entries, only: Only) -> None:
 
 def _is_data(name: str, value: Any) -> bool:
     """Say whether an attribute of a class is data: no method, no property, none of Python's own."""
-    if isinstance(value, functools._lru_cache_wrapper):
+    if hasattr(type(value), "cache_clear"):  # a function with an lru_cache, or what stands in for one
         return True
     return not (name.startswith("__") or name == "_abc_impl" or hasattr(type(value), "__get__"))
 
@@ -306,11 +310,16 @@ GLOBALS = Kind("globals", _globals, lambda label, key: f"the global {key}", _wri
 CLASS = Kind("class", _class, _attribute, _write_class)
 ENVIRONMENT = Kind("environment", _environment, _index)  # read, and not the program's to write
 MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an object of their own
+VIEW = Kind("view", lambda obj, only: {"": gc.get_referents(obj)[0]}, _same)  # of a dict, which is another object
 SCRIPT = Kind("script", _scripted, _member, _write_scripted)
 
 # Instances of these modules of Python's library are containers; others keep to themselves.
-_CONTAINERS = frozenset({"collections", "types", "queue", "dataclasses", "argparse", "functools", "string", "weakref"})
-_TORCH_CONTAINERS = ("torch.nn.", "torch.optim.", "torch.distributions.", "torch.amp.")
+_CONTAINERS = frozenset(
+    {"collections", "types", "queue", "dataclasses", "argparse", "functools", "string", "weakref", "contextlib"}
+)
+_TORCH_CONTAINERS = (
+    "torch.nn.", "torch.optim.", "torch.distributions.", "torch.amp.", "torch.utils.data.dataset",
+)  # fmt: skip
 _OPAQUE_MODULES = frozenset({"numpy", "torchstone", "torch_mlir", "hypothesis", "_pytest", "pytest", "rich", "typer"})
 _OPAQUE = (torch.Generator, torch.jit.ScriptFunction, type, types.ModuleType)
 
@@ -334,16 +343,31 @@ def kind_of(obj: Any) -> Kind | None:
         return None
     if top == "torch" and not cls.__module__.startswith(_TORCH_CONTAINERS):
         return None
+    if cls in _VIEWS:
+        return None if _is_of_class(gc.get_referents(obj)[0]) else VIEW
     if cls in _BOUND:
         return None if isinstance(obj.__self__, types.ModuleType | type(None)) else BOUND
     if top in sys.stdlib_module_names and top not in _CONTAINERS and top != "__main__":
+        return INSTANCE if issubclass(cls, threading.Condition) else None  # of which queues are made
+    if hides_state(cls):
         return None
     return INSTANCE if attributes_of(obj) is not None or _slots(cls) else None
+
+
+def _is_of_class(obj: Any) -> bool:
+    """Say whether a dict is that of a class, into which nobody writes past the class."""
+    return "__module__" in obj and "__doc__" in obj
 
 
 _BY_BASE: Mapping[type, Kind] = {
     list: LIST, collections.deque: DEQUE, dict: DICT, set: SET, tuple: TUPLE, torch.jit.ScriptModule: SCRIPT,
 }  # fmt: skip
+_VIEWS = frozenset(
+    {
+        types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
+        *(type(getattr(collections.OrderedDict(), name)()) for name in ("keys", "values", "items")),
+    }
+)  # fmt: skip
 _BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 _BY_CLASS: Mapping[type, Kind] = {
     bytearray: ARRAY,

@@ -19,6 +19,7 @@ from torchstone.compiler.frontends.state.blame import Effectful, line_of_change
 from torchstone.compiler.frontends.state.blind import blind, with_blinds
 from torchstone.compiler.frontends.state.effects import Containers, Effect
 from torchstone.compiler.frontends.state.heap import Heap, Slot
+from torchstone.compiler.frontends.state.standins import stand_in
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
 SCALARS = {int: torch.int64, float: torch.float64}
@@ -147,7 +148,7 @@ def clone_tensors(leaves: Sequence[Any], *, tracked: bool) -> list[Any]:
             if id(leaf) not in clones:
                 clones[id(leaf)] = _clone_one(leaf).requires_grad_(tracked and leaf.requires_grad)
             leaf = clones[id(leaf)]
-        out.append(leaf)
+        out.append(stand_in(leaf))
     return out
 
 

@@ -1,66 +1,136 @@
-"""What stands in, while a program is captured, for objects that cannot be put back into the state that they were in."""
+"""What stands in, while a program is captured, for objects that nobody takes apart: it may be held, and not be used."""
 
 from __future__ import annotations
 
-import contextvars
-import functools
-import random
-import threading
 import types
-from collections.abc import Callable, Iterator
+import weakref
 from typing import Any, NoReturn
+
+import torch
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.refusals import refusing
+from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state.logs import WRITES_LOGS, may_be_asked
+from torchstone.compiler.frontends.state.opaque import never_changes
 
-_ITERATORS = ("builtins", "itertools", "_io")
-_GOING_ON = (types.GeneratorType, random.Random, contextvars.ContextVar, threading.local)
-
-
-class Refusing:
-    """Refuses whatever a program does with it."""
-
-    def __init__(self, what: str) -> None:
-        self.__dict__["what"] = what
-
-    @refusing(Unsupported)
-    def _refuse(self, *_: Any) -> NoReturn:
-        what = self.__dict__["what"]
-        raise Unsupported(
-            f"the program uses {what}, which nobody can put back to where it was before a run", stage="capture"
-        )
-
-    __iter__ = __next__ = __len__ = __bool__ = __call__ = __getitem__ = __setattr__ = _refuse
-
-    def __getattr__(self, name: str) -> NoReturn:
-        self._refuse()
+_METHODS = (types.BuiltinMethodType, types.MethodWrapperType, types.MethodType)
+_PLAIN = frozenset({int, float, bool, str, type(None), torch.Tensor, torch.nn.Parameter, types.FunctionType, type})
+# What an object needs to be one; of the special methods of its class, the others are refused.
+_KEPT = frozenset(
+    {
+        "__class__", "__new__", "__init__", "__init_subclass__", "__subclasshook__", "__dict__", "__doc__", "__slots__",
+        "__module__", "__getattribute__", "__class_getitem__", "__weakref__", "__hash__", "__eq__", "__ne__",
+        "__del__", "__set_name__", "__get__", "__set__", "__delete__", "__getattr__", "__abstractmethods__",
+    }
+)  # fmt: skip
 
 
-def stand_in(value: Any, cached: list[Any]) -> Any:
-    """Return what a program is given for a value: in most cases the value.
+@refusing(Unsupported)
+def _refuse(self: StandIn, *_: Any, **__: Any) -> NoReturn:
+    what = object.__getattribute__(self, "_what")
+    raise Unsupported(f"the program uses {what}, into which torchstone does not look", stage="capture")
 
-    An iterator is refused once it is used. A function with an ``lru_cache`` is called anew in each capture, so that its
-    cache holds no tensor of ours; what such functions return is added to ``cached``.
+
+class StandIn:
+    """Passes for the object that it stands for where that is only held, and refuses whatever is done with it."""
+
+    __slots__ = ("__weakref__", "_stands_for", "_what")
+
+    def __init__(self, what: str, stands_for: Any = None) -> None:
+        object.__setattr__(self, "_what", what)
+        object.__setattr__(self, "_stands_for", stands_for)
+
+    def __getattribute__(self, name: str) -> Any:
+        real = object.__getattribute__(self, "_stands_for")
+        if name == "__class__":
+            return type(self) if real is None else type(real)
+        if isinstance(real, WRITES_LOGS) and may_be_asked(name):
+            return getattr(real, name)
+        _refuse(self)
+
+    def __hash__(self) -> int:
+        real = object.__getattribute__(self, "_stands_for")
+        if real is not None and type(real).__hash__ is not object.__hash__:
+            _refuse(self)
+        return object.__hash__(self if real is None else real)
+
+    def __eq__(self, other: object) -> bool:
+        real = object.__getattribute__(self, "_stands_for")
+        if other is self or other is real:
+            return True
+        return False if type(real).__eq__ is object.__eq__ else _refuse(self)
+
+
+class Refusing(StandIn):
+    """Stands for nothing, and refuses to be looked at."""
+
+    __slots__ = ()
+    __iter__ = __next__ = __len__ = __bool__ = __call__ = __getitem__ = __setattr__ = __repr__ = _refuse  # type: ignore[assignment]
+
+
+_classes: weakref.WeakKeyDictionary[type, type[StandIn]] = weakref.WeakKeyDictionary()
+
+
+def _class_for(cls: type) -> type[StandIn]:
+    """Return a class that has the special methods of another one, so that it passes for it, and refuses all of them."""
+    found = _classes.get(cls)
+    if found is None:
+        special = {name for name in dir(cls) if name.startswith("__") and name.endswith("__")} - _KEPT
+        named = {name for name in special if callable(getattr(cls, name, None))}
+        body: dict[str, Any] = dict.fromkeys(named, _refuse)
+        if "__bool__" not in named and "__len__" not in named:
+            body["__bool__"] = lambda self: True
+        found = _classes[cls] = type(cls.__name__, (StandIn,), {"__slots__": (), "__module__": cls.__module__, **body})
+    return found
+
+
+def real_of(value: Any) -> Any:
+    """Return the object that a value stands for, itself in most cases."""
+    if not issubclass(type(value), StandIn):
+        return value
+    real = object.__getattribute__(value, "_stands_for")
+    return value if real is None else real
+
+
+def stand_in(value: Any) -> Any:
+    """Return what a program is given for a value: in most cases the value, and else what is refused once it is used.
+
+    That is for objects of which nobody knows what they hold, and for their methods.
     """
-    if isinstance(value, functools._lru_cache_wrapper):
-        return _recomputing(value.__wrapped__, cached)
-    inner = value.__self__ if isinstance(value, types.BuiltinMethodType | types.MethodWrapperType) else value
+    if type(value) in _PLAIN:
+        return value
+    inner = value
+    while isinstance(inner, _METHODS):
+        inner = inner.__self__
     cls = type(inner)
-    advances = isinstance(inner, Iterator) and cls.__module__ in _ITERATORS
-    if advances or isinstance(inner, _GOING_ON) or cls.__module__.startswith("numpy.random"):
-        return Refusing(f"a {cls.__name__}")
-    return value
+    if issubclass(cls, (*kinds.ATOMS, torch.Tensor, StandIn)) or kinds.kind_of(inner) is not None:
+        return value
+    if never_changes(cls):
+        return value
+    return _class_for(type(value))(f"a{'n' * (cls.__name__[:1] in 'AEIOUaeiou')} {cls.__name__}", value)
 
 
-def _recomputing(function: Callable[..., Any], cached: list[Any]) -> Callable[..., Any]:
-    known: dict[Any, Any] = {}
+class TypeOf:
+    """Is ``type`` for a program that looks at the classes of objects, some of which are stand-ins."""
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        key = (args, tuple(kwargs.items()))
-        if key not in known:
-            known[key] = function(*args, **kwargs)
-            cached.append(known[key])
-        return known[key]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return type(real_of(args[0])) if len(args) == 1 and not kwargs else type(*args, **kwargs)
 
-    return call
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, type)
+
+    def __subclasscheck__(self, subclass: type) -> bool:
+        return issubclass(subclass, type)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (type,)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is type
+
+    def __hash__(self) -> int:
+        return hash(type)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type, name)
