@@ -36,6 +36,7 @@ from torchstone.compiler.frontends.captured import (
 )
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
+from torchstone.compiler.frontends.facts import Asking
 from torchstone.compiler.frontends.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.layouts import depended_on
@@ -197,6 +198,9 @@ def _record(
     spared: list[torch.Tensor] = []
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
+    owners: dict[int, int | torch.Tensor] = {}
+    asking = Asking(lambda t: owners.get(id(t), fn.held_tensor(t)), lambda o: examples[o] if isinstance(o, int) else o)
+
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
         given = [clone.item() if index in numbers else clone for index, clone in enumerate(clones)]
         recorder.example = example
@@ -209,11 +213,15 @@ def _record(
         containers.remember()
         blinds = fn.blinds()
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
+        owners.update({id(o): t for t, o in zip(state, lifted, strict=True)})
+        owners.update(reversed([(id(c), i) for i, c in enumerate(given[:count]) if isinstance(c, torch.Tensor)]))
+        fn.mark_parameters([*examples, *state], [*given, *lifted])
         with (
             NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape() as escape,
             no_back_doors(),
             called_directly(),
             watch,
+            asking,
             fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds) as cached,
         ):
             with (
@@ -291,6 +299,7 @@ def _record(
     fn.note(observed.effects)
     captures = [t for _, t in recorder.captures]
     sources = [fn.sources(t) for t in captures]
+    facts = fn.facts(asking, examples[: in_spec.num_leaves])
     objects = State(fn.heap, fn.held, fn.blind, changes=bool(observed.effects))
     return Captured(
         graph,
@@ -302,7 +311,8 @@ def _record(
         mutated=mutated,
         gradients=list(gradients),
         fresh=bool(watch.seen),
-        state=objects if objects or observed.effects or any(sources) else None,
+        state=objects if objects or observed.effects or any(sources) or facts.of_objects else None,
+        facts=facts,
         sources=sources,
         effects=observed.effects,
         specialized=[

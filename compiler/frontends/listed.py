@@ -1,4 +1,4 @@
-"""Tensors made of lists that hold tensors: PyTorch's C++ reads such elements where no mode sees it, so ops make them."""
+"""Tensors made of lists that hold tensors, by ops: PyTorch's C++ reads such elements where no mode sees it."""
 
 from __future__ import annotations
 

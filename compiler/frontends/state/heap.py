@@ -33,6 +33,7 @@ _CALLED = frozenset(
 )  # fmt: skip
 _ENVIRONMENT = frozenset({"environ", "getenv"})
 _NOT_METHODS = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__"})
+_NAMED = (type, types.BuiltinFunctionType, types.FunctionType)
 _BASES = (object, torch.nn.Module)
 
 
@@ -120,6 +121,18 @@ class Heap:
         )
         names = (getattr(v, "__name__" if isinstance(v, types.ModuleType) else "__module__", None) or "" for v in held)
         return name in self._names.imports or any(str(n).partition(".")[0] == name for n in names)
+
+    def mentions(self, name: str) -> bool:
+        """Say whether the program names something, or has what is of that name under another one."""
+        if name in self._names.loads or name in self._names.global_loads:
+            return True
+        held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
+        return any(isinstance(v, _NAMED) and v.__name__ == name for v in held)
+
+    @property
+    def compares_identity(self) -> bool:
+        """Whether the program may tell two tensors from one."""
+        return self._names.identity or "id" in self._names.global_loads
 
     def names(self, name: str) -> bool:
         """Say whether the program may call a method of the user's by this name; special ones need no name."""

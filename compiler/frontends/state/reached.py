@@ -11,7 +11,9 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils import _pytree as pytree
 
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
+from torchstone.compiler.frontends.facts import MODES, Asking, Facts, Owner
 from torchstone.compiler.frontends.randomness import generator_kept
 from torchstone.compiler.frontends.run_time_sizes import quiet
 from torchstone.compiler.frontends.state.ambient import ambient_kept
@@ -52,6 +54,39 @@ class Reached:
             same = [held for held in self.heap.tensors.values() if _one_memory(self.heap.tensor(held[0]), tensor)]
             slots = same[0] if len(same) == 1 else []
         return [slot for slot in slots if slot.node not in self.blind]
+
+    def held_tensor(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return a tensor if it is one in the objects."""
+        return tensor if id(tensor) in self.heap.tensors else None
+
+    def facts(self, asking: Asking, leaves: Sequence[Any]) -> Facts:
+        """Return what the program asked of its tensors, and what it may have asked where no mode sees it."""
+        first = {id(leaf): i for i, leaf in reversed([*enumerate(leaves)]) if isinstance(leaf, torch.Tensor)}
+        given: list[Owner] = sorted(first.values())
+        held = (self.heap.tensor(slots[0]) for slots in self.heap.tensors.values())
+        given += [t for t in held if self.sources(t)]
+        identity = self.heap.compares_identity
+        if identity and any(isinstance(t, torch.Tensor) and id(t) in first for t in given):
+            why = "an argument is a tensor that the program holds too, and the program asks whether tensors are one"
+            raise Unsupported(why, stage="capture")
+
+        def place(owner: Owner) -> Any:
+            return owner if isinstance(owner, int) else tuple(self.sources(owner)) or owner
+
+        return asking.found(
+            given,
+            place,
+            [mode for mode in MODES if self.heap.mentions(mode)],
+            classes=self.heap.mentions("Parameter"),
+            identity=identity,
+        )
+
+    def mark_parameters(self, originals: Sequence[Any], stand_ins: Sequence[Any]) -> None:
+        """Let what stands for a parameter be one for ``isinstance``, where the program may ask."""
+        if self.heap.mentions("Parameter"):
+            for original, other in zip(originals, stand_ins, strict=True):
+                if isinstance(original, torch.nn.Parameter) and isinstance(other, torch.Tensor):
+                    other._is_param = True  # type: ignore[attr-defined]
 
     def blinds(self) -> dict[int, Any]:
         """Return containers that tell nothing, for those that the program is thought only to add to."""
@@ -131,6 +166,7 @@ def rehearse(
     if containers is not None:
         containers.append(Containers(args, kwargs))
         containers[0].remember()
+    fn.mark_parameters([*leaves[: in_spec.num_leaves], *state], [*clones, *others.values()])
     with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}):
         fn.fn(*args, **kwargs)
 
