@@ -215,6 +215,7 @@ def _record(
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
         owners.update({id(o): t for t, o in zip(state, lifted, strict=True)})
         owners.update(reversed([(id(c), i) for i, c in enumerate(given[:count]) if isinstance(c, torch.Tensor)]))
+        fronts = {id(examples[i]): c for i, c in enumerate(given[:count]) if isinstance(c, torch.Tensor)}
         fn.mark_parameters([*examples, *state], [*given, *lifted])
         with (
             NoEscape(asked_to_convert, recorder.decisions) if mode is not None else NoEscape() as escape,
@@ -222,7 +223,7 @@ def _record(
             called_directly(),
             watch,
             asking,
-            fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds) as cached,
+            fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds, fronts) as cached,
         ):
             with (
                 asked_by_python(is_user_file) if mode is not None else contextlib.nullcontext(),

@@ -120,6 +120,7 @@ def capture(
     """
     leaves, in_spec = flatten_arguments(args, kwargs)
     reached = Reached(fn, leaves)
+    reached.check_no_attributes()
     module = _Wrapper(fn, reached, leaves)
     if not module.named and dynamic_shapes is not None:
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
@@ -135,6 +136,7 @@ def capture(
             replaced(globals_of(fn), _convert),
             placed(user_location),
             ambient_kept(reached.heap),
+            _attributes_kept([*leaves, *reached.tensors()]),
         ):
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
     except Unsupported as error:
@@ -160,6 +162,18 @@ def capture(
         drawn_into(program.graph)
         program = _functionalize(program)
     raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def _attributes_kept(leaves: Sequence[Any]) -> Iterator[None]:
+    """Give tensors the attributes back that they had: torch.export notes on them which sizes are dynamic."""
+    kept = [(leaf, dict(vars(leaf))) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    try:
+        yield
+    finally:
+        for tensor, attributes in kept:
+            tensor.__dict__.clear()
+            tensor.__dict__.update(attributes)
 
 
 def _message(error: Exception) -> str:

@@ -15,7 +15,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
+from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.checks import Found, State
+from torchstone.compiler.frontends.state.kinds import Only
 from torchstone.compiler.frontends.user_code import is_user_file
 
 # A leaf of the arguments by its number, or a tensor that the program holds.
@@ -61,15 +63,22 @@ class Facts:
     modes: dict[str, bool] = field(default_factory=dict)
     written: list[tuple[Any, bool]] = field(default_factory=list)
     distinct: list[Any] = field(default_factory=list)
+    bare: list[Any] = field(default_factory=list)
+    missed: Only = None
     _found: tuple[Found, dict[Any, Any]] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.facts or self.modes or self.distinct)
+        return bool(self.facts or self.modes or self.distinct or self.bare)
 
     @property
     def of_objects(self) -> bool:
         """Whether something is asked of a tensor in one of Python's objects."""
-        owners = (*(fact.owner for fact in self.facts), *(owner for owner, _ in self.written), *self.distinct)
+        owners = (
+            *(fact.owner for fact in self.facts),
+            *(owner for owner, _ in self.written),
+            *self.distinct,
+            *self.bare,
+        )
         return any(isinstance(owner, tuple) for owner in owners)
 
     def check(self, leaves: Sequence[Any], state: State | None, found: Found | None) -> None:
@@ -80,8 +89,15 @@ class Facts:
         for fact in self.facts:
             tensor = self._find(fact.owner, leaves, state, found)
             if isinstance(tensor, torch.Tensor) and (now := ask(tensor, fact.name, fact.args)) != fact.answer:
+                if fact.name == "grad":
+                    why = "looks at gradients, and was compiled when there were none: zero_grad() first"
+                    raise GuardError(f"{_show(fact.owner, state)}: the program {why}")
                 what = f"{fact.name} of {_show(fact.owner, state)}"
                 raise GuardError(f"{what} was {fact.answer} when compiled, and the program asks; it is {now}")
+        for owner in self.bare:
+            tensor = self._find(owner, leaves, state, found)
+            if isinstance(tensor, torch.Tensor) and vars(tensor) and (new := kinds.TENSOR.entries(tensor, self.missed)):
+                raise GuardError(f"{_show(owner, state)}.{next(iter(new))} was not there when compiled")
         if self.distinct:
             seen: dict[int, Any] = {}
             for owner in self.distinct:
@@ -223,10 +239,12 @@ class Asking(TorchFunctionMode):
         *,
         classes: bool = False,
         identity: bool = False,
+        missed: Only = frozenset(),
     ) -> Facts:
         """Return what was asked. ``given`` are all of its tensors, ``place`` says where a call has one.
 
-        ``modes``, ``classes`` and ``identity`` are what the program may ask where no mode sees it.
+        ``modes``, ``classes`` and ``identity`` are what the program may ask where no mode sees it, ``missed`` the
+        attributes that it may look for and not find.
         """
         facts = [Fact(place(owner), name, args, answer) for (_, name, args), (owner, answer) in self.asked.items()]
         for name in sorted(self.followed | ({"class"} if classes else set())):
@@ -238,7 +256,12 @@ class Asking(TorchFunctionMode):
             asked.add("is_inference_mode_enabled")
         written = [(place(owner), wanted) for owner, wanted in self.written.values()]
         distinct = [place(owner) for owner in given] if identity and len(given) > 1 else []
-        return Facts(facts, {name: MODES[name]() for name in sorted(asked)}, written, distinct)
+        bare = (
+            []
+            if missed is not None and not missed
+            else [place(owner) for owner in given if not kinds.TENSOR.entries(self._original(owner), None)]
+        )
+        return Facts(facts, {name: MODES[name]() for name in sorted(asked)}, written, distinct, bare, missed)
 
 
 _WATCHED = frozenset(

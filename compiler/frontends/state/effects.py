@@ -106,6 +106,9 @@ class Observed:
         self._unread = {id(obj): Existing(0, True, place) for place, obj in unread.items()}
         self.leaves, self.out_spec = self._flatten(out)
         changed = dict(heap.changed())
+        if (name := heap.attribute_set(self.leaves)) is not None:
+            why = f"the program sets the attribute {name} of a tensor that had none, or of a result"
+            raise Effectful(why, changed=lambda: heap.attribute_set(()) is not None)
         for number, node in enumerate(heap.nodes):
             if number in changed:
                 self._note(Existing(number, False), node.kind, node.label, node.saved, changed[number], node.obj)

@@ -19,6 +19,7 @@ from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
 from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
 from torchstone.compiler.frontends.state.standins import stand_in
+from torchstone.compiler.frontends.state.tensor_attributes import SetAttributes
 from torchstone.compiler.frontends.state.watching import Reads, watched_class
 
 # Walking takes a microsecond an object, and each call looks at them again.
@@ -33,6 +34,8 @@ _CALLED = frozenset(
 )  # fmt: skip
 _ENVIRONMENT = frozenset({"environ", "getenv"})
 _NOT_METHODS = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__"})
+_ASKS = frozenset({"hasattr", "AttributeError", "Exception", "BaseException"})
+_OF_TENSOR = frozenset(dir(torch.Tensor))
 _NAMED = (type, types.BuiltinFunctionType, types.FunctionType)
 _BASES = (object, torch.nn.Module)
 
@@ -49,7 +52,8 @@ class Node:
     """An object with entries. ``saved`` are those that it had before the program ran, ``label`` is how it is called.
 
     ``place`` is where it was found; None for a root, a class, or the globals of a module, which stay what they are.
-    ``seen`` is what the program has asked of an instance, None where nobody has looked.
+    ``seen`` is what the program has asked of an instance, None where nobody has looked. ``other`` stands for a tensor
+    meanwhile, and has attributes of its own, which are ``hidden``.
     """
 
     obj: Any
@@ -59,15 +63,22 @@ class Node:
     only: Only = None
     seen: Reads | None = None
     saved: Entries = field(default_factory=dict)
+    other: Any = None
+    hidden: frozenset[Hashable] = frozenset()
 
     def entries(self) -> Entries:
         """Return the entries that the object has now."""
-        return self.kind.entries(self.obj, self.only)
+        found = self.kind.entries(self.obj if self.other is None else self.other, self.only)
+        return {key: value for key, value in found.items() if key not in self.hidden} if self.hidden else found
 
     def write(self, entries: Entries) -> None:
         """Give the object other entries."""
         assert self.kind.write is not None, self.kind
-        self.kind.write(self.obj, entries, self.only)
+        if self.other is None:
+            self.kind.write(self.obj, entries, self.only)
+        else:
+            own = self.kind.entries(self.other, self.only)
+            self.kind.write(self.other, {**{key: own[key] for key in self.hidden if key in own}, **entries}, self.only)
 
 
 class Heap:
@@ -84,6 +95,7 @@ class Heap:
         self._classes: dict[type, type | None] = {}
         self._watched: list[tuple[Any, type]] = []
         self._reads: dict[int, Reads] = {}
+        self._attributes = SetAttributes()
         for label, root in roots:
             self._visit(root, label, None)
             self.roots.append(self.find(root))
@@ -110,7 +122,7 @@ class Heap:
             return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or names.any_attribute
         if node.seen is not None and not node.seen.everything:
             return key in node.seen.first or key in _CALLED
-        if node.kind is kinds.CLASS or (node.kind is kinds.INSTANCE and node.only is not None):
+        if node.kind in (kinds.CLASS, kinds.TENSOR) or (node.kind is kinds.INSTANCE and node.only is not None):
             return key in names.loads or key in _CALLED or names.any_attribute
         return True
 
@@ -128,6 +140,23 @@ class Heap:
             return True
         held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
         return any(isinstance(v, _NAMED) and v.__name__ == name for v in held)
+
+    def attribute_set(self, results: Sequence[Any]) -> str | None:
+        """Return the name of an attribute that the program sets on a tensor that had none, or on a result."""
+        return self._attributes.found(results)
+
+    @property
+    def names_written(self) -> Only:
+        """The attributes that the program may set, None for any."""
+        return None if self._names.any_attribute else self._names.stores
+
+    @property
+    def names_missed(self) -> Only:
+        """The attributes that the program may look for on a tensor that has none, None for any."""
+        if self._names.any_attribute:
+            return None
+        asks = not _ASKS.isdisjoint(self._names.global_loads)
+        return self._names.loads - _OF_TENSOR if asks else frozenset()
 
     @property
     def compares_identity(self) -> bool:
@@ -165,11 +194,16 @@ class Heap:
 
     @contextlib.contextmanager
     def standing_in(
-        self, others: Mapping[int, Any], at: Mapping[Slot, Any], blinds: Mapping[int, Any] | None = None
+        self,
+        others: Mapping[int, Any],
+        at: Mapping[Slot, Any],
+        blinds: Mapping[int, Any] | None = None,
+        given: Mapping[int, Any] | None = None,
     ) -> Iterator[list[Any]]:
         """In the block, objects hold other tensors in the place of tensors, by id, and other numbers ``at`` places.
 
-        ``blinds`` are containers in the place of those with these numbers. Give what functions with a cache return in
+        ``blinds`` are containers in the place of those with these numbers, ``given`` the tensors that the program gets
+        for its arguments, by their id. Give what functions with a cache return in
         the block. Afterwards the objects have the entries that they had.
         """
         cached: list[Any] = []
@@ -177,6 +211,12 @@ class Heap:
         others = {**others, **{id(self.nodes[number].obj): blind for number, blind in blinds.items()}}
         self._index.update({id(blind): number for number, blind in blinds.items()})
         before = [(node, node.saved) for node in self.nodes]
+        stand_ins = {**others, **(given or {})}
+        for node in self.nodes:
+            if node.kind is kinds.TENSOR and (other := stand_ins.get(id(node.obj))) is not None:
+                node.other, node.hidden = other, frozenset(kinds.TENSOR.entries(other, None))
+                node.saved = dict(node.saved)
+        self._attributes.begin(self, stand_ins)
         self._watch()
         try:
             for number, node in enumerate(self.nodes):
@@ -188,7 +228,7 @@ class Heap:
                     )
                     for key, value in node.saved.items()
                 }
-                if not same_entries(given, node.saved):
+                if node.other is not None or not same_entries(given, node.saved):
                     node.write(given)
                     node.saved = given
             yield cached
@@ -201,6 +241,9 @@ class Heap:
             for node, saved in before:
                 node.saved = saved
             self.restore()
+            for node in self.nodes:
+                node.other, node.hidden = None, frozenset()
+            self._attributes.end()
 
     def _watch(self) -> None:
         """Give instances a class that notes what they are asked, where the program does not look at their class."""
@@ -277,7 +320,7 @@ class Heap:
             return names.global_loads | names.global_stores | (named if seen else frozenset())
         if self._names.any_attribute:
             return None
-        if node.kind in (kinds.CLASS, kinds.ENVIRONMENT):
+        if node.kind in (kinds.CLASS, kinds.ENVIRONMENT, kinds.TENSOR):
             return named
         if node.kind is kinds.INSTANCE and all(b in _BASES or is_user_class(b) for b in type(node.obj).__mro__):
             return named | _CALLED
@@ -291,6 +334,8 @@ class Heap:
                 )
             if place is not None:
                 self.tensors.setdefault(id(value), []).append(place)
+            if id(value) not in self._index and kinds.TENSOR.entries(value, None):
+                self._add(value, kinds.TENSOR, label, place)
             return
         if isinstance(value, functools._lru_cache_wrapper):
             value, place = value.__wrapped__, None

@@ -16,6 +16,7 @@ from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transf
 from torchstone.compiler.frontends.facts import MODES, Asking, Facts, Owner
 from torchstone.compiler.frontends.randomness import generator_kept
 from torchstone.compiler.frontends.run_time_sizes import quiet
+from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful, line_of_change
 from torchstone.compiler.frontends.state.blind import blind, with_blinds
@@ -33,7 +34,7 @@ class Reached:
         self.fn = fn
         self.held: list[Slot] = []
         self.blind: tuple[int, ...] = ()
-        given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        given = [leaf if not isinstance(leaf, torch.Tensor) or has_attributes(leaf) else None for leaf in leaves]
         name = type(fn).__name__ if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
         self.heap = Heap([(name, fn), *((f"argument {i}", leaf) for i, leaf in enumerate(given))])
         self._arguments = {id(leaf) for leaf in leaves}
@@ -79,7 +80,16 @@ class Reached:
             [mode for mode in MODES if self.heap.mentions(mode)],
             classes=self.heap.mentions("Parameter"),
             identity=identity,
+            missed=self.heap.names_missed,
         )
+
+    def check_no_attributes(self) -> None:
+        """Unsupported where the program names an attribute that somebody has set on a tensor."""
+        for node in self.heap.nodes:
+            named = [key for key in node.saved if self.heap.mentions(str(key))] if node.kind is kinds.TENSOR else []
+            if named:
+                why = f"{node.label}.{named[0]}, an attribute of a tensor, under dynamic shapes"
+                raise Unsupported(why, stage="capture")
 
     def mark_parameters(self, originals: Sequence[Any], stand_ins: Sequence[Any]) -> None:
         """Let what stands for a parameter be one for ``isinstance``, where the program may ask."""
@@ -121,6 +131,11 @@ class Reached:
     def counted(self) -> list[Any]:
         """Return these numbers."""
         return [self.heap.nodes[slot.node].saved[slot.key] for slot in self._counts]
+
+
+def has_attributes(tensor: torch.Tensor) -> bool:
+    """Say whether somebody has set an attribute on a tensor."""
+    return bool(kinds.TENSOR.entries(tensor, None))
 
 
 def _one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -166,8 +181,9 @@ def rehearse(
     if containers is not None:
         containers.append(Containers(args, kwargs))
         containers[0].remember()
+    given = {id(leaf): clone for leaf, clone in zip(leaves, clones, strict=False) if isinstance(leaf, torch.Tensor)}
     fn.mark_parameters([*leaves[: in_spec.num_leaves], *state], [*clones, *others.values()])
-    with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}):
+    with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}, None, given):
         fn.fn(*args, **kwargs)
 
 

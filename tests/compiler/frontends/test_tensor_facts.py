@@ -194,9 +194,9 @@ def test_what_cannot_be_done_again_is_refused(leave):
 
 @pytest.mark.parametrize("text", [str, repr, "{}".format, lambda x: f"{x}", lambda x: f"{x!r}", "%s".__mod__])
 def test_the_text_of_a_tensor_is_refused(text):
-    with pytest.raises(Unsupported, match="Tensor.__"):
+    with pytest.raises(Unsupported, match="Tensor"):
         torchstone.compile(lambda x: text(x), (x,))
-    with pytest.raises(Unsupported, match="Tensor.__"):
+    with pytest.raises(Unsupported, match="Tensor"):
         torchstone.compile(lambda x: str(x.sum()), (x,))
 
 
