@@ -37,6 +37,7 @@ from torchstone.compiler.frontends.captured import (
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
 from torchstone.compiler.frontends.facts import Asking
+from torchstone.compiler.frontends.foreign_memory import check_memory
 from torchstone.compiler.frontends.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.layouts import depended_on
@@ -297,6 +298,9 @@ def _record(
         return Number(next(places)) if isinstance(leaf, Returned) else Plain(leaf)
 
     observed = seen[-1]
+    mine = [*(x for x in examples if isinstance(x, torch.Tensor)), *(t for _, t in recorder.captures)]
+    changed = {e.target.number for e in observed.effects if not e.target.argument}
+    check_memory(fn.heap, changed, [(t, i in recorder.mutations) for i, t in enumerate(mine)])
     fn.note(observed.effects)
     captures = [t for _, t in recorder.captures]
     sources = [fn.sources(t) for t in captures]

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
 from torchstone.compiler.frontends.facts import MODES, Asking, Facts, Owner
+from torchstone.compiler.frontends.foreign_memory import memory_apart, written
 from torchstone.compiler.frontends.randomness import generator_kept
 from torchstone.compiler.frontends.run_time_sizes import quiet
 from torchstone.compiler.frontends.state import kinds
@@ -33,6 +34,7 @@ class Reached:
     def __init__(self, fn: Any, leaves: Sequence[Any]) -> None:
         self.fn = fn
         self.held: list[Slot] = []
+        self.foreign: list[torch.Tensor] = []  # what the program has made of other memory
         self.blind: tuple[int, ...] = ()
         given = [leaf if not isinstance(leaf, torch.Tensor) or has_attributes(leaf) else None for leaf in leaves]
         name = type(fn).__name__ if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
@@ -182,9 +184,13 @@ def rehearse(
         containers.append(Containers(args, kwargs))
         containers[0].remember()
     given = {id(leaf): clone for leaf, clone in zip(leaves, clones, strict=False) if isinstance(leaf, torch.Tensor)}
+    made: list[torch.Tensor] = fn.foreign
     fn.mark_parameters([*leaves[: in_spec.num_leaves], *state], [*clones, *others.values()])
-    with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}, None, given):
+    with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}, None, given), memory_apart(made):
         fn.fn(*args, **kwargs)
+        if written(made):
+            why = "the program writes to a tensor in the memory of an array, which no graph can do"
+            raise Effectful(why, changed=lambda: written(made))
 
 
 def clone_tensors(leaves: Sequence[Any], *, tracked: bool) -> list[Any]:

@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+import torch
+
 from torchstone.compiler.diagnostics import Unsupported
 
 _ITERATORS = ("builtins", "itertools", "_io")
@@ -42,6 +44,8 @@ def stand_in(value: Any, cached: list[Any]) -> Any:
     """
     if isinstance(value, functools._lru_cache_wrapper):
         return _recomputing(value.__wrapped__, cached)
+    if value is torch.from_numpy or value is torch.frombuffer:  # under whatever name, the one that is there meanwhile
+        return lambda *args, **kwargs: getattr(torch, value.__name__)(*args, **kwargs)
     inner = value.__self__ if isinstance(value, types.BuiltinMethodType | types.MethodWrapperType) else value
     cls = type(inner)
     advances = isinstance(inner, Iterator) and cls.__module__ in _ITERATORS
