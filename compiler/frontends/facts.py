@@ -36,7 +36,7 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
 REFUSED = frozenset(
     {
         "__repr__", "__str__", "__reduce_ex__", "__reduce__", "_base", "_cdata", "_is_view", "_version",
-        "_backward_hooks", "_post_accumulate_grad_hooks", "const_data_ptr", "is_set_to", "name", "names", "output_nr",
+        "_backward_hooks", "_post_accumulate_grad_hooks", "const_data_ptr", "grad_dtype", "is_set_to", "name", "names", "output_nr",
         "retains_grad", "volatile", "_is_zerotensor", "_typed_storage", "storage_type",
     }
 )  # fmt: skip
