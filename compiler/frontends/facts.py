@@ -26,7 +26,7 @@ Owner: TypeAlias = "int | torch.Tensor"
 # What is asked, and what the answer for a result follows from, asked of each tensor that the program is given.
 AUTOGRAD = frozenset({"requires_grad", "is_leaf", "grad_fn"})
 LAYOUT = frozenset({"is_contiguous", "stride", "storage_offset", "dim_order", "is_conj", "is_neg"})
-_PLACE = frozenset({"is_inference", "is_pinned", "is_shared"})
+_PLACE = frozenset({"is_inference", "is_pinned", "is_shared", "name"})
 _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(AUTOGRAD, ("requires_grad",)),
     **dict.fromkeys(LAYOUT, ("stride", "storage_offset", "is_conj", "is_neg")),
@@ -35,9 +35,9 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
 # What differs from one call to the next, or tells of memory that a graph of values has not.
 REFUSED = frozenset(
     {
-        "__repr__", "__str__", "__reduce_ex__", "__reduce__", "_base", "_cdata", "_is_view", "_version",
-        "_backward_hooks", "_post_accumulate_grad_hooks", "const_data_ptr", "grad_dtype", "is_set_to", "name", "names", "output_nr",
-        "retains_grad", "volatile", "_is_zerotensor", "_typed_storage", "storage_type",
+        "__repr__", "__str__", "__reduce_ex__", "__reduce__", "_backward_hooks", "_base", "_cdata", "_is_view",
+        "_is_zerotensor", "_post_accumulate_grad_hooks", "_typed_storage", "_version",
+        "const_data_ptr", "grad_dtype", "is_set_to", "output_nr", "retains_grad", "storage_type", "volatile",
     }
 )  # fmt: skip
 # What leaves something behind on a tensor of the caller's.
@@ -185,7 +185,7 @@ class Asking(TorchFunctionMode):
             tensor, owner = args[0], self._owner(args[0])
             text = name == "__format__" and (tensor.dim() > 0)
             if name in REFUSED or text:
-                why = f"the program asks for Tensor.{name}, which is another at each call"
+                why = f"the program asks for Tensor.{name}, which may be another at each call"
                 raise Unsupported(why, stage="capture", op=f"Tensor.{name}")
             if owner is not None and (name in _LEAVING or name.endswith("hooks=")):
                 raise Unsupported(f"Tensor.{name}() of a tensor that the program is given", stage="capture", op=name)

@@ -48,6 +48,7 @@ ARGUMENTS = {
 # Not asked: they are Python's own, not of a tensor, or told of in another test.
 LEFT_OUT = frozenset(
     {"__class__", "__dir__", "__init_subclass__", "__subclasshook__", "__new__", "__init__", "__hash__", "__sizeof__"}
+    | {"_python_dispatch"}  # of PyTorch's own machinery
     | {"__getstate__", "__module__", "__doc__", "__weakref__", "__torch_function__", "__torch_dispatch__", "__dict__"}
 )
 FUNCTIONS = (
