@@ -153,7 +153,7 @@ def _capture(
 ) -> Captured:
     with contextlib.suppress(Mutation):
         return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=False)
-    if policy is Policy.NUMBERS:  # the first of the attempts
+    if policy is Policy.NUMBERS or not fn.rehearsed:  # the first of the attempts
         rehearse(fn, leaves, in_spec)
     try:
         return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=True)

@@ -21,7 +21,7 @@ from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful, line_of_change
 from torchstone.compiler.frontends.state.blind import blind, with_blinds
-from torchstone.compiler.frontends.state.effects import Containers, Effect
+from torchstone.compiler.frontends.state.effects import Containers, Effect, check_attributes
 from torchstone.compiler.frontends.state.heap import Heap, Slot
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
@@ -34,6 +34,7 @@ class Reached:
     def __init__(self, fn: Any, leaves: Sequence[Any]) -> None:
         self.fn = fn
         self.held: list[Slot] = []
+        self.rehearsed = False
         self.foreign: list[torch.Tensor] = []  # what the program has made of other memory
         self.blind: tuple[int, ...] = ()
         given = [leaf if not isinstance(leaf, torch.Tensor) or has_attributes(leaf) else None for leaf in leaves]
@@ -187,7 +188,9 @@ def rehearse(
     made: list[torch.Tensor] = fn.foreign
     fn.mark_parameters([*leaves[: in_spec.num_leaves], *state], [*clones, *others.values()])
     with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}, None, given), memory_apart(made):
-        fn.fn(*args, **kwargs)
+        out = fn.fn(*args, **kwargs)
+        fn.rehearsed = True
+        check_attributes(fn.heap, pytree.tree_leaves(out))
         if written(made):
             why = "the program writes to a tensor in the memory of an array, which no graph can do"
             raise Effectful(why, changed=lambda: written(made))

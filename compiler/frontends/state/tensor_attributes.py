@@ -30,7 +30,7 @@ class SetAttributes:
         known = {id(node.obj) for node in heap.nodes if node.kind is kinds.TENSOR}
         known |= {id(node.other) for node in heap.nodes if node.kind is kinds.TENSOR}
         held = [heap.tensor(slots[0]) for slots in heap.tensors.values()]
-        tensors = [t for t in (*held, *stand_ins.values()) if isinstance(t, torch.Tensor) and id(t) not in known]
+        tensors = [t for t in (*held, *stand_ins.values()) if id(t) not in known and not _is_wrapper(t)]
         self._tensors = [(t, frozenset(kinds.TENSOR.entries(t, None))) for t in tensors]
         self._stand_ins = {id(t) for t in tensors} | known
 
@@ -38,15 +38,12 @@ class SetAttributes:
         """Return the name of an attribute that was set, on one of these tensors or on a result; None for none."""
         if self._names is not None and not self._names:
             return None
-        for tensor, had in self._tensors:
+        nothing: frozenset[Any] = frozenset()
+        new = [(t, nothing) for t in results if isinstance(t, torch.Tensor) and id(t) not in self._stand_ins]
+        for tensor, had in (*self._tensors, *((t, had) for t, had in new if not _is_wrapper(t))):
             for name in kinds.TENSOR.entries(tensor, self._names):
-                if name not in had and not _is_of_a_class(tensor, name):
+                if name not in had:
                     return str(name)
-        for leaf in results:
-            if isinstance(leaf, torch.Tensor) and id(leaf) not in self._stand_ins:
-                for name in kinds.TENSOR.entries(leaf, self._names):
-                    if not _is_of_a_class(leaf, name):
-                        return str(name)
         return None
 
     def end(self) -> None:
@@ -58,14 +55,6 @@ class SetAttributes:
         self._tensors = []
 
 
-def _is_of_a_class(tensor: torch.Tensor, name: Any) -> bool:
-    """Say whether an attribute is one that PyTorch's own class of tensors keeps."""
-    return type(tensor) not in (torch.Tensor, torch.nn.Parameter) and name in _OWN
-
-
-_OWN = frozenset(
-    {
-        "constant", "elem", "fake_device", "fake_mode", "item_memo", "nested_int_memo", "nonzero_memo", "pytype",
-        "real_tensor", "reapply_views", "unique_consecutive_memo", "unique_memo", "_inference_mode_base_stack", "_mode",
-    }
-)  # fmt: skip
+def _is_wrapper(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor is one of PyTorch's that keeps attributes of its own; a run before had plain ones."""
+    return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
