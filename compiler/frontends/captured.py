@@ -11,8 +11,10 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.frontends.argument_memory import accumulate_gradient, check_layouts, check_separate
+from torchstone.compiler.frontends.facts import Facts
 from torchstone.compiler.frontends.layouts import Copying, check_copied, check_strides
 from torchstone.compiler.frontends.literals import FROM_TORCH, TO_TORCH
+from torchstone.compiler.frontends.nesting import form
 from torchstone.compiler.frontends.state.ambient import check_settings, settings
 from torchstone.compiler.frontends.state.blind import Places, unread
 from torchstone.compiler.frontends.state.checks import Found, State
@@ -119,6 +121,7 @@ class Captured:
     ``bases`` are outputs after the results' own that are no result, but what some are views of. ``told`` are outputs
     with the places that values tell, by the symbol which a view has for one. ``copied`` are the
     arguments, and views of them, that eager has to copy too.
+    ``facts`` are what the program asks of tensors beside their values.
     ``layouts`` are the arguments that have to lie in memory as the example's did, because random numbers go by that.
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
@@ -152,6 +155,7 @@ class Captured:
     sources: list[list[Slot]] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     unread: Places = frozenset()
+    facts: Facts = field(default_factory=Facts)
     _settings: tuple[Any, ...] = field(default_factory=settings)
     _objects: bool | None = None  # whether a call needs its objects again
     reads: list[Any] = field(default_factory=list)
@@ -191,7 +195,7 @@ class Captured:
                 return list(args)
         leaves, spec = flatten_arguments(args, kwargs)
         if spec != self.in_spec:
-            raise GuardError(f"compiled for a call like {_form(self.in_spec)}, called like {_form(spec)}")
+            raise GuardError(f"compiled for a call like {form(self.in_spec)}, called like {form(spec)}")
         return leaves
 
     def call(self, kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -206,13 +210,16 @@ class Captured:
         leaves = self.flatten(args, kwargs)
         if self.state is None:
             tensors, sizes = self.bind(leaves)
-            return self.unflatten(self.finish(kernel(tensors), tensors, sizes))
+            out = self.finish(kernel(tensors), tensors, sizes)
+            self.facts.leave(leaves, None, None)
+            return self.unflatten(out)
         found = self.state.find(leaves)
         containers = Containers(args, kwargs) if self._looks_at_objects else None
         if self.effects:
             self.state.check_distinct(found, Containers(*given).mutable())
         tensors, sizes = self.bind(leaves, found)
         out = self.finish(kernel(tensors), tensors, sizes)
+        self.facts.leave(leaves, self.state, found)
 
         def resolve(existing: Existing) -> Any:
             if existing.place is not None:
@@ -257,6 +264,8 @@ class Captured:
 
         GuardError when the arguments do not fit what was captured.
         """
+        if self.facts:
+            self.facts.check(leaves, self.state, found)
         if self.state is not None and found is not None and self.state.numbers:
             leaves = [*leaves, *(self.state.number(found, slot) for slot in self.state.numbers)]
         if self._plain is None:
@@ -486,17 +495,3 @@ def _scalar(name: str, example: Scalar, leaf: Any) -> torch.Tensor:
 def _misfit(arg: Value, tensor: torch.Tensor) -> str:
     dtype = FROM_TORCH.get(tensor.dtype, tensor.dtype)
     return f"%{arg.name} was compiled as {arg.type}, got {dtype}{list(tensor.shape)} on {tensor.device}"
-
-
-class _Leaf:
-    def __repr__(self) -> str:
-        return "*"
-
-
-def _form(spec: pytree.TreeSpec) -> str:
-    """Show how the arguments of a call are nested: ``(*, [*, *], mask=*)``."""
-    try:
-        args, kwargs = pytree.tree_unflatten([_Leaf()] * spec.num_leaves, spec)
-    except Exception:  # a container of the user's that takes no such leaves
-        return str(spec)
-    return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"

@@ -36,6 +36,8 @@ from torchstone.compiler.frontends.captured import (
 )
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
+from torchstone.compiler.frontends.facts import Asking
+from torchstone.compiler.frontends.foreign_memory import check_memory
 from torchstone.compiler.frontends.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.layouts import depended_on
@@ -155,7 +157,7 @@ def _capture(
 ) -> Captured:
     with contextlib.suppress(Mutation):
         return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=False)
-    if policy is Policy.NUMBERS:  # the first of the attempts
+    if policy is Policy.NUMBERS or not fn.rehearsed:  # the first of the attempts
         rehearse(fn, leaves, in_spec)
     try:
         return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=True)
@@ -202,6 +204,9 @@ def _record(
     memory = MemoryCalls()
     watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
 
+    owners: dict[int, int | torch.Tensor] = {}
+    asking = Asking(lambda t: owners.get(id(t), fn.held_tensor(t)), lambda o: examples[o] if isinstance(o, int) else o)
+
     def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
         given = [clone.item() if index in numbers else clone for index, clone in enumerate(clones)]
         recorder.example = example
@@ -214,12 +219,17 @@ def _record(
         containers.remember()
         blinds = fn.blinds()
         others = {id(t): o for t, o in zip(state, lifted, strict=True)}
+        owners.update({id(o): t for t, o in zip(state, lifted, strict=True)})
+        owners.update(reversed([(id(c), i) for i, c in enumerate(given[:count]) if isinstance(c, torch.Tensor)]))
+        fronts = {id(examples[i]): c for i, c in enumerate(given[:count]) if isinstance(c, torch.Tensor)}
+        fn.mark_parameters([*examples, *state], [*given, *lifted])
         with (
             NoEscape(memory, asked_to_convert, recorder.decisions) if mode is not None else NoEscape(memory),
             no_back_doors(),
             called_directly(),
             watch,
-            fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds) as cached,
+            asking,
+            fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds, fronts) as cached,
         ):
             with (
                 asked_by_python(is_user_file, recorder.decisions.ask) if mode is not None else contextlib.nullcontext(),
@@ -300,9 +310,13 @@ def _record(
         return Number(next(places)) if isinstance(leaf, Returned) else Plain(leaf)
 
     observed = seen[-1]
+    mine = [*(x for x in examples if isinstance(x, torch.Tensor)), *(t for _, t in recorder.captures)]
+    changed = {e.target.number for e in observed.effects if not e.target.argument}
+    check_memory(fn.heap, changed, [(t, i in recorder.mutations) for i, t in enumerate(mine)])
     fn.note(observed.effects)
     captures = [t for _, t in recorder.captures]
     sources = [fn.sources(t) for t in captures]
+    facts = fn.facts(asking, examples[: in_spec.num_leaves])
     objects = State(fn.heap, fn.held, fn.blind, changes=bool(observed.effects))
     return Captured(
         graph,
@@ -314,7 +328,8 @@ def _record(
         mutated=mutated,
         gradients=list(gradients),
         fresh=bool(watch.seen),
-        state=objects if objects or observed.effects or any(sources) else None,
+        state=objects if objects or observed.effects or any(sources) or facts.of_objects else None,
+        facts=facts,
         sources=sources,
         effects=observed.effects,
         specialized=[

@@ -11,6 +11,7 @@ from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer
 from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.listed import MAKERS, holds_tensor, listed, made_of_list
 from torchstone.compiler.frontends.memory_calls import MemoryCalls
 from torchstone.compiler.frontends.refusals import refusing
 from torchstone.compiler.frontends.user_code import raised_at
@@ -97,6 +98,7 @@ class NoEscape(TorchFunctionMode):
     }
     PACKED = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"})
     DOORS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
+    NUMBERS = frozenset({"__float__", "__int__", "__index__", "__bool__", "__complex__", "item"})
     INDEXING = frozenset({"__getitem__", "__setitem__"})
 
     @refusing(Unsupported)
@@ -105,6 +107,11 @@ class NoEscape(TorchFunctionMode):
         self._asked(name)
         if name == "tolist" and args[0].numel() <= _LONGEST_LIST:
             return _list(args[0])
+        if name in MAKERS and (made := made_of_list(func, name, args, kwargs or {})) is not NotImplemented:
+            return made
+        if name in self.NUMBERS and torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python):
+            why = "PyTorch's C++ makes a tensor of the numbers of others; use torch.tensor, which is seen"
+            raise Unsupported(why, stage="capture", op=f"Tensor.{name}")
         if name in self.DOORS:
             raise Unsupported(
                 f"Tensor.{name}() takes values out of the program while it is captured",
@@ -170,7 +177,10 @@ def _selected(x: torch.Tensor, index: Any) -> tuple[torch.Tensor, Any]:
 
     Return what is left to be indexed, of one place along these dims, and the indices that do it.
     """
+    if holds_tensor(index):  # which eager takes for a tuple
+        index = tuple(index)
     entries = list(index) if isinstance(index, tuple) else [index]
+    entries = [listed(entry) if holds_tensor(entry) else entry for entry in entries]
     for place, entry in enumerate(entries):
         if not _is_number(entry):
             continue

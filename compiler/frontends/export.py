@@ -26,6 +26,7 @@ from torchstone.compiler.frontends.captured import Captured, Computed, Number, c
 from torchstone.compiler.frontends.conditions import guards_of, placed
 from torchstone.compiler.frontends.early import integer_blends_refused
 from torchstone.compiler.frontends.escape import transforms_kept
+from torchstone.compiler.frontends.facts import LAYOUT, Asking, Facts
 from torchstone.compiler.frontends.floats import traced_as_written
 from torchstone.compiler.frontends.gradients import keep_data
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
@@ -40,12 +41,11 @@ from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.effects import Containers
-from torchstone.compiler.frontends.state.heap import Heap
 from torchstone.compiler.frontends.state.reached import Reached, line_of
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.frontends.user_code import raised_at, raised_by_user, user_location
 from torchstone.compiler.ir import Graph, TensorType, Value
-from torchstone.compiler.ir.dims import symbols
+from torchstone.compiler.ir.dims import Dim, symbols
 from torchstone.compiler.ir.sizes import symbols_bound
 from torchstone.compiler.ops.evaluate import bind_symbols, evaluate_graph
 
@@ -62,14 +62,31 @@ class _Wrapper(torch.nn.Module):
     Unsupported where the program changes an object: torch.export has values only.
     """
 
-    def __init__(self, fn: Callable[..., Any], heap: Heap, memory: MemoryCalls, told: ByLayout) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        reached: Reached,
+        leaves: Sequence[Any],
+        memory: MemoryCalls,
+        told: ByLayout,
+    ) -> None:
         super().__init__()
+        heap = reached.heap
+        owners: dict[int, int] = {}
+        self.asking = Asking(
+            lambda t: owners.get(id(t), reached.held_tensor(t)), lambda o: leaves[o] if isinstance(o, int) else o
+        )
         self.program = fn if isinstance(fn, torch.nn.Module) else None
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             containers = Containers(args, kwargs)
             containers.remember()
-            with heap.standing_in_place():
+            given = flatten_arguments(args, kwargs)[0]
+            owners.clear()
+            owners.update(reversed([(id(leaf), i) for i, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]))
+            if len(given) == len(leaves):
+                reached.mark_parameters(leaves, given)
+            with heap.standing_in_place(), self.asking:
                 out = fn(*args, **kwargs)
                 for number, _ in heap.changed():
                     raise _changes(heap.nodes[number].label, number, argument=False)
@@ -135,7 +152,8 @@ def capture(
     leaves, in_spec = flatten_arguments(args, kwargs)
     reached = Reached(fn, leaves)
     memory, by_layout = MemoryCalls(), ByLayout()
-    module = _Wrapper(fn, reached.heap, memory, by_layout)
+    reached.check_no_attributes()
+    module = _Wrapper(fn, reached, leaves, memory, by_layout)
     if not module.named and dynamic_shapes is not None:
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     keywords = dict(sorted((kwargs or {}).items()))
@@ -150,6 +168,7 @@ def capture(
             replaced(globals_of(fn), _convert),
             placed(user_location),
             ambient_kept(reached.heap),
+            _attributes_kept([*leaves, *reached.tensors()]),
         ):
             program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
     except Unsupported as error:
@@ -163,7 +182,7 @@ def capture(
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
     for rounds in range(_MOST_ROUNDS + 1):
         try:
-            return _replay(program, reached, args, keywords, by_layout)
+            return _replay(program, reached, args, keywords, by_layout, module.asking)
         except Mutation as error:  # in the graph, or in an op of it that PyTorch makes of others
             if rounds == _MOST_ROUNDS:
                 why = f"an in-place {error} that torch.export did not functionalize"
@@ -175,6 +194,18 @@ def capture(
         drawn_into(program.graph)
         program = _functionalize(program)
     raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def _attributes_kept(leaves: Sequence[Any]) -> Iterator[None]:
+    """Give tensors the attributes back that they had: torch.export notes on them which sizes are dynamic."""
+    kept = [(leaf, dict(vars(leaf))) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    try:
+        yield
+    finally:
+        for tensor, attributes in kept:
+            tensor.__dict__.clear()
+            tensor.__dict__.update(attributes)
 
 
 def _message(error: Exception) -> str:
@@ -214,6 +245,7 @@ def _replay(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     by_layout: ByLayout,
+    asking: Asking,
 ) -> Captured:
     fn = reached.fn
     name = getattr(fn, "__name__", type(fn).__name__)
@@ -277,6 +309,9 @@ def _replay(
     captures = [t for _, t in recorder.captures]
     sources = [reached.sources(t) for t in captures]
     objects = State(reached.heap)
+    facts = reached.facts(asking, leaves)
+    arguments = [strides and tuple(under(s, renamed) for s in strides) for strides in recorder.layouts.arguments]
+    layouts = [*layouts, *_laid_out(facts, leaves, arguments, {index for index, _ in layouts})]
     out_spec = program.call_spec.out_spec
     assert out_spec is not None  # only a program that was never called has none
     out = Captured(
@@ -287,7 +322,8 @@ def _replay(
         results,
         captures,
         mutated,
-        state=objects if objects or any(sources) else None,
+        state=objects if objects or any(sources) or facts.of_objects else None,
+        facts=facts,
         sources=sources,
         integers=integers,
         specialized=constants(bound),
@@ -305,6 +341,17 @@ def _replay(
     if symbols_bound(graph):
         out.example = _sizes_of(graph, [*inputs, *captures, *(torch.tensor(leaves[i]) for i in integers)])
     return out
+
+
+def _laid_out(
+    facts: Facts, leaves: Sequence[Any], arguments: Sequence[Any], known: set[int]
+) -> list[tuple[int, tuple[Dim, ...] | None]]:
+    """Return which arguments have to have the example's strides, for the sizes of a call, in the place of the facts."""
+    asked = {f.owner for f in facts.facts if isinstance(f.owner, int) and f.name in LAYOUT}
+    strides = {"stride", "is_contiguous", "dim_order"}
+    facts.facts = [f for f in facts.facts if not (f.owner in asked and f.name in strides)]
+    tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    return [(n, arguments[n]) for n, i in enumerate(tensors) if i in asked and n not in known]
 
 
 def _sizes_of(graph: Graph, tensors: Sequence[torch.Tensor]) -> dict[str, int]:

@@ -98,7 +98,7 @@ class State:
         )
         if node.kind in _WHOLE:
             out.keys = list(node.saved)
-        elif node.kind is kinds.INSTANCE:
+        elif node.kind in (kinds.INSTANCE, kinds.TENSOR):
             out.had = frozenset(node.saved)
             out.never = heap.missed(node)
         elif node.kind is kinds.CLASS:
@@ -108,11 +108,11 @@ class State:
             if not heap.reads(node, key):
                 continue
             inner = heap.find(value)
+            if isinstance(value, torch.Tensor):
+                out.tensors.append((key, value.dtype, value.shape))
             if inner is not None:
                 out.objects.append((key, inner))
-            elif isinstance(value, torch.Tensor):
-                out.tensors.append((key, value.dtype, value.shape))
-            elif _is_compared(value):
+            elif not isinstance(value, torch.Tensor) and _is_compared(value):
                 out.constants.append((key, value))
         return out
 
@@ -160,7 +160,7 @@ class State:
         self._last = found
         self._dicts, self._owners, self._held, self._empty = [], [], [], []
         for obj, want in zip(found.objects, self._objects, strict=True):
-            own = kinds.plain_attributes(obj) if want.kind is kinds.INSTANCE else None
+            own = kinds.plain_attributes(obj) if want.kind in (kinds.INSTANCE, kinds.TENSOR) else None
             if want.kind in _WHOLE and not obj:
                 self._empty.append(obj)
             elif want.kind is kinds.DICT or want.kind is kinds.MEMBERS:
@@ -209,7 +209,7 @@ class State:
                 raise GuardError(f"{want.label}.{name} is another function than when compiled")
         if want.keys is not None and not (len(now) == len(want.keys) and same_keys(now, want.keys)):
             raise GuardError(f"{want.label} {_other_entries(want, now)}")
-        if len(now) != len(want.had) and want.kind is kinds.INSTANCE:
+        if len(now) != len(want.had) and want.kind in (kinds.INSTANCE, kinds.TENSOR):
             new = [name for name in now if name not in want.had and (want.never is None or name in want.never)]
             if new:
                 raise GuardError(f"{want.label}.{new[0]} was not there when compiled")

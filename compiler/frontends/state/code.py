@@ -35,7 +35,10 @@ _ANY_NAME = frozenset({"getattr", "setattr", "delattr", "vars", "dir", "attrgett
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What some code names. ``any_attribute`` says that it may get at an attribute by a name that it computes."""
+    """What some code names. ``any_attribute`` says that it may get at an attribute by a name that it computes.
+
+    ``identity`` says that it asks whether two objects are one, of which neither is a constant.
+    """
 
     global_loads: frozenset[str] = frozenset()
     global_stores: frozenset[str] = frozenset()
@@ -43,6 +46,7 @@ class Names:
     stores: frozenset[str] = frozenset()
     imports: frozenset[str] = frozenset()
     any_attribute: bool = False
+    identity: bool = False
 
     def __or__(self, other: Names) -> Names:
         return Names(
@@ -52,6 +56,7 @@ class Names:
             self.stores | other.stores,
             self.imports | other.imports,
             self.any_attribute or other.any_attribute,
+            self.identity or other.identity,
         )
 
 
@@ -91,9 +96,14 @@ def is_user_module(module: types.ModuleType) -> bool:
 def names_in(code: types.CodeType) -> Names:
     """Return what code names, the functions that it makes included."""
     global_loads, global_stores, loads, stores, imports = set(), set(), set(), set(), set()
+    identity = False
     for one in _nested(code):
+        before: list[str] = ["", ""]
         for instruction in dis.get_instructions(one):
             name = instruction.opname
+            if name == "IS_OP" or name == "CONTAINS_OP":  # ``x is None``, ``"key" in d``
+                identity = identity or before[-1 if name == "IS_OP" else -2] != "LOAD_CONST"
+            before.append(name)
             if name in _GLOBAL_LOADS:
                 global_loads.add(instruction.argval)
             elif name in _GLOBAL_STORES:
@@ -107,7 +117,7 @@ def names_in(code: types.CodeType) -> Names:
         loads.update(text for text in _texts(one.co_consts) if text.isidentifier())
     any_attribute = not _ANY_NAME.isdisjoint(loads | global_loads)
     named = [frozenset(names) for names in (global_loads, global_stores, loads, stores)]
-    return Names(*named, imports=frozenset(imports), any_attribute=any_attribute)
+    return Names(*named, imports=frozenset(imports), any_attribute=any_attribute, identity=identity)
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

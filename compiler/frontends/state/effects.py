@@ -108,6 +108,7 @@ class Observed:
         self._unread = {id(obj): Existing(0, True, place) for place, obj in unread.items()}
         self.leaves, self.out_spec = self._flatten(out)
         changed = dict(heap.changed())
+        check_attributes(heap, self.leaves)
         for number, node in enumerate(heap.nodes):
             if number in changed:
                 self._note(Existing(number, False), node.kind, node.label, node.saved, changed[number], node.obj)
@@ -177,6 +178,13 @@ class Observed:
             return Existing(number, True)
         number = self._heap.find(value)
         return None if number is None else Existing(number, False)
+
+
+def check_attributes(heap: Heap, results: Sequence[Any]) -> None:
+    """Unsupported where the program sets an attribute of a tensor that had none, or of a result."""
+    if (name := heap.attribute_set(results)) is not None:
+        why = f"the program sets the attribute {name} of a tensor that had none, or of a result"
+        raise Effectful(why, changed=lambda: heap.attribute_set(()) is not None)
 
 
 def _check_written(kind: Kind, label: str, key: Hashable, value: Any) -> None:

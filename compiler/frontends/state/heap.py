@@ -23,6 +23,7 @@ from torchstone.compiler.frontends.state.logs import no_records
 from torchstone.compiler.frontends.state.opaque import named_by
 from torchstone.compiler.frontends.state.questions import Question
 from torchstone.compiler.frontends.state.standins import StandIn, TypeOf, real_of, stand_in
+from torchstone.compiler.frontends.state.tensor_attributes import SetAttributes
 from torchstone.compiler.frontends.state.watching import Reads, watched_class
 
 # Walking takes a microsecond an object, and each call looks at them again.
@@ -37,6 +38,9 @@ _CALLED = frozenset(
 )  # fmt: skip
 _ENVIRONMENT = frozenset({"environ", "getenv"})
 _NOT_METHODS = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__"})
+_ASKS = frozenset({"hasattr", "AttributeError", "Exception", "BaseException"})
+_OF_TENSOR = frozenset(dir(torch.Tensor))
+_NAMED = (type, types.BuiltinFunctionType, types.FunctionType)
 _BASES = (object, torch.nn.Module)
 
 
@@ -52,7 +56,8 @@ class Node:
     """An object with entries. ``saved`` are those that it had before the program ran, ``label`` is how it is called.
 
     ``place`` is where it was found; None for a root, a class, or the globals of a module, which stay what they are.
-    ``seen`` is what the program has asked of an instance, None where nobody has looked.
+    ``seen`` is what the program has asked of an instance, None where nobody has looked. ``other`` stands for a tensor
+    meanwhile, and has attributes of its own, which are ``hidden``.
     """
 
     obj: Any
@@ -62,15 +67,22 @@ class Node:
     only: Only = None
     seen: Reads | None = None
     saved: Entries = field(default_factory=dict)
+    other: Any = None
+    hidden: frozenset[Hashable] = frozenset()
 
     def entries(self) -> Entries:
         """Return the entries that the object has now."""
-        return self.kind.entries(self.obj, self.only)
+        found = self.kind.entries(self.obj if self.other is None else self.other, self.only)
+        return {key: value for key, value in found.items() if key not in self.hidden} if self.hidden else found
 
     def write(self, entries: Entries) -> None:
         """Give the object other entries."""
         assert self.kind.write is not None, self.kind
-        self.kind.write(self.obj, entries, self.only)
+        if self.other is None:
+            self.kind.write(self.obj, entries, self.only)
+        else:
+            own = self.kind.entries(self.other, self.only)
+            self.kind.write(self.other, {**{key: own[key] for key in self.hidden if key in own}, **entries}, self.only)
 
 
 class Heap:
@@ -93,6 +105,7 @@ class Heap:
         self.given: list[Given] = []
         self._stand_ins: dict[int, Any] = {}
         self._functions_held: frozenset[str] | None = None
+        self._attributes = SetAttributes()
         for label, root in roots:
             self._visit(root, label, None)
             self.roots.append(self.find(root))
@@ -121,7 +134,7 @@ class Heap:
             return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or names.any_attribute
         if node.seen is not None and not node.seen.everything:
             return key in node.seen.first or key in _CALLED
-        if node.kind is kinds.CLASS or (node.kind is kinds.INSTANCE and node.only is not None):
+        if node.kind in (kinds.CLASS, kinds.TENSOR) or (node.kind is kinds.INSTANCE and node.only is not None):
             return key in names.loads or key in _CALLED or names.any_attribute
         return True
 
@@ -141,6 +154,35 @@ class Heap:
             held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
             self._functions_held = frozenset(str(getattr(v, "__name__", "")) for v in held if callable(v))
         return not self._functions_held.isdisjoint(names)
+
+    def mentions(self, name: str) -> bool:
+        """Say whether the program names something, or has what is of that name under another one."""
+        if name in self._names.loads or name in self._names.global_loads:
+            return True
+        held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
+        return any(isinstance(v, _NAMED) and v.__name__ == name for v in held)
+
+    def attribute_set(self, results: Sequence[Any]) -> str | None:
+        """Return the name of an attribute that the program sets on a tensor that had none, or on a result."""
+        return self._attributes.found(results)
+
+    @property
+    def names_written(self) -> Only:
+        """The attributes that the program may set, None for any."""
+        return None if self._names.any_attribute else self._names.stores
+
+    @property
+    def names_missed(self) -> Only:
+        """The attributes that the program may look for on a tensor that has none, None for any."""
+        if self._names.any_attribute:
+            return None
+        asks = not _ASKS.isdisjoint(self._names.global_loads)
+        return self._names.loads - _OF_TENSOR if asks else frozenset()
+
+    @property
+    def compares_identity(self) -> bool:
+        """Whether the program may tell two tensors from one."""
+        return self._names.identity or "id" in self._names.global_loads
 
     def names(self, name: str) -> bool:
         """Say whether the program may call a method of the user's by this name; special ones need no name."""
@@ -173,11 +215,16 @@ class Heap:
 
     @contextlib.contextmanager
     def standing_in(
-        self, others: Mapping[int, Any], at: Mapping[Slot, Any], blinds: Mapping[int, Any] | None = None
+        self,
+        others: Mapping[int, Any],
+        at: Mapping[Slot, Any],
+        blinds: Mapping[int, Any] | None = None,
+        given: Mapping[int, Any] | None = None,
     ) -> Iterator[list[Any]]:
         """In the block, objects hold other tensors in the place of tensors, by id, and other numbers ``at`` places.
 
-        ``blinds`` are containers in the place of those with these numbers. Give what functions with a cache return in
+        ``blinds`` are containers in the place of those with these numbers, ``given`` the tensors that the program gets
+        for its arguments, by their id. Give what functions with a cache return in
         the block. Afterwards the objects have the entries that they had.
         """
         cached: list[Any] = []
@@ -186,20 +233,26 @@ class Heap:
         self._index.update({id(blind): number for number, blind in blinds.items()})
         before = [(node, node.saved) for node in self.nodes]
         self.asked, self.again, self.given, self._stand_ins = {}, [], [], {}
+        stand_ins = {**others, **(given or {})}
+        for node in self.nodes:
+            if node.kind is kinds.TENSOR and (other := stand_ins.get(id(node.obj))) is not None:
+                node.other, node.hidden = other, frozenset(kinds.TENSOR.entries(other, None))
+                node.saved = dict(node.saved)
+        self._attributes.begin(self, stand_ins)
         self._watch()
         try:
             for number, node in enumerate(self.nodes):
                 if node.kind.write is None:
                     continue
-                given: Entries = {
+                entries: Entries = {
                     (others.get(id(key), key) if isinstance(key, torch.Tensor) else key): (
                         at[Slot(number, key)] if Slot(number, key) in at else self._other(value, others, cached)
                     )
                     for key, value in node.saved.items()
                 }
-                if not same_entries(given, node.saved):
-                    node.write(given)
-                    node.saved = given
+                if node.other is not None or not same_entries(entries, node.saved):
+                    node.write(entries)
+                    node.saved = entries
             self._tell_types()
             with no_records(self.asked):
                 yield cached
@@ -213,6 +266,9 @@ class Heap:
             for node, saved in before:
                 node.saved = saved
             self.restore()
+            for node in self.nodes:
+                node.other, node.hidden = None, frozenset()
+            self._attributes.end()
 
     def _watch(self) -> None:
         """Give instances a class that notes what they are asked, where the program does not look at their class."""
@@ -313,7 +369,7 @@ class Heap:
             return names.global_loads | names.global_stores | (named if seen else frozenset())
         if self._names.any_attribute:
             return None
-        if node.kind in (kinds.CLASS, kinds.ENVIRONMENT):
+        if node.kind in (kinds.CLASS, kinds.ENVIRONMENT, kinds.TENSOR):
             return named
         if node.kind is kinds.INSTANCE and all(b in _BASES or is_user_class(b) for b in type(node.obj).__mro__):
             return named | _CALLED
@@ -327,6 +383,8 @@ class Heap:
                 )
             if place is not None:
                 self.tensors.setdefault(id(value), []).append(place)
+            if id(value) not in self._index and kinds.TENSOR.entries(value, None):
+                self._add(value, kinds.TENSOR, label, place)
             return
         if isinstance(value, functools._lru_cache_wrapper):
             value, place = value.__wrapped__, None

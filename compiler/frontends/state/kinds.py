@@ -44,6 +44,8 @@ _NOT_CALLED = frozenset(
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 _TENSOR_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 
+# What PyTorch keeps in the attributes of tensors.
+_OF_TENSORS = ("_dynamo", "_is_param", "_typed_storage")
 
 Only = frozenset[str] | None
 # The entry of a container that has attributes too, of a class derived from dict say: where it keeps them.
@@ -179,6 +181,18 @@ def _write_attributes(obj: Any, entries: Entries, only: Only) -> None:
         own.update({str(name): value for name, value in entries.items() if name not in slots})
 
 
+def _of_tensor(obj: torch.Tensor, only: Only) -> Entries:
+    own = attributes_of(obj) or {}
+    return {n: v for n, v in own.items() if not n.startswith(_OF_TENSORS) and (only is None or n in only)}
+
+
+def _write_of_tensor(obj: torch.Tensor, entries: Entries, only: Only) -> None:
+    own = obj.__dict__
+    for name in [name for name in _of_tensor(obj, only) if name not in entries]:
+        del own[name]
+    own.update({str(name): value for name, value in entries.items()})
+
+
 def _cell(obj: types.CellType, only: Only) -> Entries:
     try:
         return {"": obj.cell_contents}
@@ -296,6 +310,7 @@ MEMBERS = Kind("dict", _mapping, _member, _write_dict)
 SET = Kind("set", _set, _index, _write_set)
 TUPLE = Kind("tuple", _sequence, _index)
 INSTANCE = Kind("instance", _attributes, _attribute, _write_attributes)
+TENSOR = Kind("tensor", _of_tensor, _attribute, _write_of_tensor)  # its attributes
 CELL = Kind("cell", _cell, _same, _write_cell)
 FUNCTION = Kind("function", _function, _show_function, _write_function)
 METHOD = Kind(

@@ -11,13 +11,17 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils import _pytree as pytree
 
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
+from torchstone.compiler.frontends.facts import MODES, Asking, Facts, Owner
+from torchstone.compiler.frontends.foreign_memory import memory_apart, written
 from torchstone.compiler.frontends.randomness import generator_kept
 from torchstone.compiler.frontends.run_time_sizes import quiet
+from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.ambient import ambient_kept
 from torchstone.compiler.frontends.state.blame import Effectful, line_of_change
 from torchstone.compiler.frontends.state.blind import blind, with_blinds
-from torchstone.compiler.frontends.state.effects import Containers, Effect
+from torchstone.compiler.frontends.state.effects import Containers, Effect, check_attributes
 from torchstone.compiler.frontends.state.heap import Heap, Slot
 from torchstone.compiler.frontends.state.standins import stand_in
 
@@ -31,8 +35,10 @@ class Reached:
     def __init__(self, fn: Any, leaves: Sequence[Any]) -> None:
         self.fn = fn
         self.held: list[Slot] = []
+        self.rehearsed = False
+        self.foreign: list[torch.Tensor] = []  # what the program has made of other memory
         self.blind: tuple[int, ...] = ()
-        given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        given = [leaf if not isinstance(leaf, torch.Tensor) or has_attributes(leaf) else None for leaf in leaves]
         name = type(fn).__name__ if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
         self.heap = Heap([(name, fn), *((f"argument {i}", leaf) for i, leaf in enumerate(given))])
         self._arguments = {id(leaf) for leaf in leaves}
@@ -53,6 +59,48 @@ class Reached:
             same = [held for held in self.heap.tensors.values() if _one_memory(self.heap.tensor(held[0]), tensor)]
             slots = same[0] if len(same) == 1 else []
         return [slot for slot in slots if slot.node not in self.blind]
+
+    def held_tensor(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return a tensor if it is one in the objects."""
+        return tensor if id(tensor) in self.heap.tensors else None
+
+    def facts(self, asking: Asking, leaves: Sequence[Any]) -> Facts:
+        """Return what the program asked of its tensors, and what it may have asked where no mode sees it."""
+        first = {id(leaf): i for i, leaf in reversed([*enumerate(leaves)]) if isinstance(leaf, torch.Tensor)}
+        given: list[Owner] = sorted(first.values())
+        held = (self.heap.tensor(slots[0]) for slots in self.heap.tensors.values())
+        given += [t for t in held if self.sources(t)]
+        identity = self.heap.compares_identity
+        if identity and any(isinstance(t, torch.Tensor) and id(t) in first for t in given):
+            why = "an argument is a tensor that the program holds too, and the program asks whether tensors are one"
+            raise Unsupported(why, stage="capture")
+
+        def place(owner: Owner) -> Any:
+            return owner if isinstance(owner, int) else tuple(self.sources(owner)) or owner
+
+        return asking.found(
+            given,
+            place,
+            [mode for mode in MODES if self.heap.mentions(mode)],
+            classes=self.heap.mentions("Parameter"),
+            identity=identity,
+            missed=self.heap.names_missed,
+        )
+
+    def check_no_attributes(self) -> None:
+        """Unsupported where the program names an attribute that somebody has set on a tensor."""
+        for node in self.heap.nodes:
+            named = [key for key in node.saved if self.heap.mentions(str(key))] if node.kind is kinds.TENSOR else []
+            if named:
+                why = f"{node.label}.{named[0]}, an attribute of a tensor, under dynamic shapes"
+                raise Unsupported(why, stage="capture")
+
+    def mark_parameters(self, originals: Sequence[Any], stand_ins: Sequence[Any]) -> None:
+        """Let what stands for a parameter be one for ``isinstance``, where the program may ask."""
+        if self.heap.mentions("Parameter"):
+            for original, other in zip(originals, stand_ins, strict=True):
+                if isinstance(original, torch.nn.Parameter) and isinstance(other, torch.Tensor):
+                    other._is_param = True  # type: ignore[attr-defined]
 
     def blinds(self) -> dict[int, Any]:
         """Return containers that tell nothing, for those that the program is thought only to add to."""
@@ -87,6 +135,11 @@ class Reached:
     def counted(self) -> list[Any]:
         """Return these numbers."""
         return [self.heap.nodes[slot.node].saved[slot.key] for slot in self._counts]
+
+
+def has_attributes(tensor: torch.Tensor) -> bool:
+    """Say whether somebody has set an attribute on a tensor."""
+    return bool(kinds.TENSOR.entries(tensor, None))
 
 
 def _one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -132,8 +185,16 @@ def rehearse(
     if containers is not None:
         containers.append(Containers(args, kwargs))
         containers[0].remember()
-    with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}):
-        fn.fn(*args, **kwargs)
+    given = {id(leaf): clone for leaf, clone in zip(leaves, clones, strict=False) if isinstance(leaf, torch.Tensor)}
+    made: list[torch.Tensor] = fn.foreign
+    fn.mark_parameters([*leaves[: in_spec.num_leaves], *state], [*clones, *others.values()])
+    with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}, None, given), memory_apart(made):
+        out = fn.fn(*args, **kwargs)
+        fn.rehearsed = True
+        check_attributes(fn.heap, pytree.tree_leaves(out))
+        if written(made):
+            why = "the program writes to a tensor in the memory of an array, which no graph can do"
+            raise Effectful(why, changed=lambda: written(made))
 
 
 def clone_tensors(leaves: Sequence[Any], *, tracked: bool) -> list[Any]:
