@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
+from torchstone.compiler.frontends.refusals import refusing
 from torchstone.compiler.frontends.state import kinds
 from torchstone.compiler.frontends.state.checks import Found, State
 from torchstone.compiler.frontends.state.kinds import Only
@@ -172,6 +173,7 @@ class Asking(TorchFunctionMode):
                 tensor.requires_grad_(was)
         self._restored.clear()
 
+    @refusing(Unsupported)
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in ("__get__", "__set__"):

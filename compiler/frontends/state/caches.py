@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.refusals import refusing
 from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING
 from torchstone.compiler.frontends.state.opaque import never_changes
 from torchstone.compiler.frontends.state.questions import Question
@@ -166,6 +167,7 @@ class Recalled:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    @refusing(Unsupported)
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = (args, tuple(kwargs.items()))
         if key not in self._known:
@@ -198,6 +200,7 @@ class Recalled:
         self._world.asked[id(self), len(self._world.asked)] = question
         return out, watched
 
+    @refusing(Unsupported)
     def _refuse(self, *_: Any) -> NoReturn:
         raise Unsupported(f"the program looks at the cache of {self._cache.__name__}", stage="capture")
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.frontends.refusals import refusing
 from torchstone.compiler.frontends.state.questions import Question
 
 WRITES_LOGS = (logging.Logger, logging.LoggerAdapter)
@@ -60,7 +61,8 @@ def no_records(asked: dict[Hashable, Question]) -> Iterator[None]:
             asked.setdefault((id(self), level), Question(what, lambda: enabled(self, level), out))
         return out
 
-    def refusing(name: str) -> Callable[..., Any]:
+    def watching(name: str) -> Callable[..., Any]:
+        @refusing(Unsupported)
         def call(self: logging.Logger, *args: Any, **kwargs: Any) -> Any:
             asks = name == "getEffectiveLevel" and sys._getframe(1).f_code.co_filename == own
             if asks or not is_of_program():
@@ -75,7 +77,7 @@ def no_records(asked: dict[Hashable, Question]) -> Iterator[None]:
     own_names = [name for name in kept if name in vars(logging.Logger)]
     try:
         for name in kept:
-            setattr(logging.Logger, name, refusing(name))
+            setattr(logging.Logger, name, watching(name))
         logging.Logger.isEnabledFor = is_enabled  # type: ignore[method-assign]
         yield
     finally:
