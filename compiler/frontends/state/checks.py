@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,12 @@ from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING, Kind, Only
 from torchstone.compiler.ops.control import same_number
 
 # Kinds whose entries have all to be there, and no others.
-_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.TUPLE, kinds.ENVIRONMENT)
+_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.TUPLE)
+# Kinds that have more entries than a program asks for, and of which there is one by that name.
+_OPEN = (kinds.INSTANCE, kinds.CLASS, kinds.GLOBALS, kinds.ENVIRONMENT)
+_ONE = (kinds.CLASS, kinds.GLOBALS, kinds.MODULE, kinds.LIBRARY)
+# Containers that hold nothing but their entries, and whose methods are Python's.
+_PLAIN = frozenset({list, tuple, set, dict, collections.OrderedDict, collections.deque})
 
 
 @dataclass(slots=True)
@@ -36,7 +42,6 @@ class _Object:
     constants: list[tuple[Hashable, Any]] = field(default_factory=list)
     tensors: list[tuple[Hashable, torch.dtype, torch.Size]] = field(default_factory=list)
     objects: list[tuple[Hashable, int]] = field(default_factory=list)
-    members: list[tuple[str, Any]] = field(default_factory=list)  # of a class: its functions
 
     def show(self, key: Hashable) -> str:
         return self.kind.show(self.label, key)
@@ -62,6 +67,8 @@ class State:
     ) -> None:
         self.numbers = list(numbers)
         self._objects = [self._object(heap, number, node) for number, node in enumerate(heap.nodes)]
+        for number, obj in enumerate(self._objects):  # what is looked up in a place is what is in it
+            obj.objects = [(key, n) for key, n in obj.objects if self._objects[n].place != Slot(number, key)]
         loose = set(self.numbers)
         for number, obj in enumerate(self._objects):
             obj.constants = [(key, want) for key, want in obj.constants if Slot(number, key) not in loose]
@@ -70,10 +77,10 @@ class State:
         self._checked = any(o.constants or o.tensors or o.objects or o.keys or o.never for o in self._objects)
         self._lasting = not changes and not any(o.root for o in self._objects)
         self._last: Found | None = None
-        self._held: list[tuple[Any, Kind, Only, list[Any]]] = []
+        self._held: list[tuple[Any, type, Kind, Only, list[Any]]] = []
         self._empty: list[Any] = []
         self._dicts: list[tuple[dict[Any, Any], list[Any], list[Any]]] = []
-        self._owners: list[tuple[Any, dict[str, Any]]] = []
+        self._owners: list[tuple[Any, type, dict[str, Any]]] = []
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look at."""
@@ -81,24 +88,22 @@ class State:
 
     def _object(self, heap: Heap, number: int, node: Node) -> _Object:
         root = next((i for i, n in enumerate(heap.roots) if n == number), None)
-        stays = node.place is None and (root is None or root == 0)
+        place = None if node.kind in _ONE else node.place
+        stays = node.kind in _ONE or (place is None and (root is None or root == 0))
         out = _Object(
             node.kind,
             node.label,
-            node.only,
+            frozenset(node.saved) if node.kind is kinds.LIBRARY else heap.only(node),
             type(node.obj),
             node.obj if stays else None,
-            node.place,
+            place,
             root,
         )
         if node.kind in _WHOLE:
             out.keys = list(node.saved)
-        elif node.kind is kinds.INSTANCE:
-            out.had = frozenset(node.saved)
+        elif node.kind in _OPEN:
+            out.had = frozenset(key for key in node.saved if out.only is None or key in out.only)
             out.never = heap.missed(node)
-        elif node.kind is kinds.CLASS:
-            methods = [(name, m) for name, m in vars(node.obj).items() if hasattr(type(m), "__get__")]
-            out.members = [(name, method) for name, method in methods if heap.names(name)]
         for key, value in node.saved.items():
             if not heap.reads(node, key):
                 continue
@@ -107,7 +112,7 @@ class State:
                 out.objects.append((key, inner))
             elif isinstance(value, torch.Tensor):
                 out.tensors.append((key, value.dtype, value.shape))
-            elif _is_compared(value):
+            if not isinstance(value, torch.Tensor) and (inner is None or heap.nodes[inner].kind is kinds.VALUE):
                 out.constants.append((key, value))
         return out
 
@@ -128,6 +133,10 @@ class State:
             found.objects.append(obj)
             found.entries.append(want.kind.entries(obj, want.only))
             self._check(found, number, want)
+        for number, want in enumerate(self._objects):
+            for key, inner in want.objects:
+                if found.entries[number].get(key, MISSING) is not found.objects[inner]:
+                    raise GuardError(f"{want.show(key)} and {self._objects[inner].label} were one object when compiled")
         if self._lasting:
             self._remember(found)
         return found
@@ -140,10 +149,12 @@ class State:
         for own, keys, values in self._dicts:
             if len(own) != len(keys) or not all(map(same, own, keys)) or not all(map(same, own.values(), values)):
                 return False
-        for obj, own in self._owners:
-            if kinds.attributes_of(obj) is not own:
+        for obj, cls, own in self._owners:
+            if type(obj) is not cls or kinds.attributes_of(obj) is not own:
                 return False
-        for obj, kind, only, held in self._held:
+        for obj, cls, kind, only, held in self._held:
+            if type(obj) is not cls:
+                return False
             now = kinds.peek(obj, kind, only)
             if len(now) != len(held) or not all(map(same, now, held)):
                 return False
@@ -154,15 +165,15 @@ class State:
         self._dicts, self._owners, self._held, self._empty = [], [], [], []
         for obj, want in zip(found.objects, self._objects, strict=True):
             own = kinds.plain_attributes(obj) if want.kind is kinds.INSTANCE else None
-            if want.kind in _WHOLE and not obj:
+            if want.cls in _PLAIN and want.kind in _WHOLE and not obj:
                 self._empty.append(obj)
-            elif want.kind is kinds.DICT or want.kind is kinds.MEMBERS:
+            elif want.cls in _PLAIN and isinstance(obj, dict) and want.kind is not kinds.GLOBALS:
                 self._dicts.append((obj, list(obj), list(obj.values())))
             elif own is not None:
                 self._dicts.append((own, list(own), list(own.values())))
-                self._owners.append((obj, own))
-            elif held := kinds.peek(obj, want.kind, want.only):
-                self._held.append((obj, want.kind, want.only, held))
+                self._owners.append((obj, want.cls, own))
+            elif want.kind is not kinds.MODULE:
+                self._held.append((obj, want.cls, want.kind, want.only, kinds.peek(obj, want.kind, want.only)))
 
     def tensor(self, found: Found, slots: Sequence[Slot]) -> torch.Tensor:
         """Return the tensor that is in all of these places; GuardError where there are several, or none."""
@@ -197,15 +208,12 @@ class State:
 
     def _check(self, found: Found, number: int, want: _Object) -> None:
         now = found.entries[number]
-        for name, member in want.members:
-            if vars(found.objects[number]).get(name) is not member:
-                raise GuardError(f"{want.label}.{name} is another function than when compiled")
         if want.keys is not None and not (len(now) == len(want.keys) and same_keys(now, want.keys)):
             raise GuardError(f"{want.label} {_other_entries(want, now)}")
-        if len(now) != len(want.had) and want.kind is kinds.INSTANCE:
-            new = [name for name in now if name not in want.had and (want.never is None or name in want.never)]
+        if want.kind in _OPEN and now.keys() != want.had:
+            new = [name for name in now if name not in want.had and _is_looked_for(want, name)]
             if new:
-                raise GuardError(f"{want.label}.{new[0]} was not there when compiled")
+                raise GuardError(f"{want.show(new[0])} was not there when compiled")
         for key, value in want.constants:
             other = now.get(key, MISSING)
             if other is not value and not _same(value, other):
@@ -219,16 +227,11 @@ class State:
                 raise GuardError(
                     f"{want.show(key)} was {was} when compiled, is {_type(other.dtype)}{list(other.shape)}"
                 )
-        for key, inner in want.objects:
-            if inner < number and now.get(key, MISSING) is not found.objects[inner]:
-                raise GuardError(f"{want.show(key)} and {self._objects[inner].label} were one object when compiled")
 
 
-def _is_compared(value: Any) -> bool:
-    """Say whether a value that is taken apart no further is looked at again: none that PyTorch or Python provides."""
-    if isinstance(value, ATOMS):
-        return True
-    return not callable(value) and not hasattr(value, "__spec__") and not hasattr(type(value), "__get__")
+def _is_looked_for(want: _Object, name: Any) -> bool:
+    special = want.kind is kinds.CLASS and name.startswith("__")  # Python asks for it by itself
+    return want.never is None or special or name in want.never
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -245,14 +248,14 @@ def _changed(want: _Object, key: Hashable, value: Any, other: Any) -> str:
         return f"{want.cls.__name__} was in {was} mode when compiled, is in {now} mode"
     if want.kind is kinds.ARRAY:
         return f"{want.label} holds other numbers than when compiled, and they are part of the program"
-    if want.kind is kinds.FUNCTION:
-        return f"{want.show(key)} is another function than when compiled"
+    if want.kind is kinds.FUNCTION and key == ("code", ""):
+        return f"{want.label} is another function than when compiled"
     return f"{want.show(key)} was {_shown(value)} when compiled and is part of the program, is {_shown(other)}"
 
 
 def _other_entries(want: _Object, now: Mapping[Hashable, Any]) -> str:
     assert want.keys is not None
-    if want.kind in (kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.ENVIRONMENT):
+    if want.kind in (kinds.DICT, kinds.MEMBERS, kinds.SET):
         new = [key for key in now if key not in want.keys] or [key for key in want.keys if key not in now]
         if new:
             return f"has {'no' if new[0] in want.keys else 'an'} entry {new[0]!r} now, and is part of the program"

@@ -107,6 +107,8 @@ class Observed:
         self.leaves, self.out_spec = self._flatten(out)
         changed = dict(heap.changed())
         for number, node in enumerate(heap.nodes):
+            if number in changed and node.kind is kinds.ENVIRONMENT:
+                raise Effectful("the program sets an environment variable, which no graph can do", number)
             if number in changed:
                 self._note(Existing(number, False), node.kind, node.label, node.saved, changed[number], node.obj)
             elif number in blinds and blinds[number].added:

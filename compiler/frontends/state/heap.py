@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 import types
+import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state import environment, kinds
 from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
 from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
 from torchstone.compiler.frontends.state.standins import stand_in
@@ -31,8 +31,7 @@ _CALLED = frozenset(
         "_forward_pre_hooks_with_kwargs",
     }
 )  # fmt: skip
-_ENVIRONMENT = frozenset({"environ", "getenv"})
-_NOT_METHODS = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__"})
+_ENVIRONMENT = frozenset({"environ", "getenv", "environb", "getenvb"})
 _BASES = (object, torch.nn.Module)
 
 
@@ -81,6 +80,8 @@ class Heap:
         self._of_globals: dict[int, Names] = {}
         self._index: dict[int, int] = {}
         self._classes: dict[type, type | None] = {}
+        self._asked = environment.Asked()
+        self._met: set[type] = set()
         self._watched: list[tuple[Any, type]] = []
         self._reads: dict[int, Reads] = {}
         for label, root in roots:
@@ -106,10 +107,15 @@ class Heap:
         """Say whether the program may read an entry: it does not where it only writes it."""
         names = self._names
         if node.kind is kinds.GLOBALS:
-            return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or names.any_attribute
+            return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or node.only is None
         if node.seen is not None and not node.seen.everything:
             return key in node.seen.first or key in _CALLED
-        if node.kind is kinds.CLASS or (node.kind is kinds.INSTANCE and node.only is not None):
+        if node.kind is kinds.ENVIRONMENT:
+            return self._asked.everything or key in self._asked.names
+        if node.kind is kinds.CLASS:
+            # Code that is not the user's may ask for what is there, and Python for special methods.
+            return node.only is None or key in names.loads or key in _CALLED or str(key).startswith("__")
+        if node.kind is kinds.LIBRARY or (node.kind is kinds.INSTANCE and node.only is not None):
             return key in names.loads or key in _CALLED or names.any_attribute
         return True
 
@@ -121,15 +127,21 @@ class Heap:
         names = (getattr(v, "__name__" if isinstance(v, types.ModuleType) else "__module__", None) or "" for v in held)
         return name in self._names.imports or any(str(n).partition(".")[0] == name for n in names)
 
-    def names(self, name: str) -> bool:
-        """Say whether the program may call a method of the user's by this name; special ones need no name."""
-        return name in self._names.loads or (name.startswith("__") and name not in _NOT_METHODS)
-
     def missed(self, node: Node) -> frozenset[str] | None:
-        """Return the attributes that the program may have looked for and not found in an instance, None for any."""
+        """Return the names that the program may have looked for and not found in an object, None for any."""
         if node.seen is not None and not node.seen.everything:
             return frozenset(node.seen.first - node.saved.keys())
+        if node.kind is kinds.GLOBALS and node.only is not None:
+            return frozenset(name for name in node.only if self.reads(node, name))
+        if node.kind is kinds.ENVIRONMENT:
+            return self.only(node)
         return self._names.loads if node.only is not None else None
+
+    def only(self, node: Node) -> Only:
+        """Return the entries of an object that a call has to look at, None for all."""
+        if node.kind is kinds.ENVIRONMENT and not self._asked.everything:
+            return frozenset(self._asked.names)
+        return node.only
 
     @property
     def looks_at_classes(self) -> bool:
@@ -140,8 +152,10 @@ class Heap:
         """Yield the objects that have other entries than before, by number, and these entries."""
         for number, node in enumerate(self.nodes):
             if node.kind.write is not None:
-                now = kinds.underived(node.obj, node.entries())
-                if not same_entries(now, kinds.underived(node.obj, node.saved)):
+                now, saved = (kinds.underived(node.obj, e) for e in (node.entries(), node.saved))
+                if node.kind is kinds.ENVIRONMENT:  # libraries set their own
+                    now, saved = ({n: v for n, v in e.items() if self.reads(node, n)} for e in (now, saved))
+                if not same_entries(now, saved):
                     yield number, now
 
     def restore(self) -> None:
@@ -178,7 +192,8 @@ class Heap:
                 if not same_entries(given, node.saved):
                     node.write(given)
                     node.saved = given
-            yield cached
+            with self._asked.noted() if self.find(environment.data()) is not None else contextlib.nullcontext():
+                yield cached
         finally:
             for obj, cls in self._watched:
                 object.__setattr__(obj, "__class__", cls)
@@ -233,16 +248,19 @@ class Heap:
             if all(one is other for one, other in zip(items, value, strict=True)):
                 return value
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        return stand_in(value, cached)
+        return _bound_to(value, others) or stand_in(value, cached)
 
     def _walk(self) -> None:
         """Take every object apart; again, as long as code is found that names more of them."""
         names = None
         while names != (names := (self._names, dict(self._of_globals))):
             if not _ENVIRONMENT.isdisjoint(self._names.loads | self._names.global_loads):
-                data: Any = os.environ._data  # type: ignore[attr-defined]
-                if self.find(data) is None:
-                    self._add(data, kinds.ENVIRONMENT, "os.environ", None)
+                if self.find(environment.data()) is None:
+                    self._add(environment.data(), kinds.ENVIRONMENT, "os.environ", None)
+            if self._names.namespaces:  # a module may be had by its name
+                for name in self._names.loads & sys.modules.keys():
+                    if is_user_module(sys.modules[name]):
+                        self._visit(sys.modules[name], name, None)
             done = 0
             while done < len(self.nodes):
                 node = self.nodes[done]
@@ -260,18 +278,20 @@ class Heap:
         if node.kind is kinds.GLOBALS:
             names = self._of_globals[id(node.obj)]
             module = sys.modules.get(node.obj.get("__name__", ""))
-            seen = module is not None and self.find(module) is not None
+            seen = self._names.namespaces or (module is not None and self.find(module) is not None)
+            if names.any_global or (seen and self._names.any_attribute):
+                return None
             return names.global_loads | names.global_stores | (named if seen else frozenset())
-        if self._names.any_attribute:
-            return None
-        if node.kind in (kinds.CLASS, kinds.ENVIRONMENT):
+        if node.kind is kinds.LIBRARY:
             return named
-        if node.kind is kinds.INSTANCE and all(b in _BASES or is_user_class(b) for b in type(node.obj).__mro__):
-            return named | _CALLED
-        return None
+        cls = node.obj if node.kind is kinds.CLASS else type(node.obj)
+        if self._names.any_attribute or node.kind not in (kinds.CLASS, kinds.INSTANCE):
+            return None
+        return named | _CALLED if all(b in _BASES or is_user_class(b) for b in cls.__mro__) else None
 
     def _visit(self, value: Any, label: str, place: Slot | None) -> None:
-        if isinstance(value, torch.Tensor):
+        self._visit_classes(value)
+        if issubclass(type(value), torch.Tensor):
             if is_lazy(value):
                 raise Unsupported(
                     f"{label} is a parameter that the module's first call makes; call it once before", stage="capture"
@@ -279,15 +299,17 @@ class Heap:
             if place is not None:
                 self.tensors.setdefault(id(value), []).append(place)
             return
-        if isinstance(value, functools._lru_cache_wrapper):
+        if type(value) is functools._lru_cache_wrapper:
             value, place = value.__wrapped__, None
         kind = _kind(value)
         if place is not None:
             kind = kinds.kind_of_entry(self.nodes[place.node].obj, place.key, kind)
         if kind is None or id(value) in self._index:
             return
-        if kind is kinds.FUNCTION and not value.__closure__ and not is_user_code(value.__code__):
-            return
+        if kind is kinds.FUNCTION and not is_user_code(value.__code__):
+            library = place is not None and self.nodes[place.node].kind is kinds.LIBRARY
+            if library or not value.__closure__:
+                return
         self._add(value, kind, label, place)
         if kind is kinds.FUNCTION and is_user_code(value.__code__):
             names = names_in(value.__code__)
@@ -298,11 +320,18 @@ class Heap:
         elif kind is kinds.MODULE:
             self._enter(vars(value), Names())
         elif kind is kinds.CLASS:
+            for base in value.__mro__[1:]:
+                self._visit(base, base.__name__, None)
             for member in vars(value).values():
                 for function in _functions(member):
                     self._visit(function, function.__qualname__, None)
-        elif kind is kinds.INSTANCE:
-            for base in type(value).__mro__:
+
+    def _visit_classes(self, value: Any) -> None:
+        """Take the classes apart that are the user's, whatever kind of object is of them."""
+        cls = type(value)
+        if cls not in self._met:
+            self._met.add(cls)
+            for base in cls.__mro__:
                 self._visit(base, base.__name__, None)
 
     def _add(self, value: Any, kind: Kind, label: str, place: Slot | None) -> None:
@@ -321,13 +350,25 @@ def _kind(value: Any) -> Kind | None:
     if isinstance(value, type):
         return kinds.CLASS if is_user_class(value) else None
     if isinstance(value, types.ModuleType):
-        return kinds.MODULE if is_user_module(value) else None
+        return kinds.MODULE if is_user_module(value) else kinds.LIBRARY
     return kinds.kind_of(value)
+
+
+def _bound_to(value: Any, others: Mapping[int, Any]) -> Any:
+    """Return what refers to another tensor as a value does to one that has another in its place; None for the rest."""
+    cls = type(value)
+    if cls is weakref.ref and id(value()) in others:
+        return weakref.ref(others[id(value())])
+    if cls is types.MethodType and id(value.__self__) in others:
+        return types.MethodType(value.__func__, others[id(value.__self__)])
+    if cls is types.BuiltinMethodType and id(value.__self__) in others:
+        return getattr(others[id(value.__self__)], value.__name__)
+    return None
 
 
 def _functions(member: Any) -> list[types.FunctionType]:
     """Return the functions that a member of a class is or holds: methods, properties, and those of decorators."""
-    inner = [member, *(getattr(member, name, None) for name in ("__func__", "__wrapped__", "func"))]
-    if isinstance(member, property):
-        inner += [member.fget, member.fset, member.fdel]
+    if isinstance(member, types.FunctionType):
+        return []  # an entry
+    inner = [getattr(member, name, None) for name in ("__func__", "__wrapped__", "func")]
     return [f for f in inner if isinstance(f, types.FunctionType)]
