@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import types
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,7 +103,7 @@ class State:
         if node.kind in _WHOLE:
             out.keys = list(node.saved)
         elif node.kind in _OPEN:
-            out.had = frozenset(key for key in node.saved if out.only is None or key in out.only)
+            out.had = frozenset(key for key in node.saved if heap.is_asked(node, key))
             out.never = heap.missed(node)
         for key, value in node.saved.items():
             if not heap.reads(node, key):
@@ -136,7 +137,9 @@ class State:
         for number, want in enumerate(self._objects):
             for key, inner in want.objects:
                 if found.entries[number].get(key, MISSING) is not found.objects[inner]:
-                    raise GuardError(f"{want.show(key)} and {self._objects[inner].label} were one object when compiled")
+                    other = self._objects[inner].label
+                    were = f"and {other} were one object" if other != want.show(key) else "was another object"
+                    raise GuardError(f"{want.show(key)} {were} when compiled")
         if self._lasting:
             self._remember(found)
         return found
@@ -229,6 +232,9 @@ class State:
                 )
 
 
+_NAMED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+
+
 def _is_looked_for(want: _Object, name: Any) -> bool:
     special = want.kind is kinds.CLASS and name.startswith("__")  # Python asks for it by itself
     return want.never is None or special or name in want.never
@@ -272,7 +278,8 @@ def _shown(value: Any) -> str:
         return "gone"
     if isinstance(value, torch.Tensor):
         return f"a tensor {_type(value.dtype)}{list(value.shape)}"
-    return repr(value) if isinstance(value, ATOMS) else f"a {type(value).__name__}"
+    name = getattr(value, "__name__", None) if isinstance(value, _NAMED) else None
+    return repr(value) if isinstance(value, ATOMS) else name or f"a {type(value).__name__}"
 
 
 def _type(dtype: torch.dtype) -> str:

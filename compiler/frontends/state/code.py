@@ -25,6 +25,7 @@ _INSTALLED = tuple(
         *(_ROOMS / room for room in ("torchstone", "compiler", "conformance", "fuzz", "reducers", "reports")),
     }
 )
+_SITES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))  # of whatever installation
 _GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _GLOBAL_STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME"})
 _ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
@@ -78,7 +79,8 @@ def is_user_code(code: types.CodeType) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_user_file(file: str) -> bool:
-    return not file.startswith(_INSTALLED) and not file.startswith("<frozen")
+    installed = file.startswith(_INSTALLED) or any(site in file for site in _SITES)
+    return not installed and not file.startswith("<frozen")
 
 
 def is_user_class(cls: type) -> bool:

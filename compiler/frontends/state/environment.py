@@ -70,5 +70,3 @@ def set_variables(obj: dict[bytes, bytes], entries: dict[Any, Any], only: frozen
     for name, value in entries.items():
         if obj.get(os.fsencode(name)) != value:
             os.environ[name] = os.fsdecode(value)
-
-

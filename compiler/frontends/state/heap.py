@@ -31,7 +31,8 @@ _CALLED = frozenset(
         "_forward_pre_hooks_with_kwargs",
     }
 )  # fmt: skip
-_ENVIRONMENT = frozenset({"environ", "getenv", "environb", "getenvb"})
+_BYTES = frozenset({"environb", "getenvb"})
+_ENVIRONMENT = _BYTES | {"environ", "getenv"}
 _BASES = (object, torch.nn.Module)
 
 
@@ -111,7 +112,7 @@ class Heap:
         if node.seen is not None and not node.seen.everything:
             return key in node.seen.first or key in _CALLED
         if node.kind is kinds.ENVIRONMENT:
-            return self._asked.everything or key in self._asked.names
+            return self.is_asked(node, key)
         if node.kind is kinds.CLASS:
             # Code that is not the user's may ask for what is there, and Python for special methods.
             return node.only is None or key in names.loads or key in _CALLED or str(key).startswith("__")
@@ -137,6 +138,10 @@ class Heap:
             return self.only(node)
         return self._names.loads if node.only is not None else None
 
+    def is_asked(self, node: Node, key: Hashable) -> bool:
+        """Say whether an entry is one of those that the program ever asks for, or sets."""
+        return node.kind is not kinds.ENVIRONMENT or self._asked.everything or key in self._asked.names
+
     def only(self, node: Node) -> Only:
         """Return the entries of an object that a call has to look at, None for all."""
         if node.kind is kinds.ENVIRONMENT and not self._asked.everything:
@@ -154,7 +159,7 @@ class Heap:
             if node.kind.write is not None:
                 now, saved = (kinds.underived(node.obj, e) for e in (node.entries(), node.saved))
                 if node.kind is kinds.ENVIRONMENT:  # libraries set their own
-                    now, saved = ({n: v for n, v in e.items() if self.reads(node, n)} for e in (now, saved))
+                    now, saved = ({n: v for n, v in e.items() if self.is_asked(node, n)} for e in (now, saved))
                 if not same_entries(now, saved):
                     yield number, now
 
@@ -255,8 +260,7 @@ class Heap:
         names = None
         while names != (names := (self._names, dict(self._of_globals))):
             if not _ENVIRONMENT.isdisjoint(self._names.loads | self._names.global_loads):
-                if self.find(environment.data()) is None:
-                    self._add(environment.data(), kinds.ENVIRONMENT, "os.environ", None)
+                self._visit_environment()
             if self._names.namespaces:  # a module may be had by its name
                 for name in self._names.loads & sys.modules.keys():
                     if is_user_module(sys.modules[name]):
@@ -333,6 +337,11 @@ class Heap:
             self._met.add(cls)
             for base in cls.__mro__:
                 self._visit(base, base.__name__, None)
+
+    def _visit_environment(self) -> None:
+        self._asked.everything = not _BYTES.isdisjoint(self._names.loads | self._names.global_loads)
+        if self.find(environment.data()) is None:
+            self._add(environment.data(), kinds.ENVIRONMENT, "os.environ", None)
 
     def _add(self, value: Any, kind: Kind, label: str, place: Slot | None) -> None:
         if len(self.nodes) == _MOST_OBJECTS:

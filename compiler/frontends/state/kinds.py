@@ -391,7 +391,9 @@ MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an objec
 SCRIPT = Kind("script", _scripted, _member, _write_scripted)
 
 # Instances of these modules of Python's library are containers; others keep to themselves.
-_CONTAINERS = frozenset({"collections", "types", "queue", "dataclasses", "argparse", "functools", "string", "weakref", "_weakrefset"})
+_CONTAINERS = frozenset(
+    {"collections", "types", "queue", "dataclasses", "argparse", "functools", "string", "weakref", "_weakrefset"}
+)
 _TORCH_CONTAINERS = ("torch.nn.", "torch.optim.", "torch.distributions.", "torch.amp.")
 _OPAQUE_MODULES = frozenset({"numpy", "torchstone", "torch_mlir", "hypothesis", "_pytest", "pytest", "rich", "typer"})
 _OPAQUE = (torch.Generator, torch.jit.ScriptFunction, type, types.ModuleType)
