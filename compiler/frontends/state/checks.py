@@ -111,9 +111,10 @@ class State:
             inner = heap.find(value)
             if inner is not None:
                 out.objects.append((key, inner))
-            elif isinstance(value, torch.Tensor):
+            elif issubclass(type(value), torch.Tensor):
                 out.tensors.append((key, value.dtype, value.shape))
-            if not isinstance(value, torch.Tensor) and (inner is None or heap.nodes[inner].kind is kinds.VALUE):
+                continue
+            if inner is None or heap.nodes[inner].kind is kinds.VALUE:
                 out.constants.append((key, value))
         return out
 
@@ -223,7 +224,7 @@ class State:
                 raise GuardError(_changed(want, key, value, other))
         for key, dtype, shape in want.tensors:
             other = now.get(key, MISSING)
-            if not isinstance(other, torch.Tensor):
+            if not issubclass(type(other), torch.Tensor):
                 raise GuardError(f"{want.show(key)} was a tensor when compiled, is {_shown(other)}")
             if other.dtype is not dtype or other.shape != shape:
                 was = f"{_type(dtype)}{list(shape)}"
@@ -241,7 +242,7 @@ def _is_looked_for(want: _Object, name: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    if type(one) is not type(other) or not isinstance(one, ATOMS):
+    if type(one) is not type(other) or not issubclass(type(one), ATOMS):
         return False
     if isinstance(one, int | float | complex):
         return same_number(one, other)

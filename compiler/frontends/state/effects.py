@@ -159,7 +159,7 @@ class Observed:
         return False
 
     def _leaf(self, value: Any) -> Any:
-        if isinstance(value, (torch.Tensor, *NUMBERS)):
+        if issubclass(type(value), (torch.Tensor, *NUMBERS)):
             return value
         existing = self._existing(value)
         if existing is None:
@@ -167,7 +167,7 @@ class Observed:
         return value if existing is None else existing
 
     def _existing(self, value: Any) -> Existing | None:
-        if isinstance(value, (torch.Tensor, tuple, *ATOMS)):
+        if issubclass(type(value), (torch.Tensor, tuple, *ATOMS)):
             return None
         if id(value) in self._unread:
             return self._unread[id(value)]
@@ -179,7 +179,8 @@ class Observed:
 
 
 def _check_written(kind: Kind, label: str, key: Hashable, value: Any) -> None:
-    if isinstance(value, torch.nn.Parameter) or getattr(value, "_is_param", False):
+    tensor = issubclass(type(value), torch.Tensor)
+    if tensor and (isinstance(value, torch.nn.Parameter) or getattr(value, "_is_param", False)):
         raise Unsupported(
             f"the program puts another parameter in the place of {kind.show(label, key)}; write to it instead, as "
             "copy_() does",

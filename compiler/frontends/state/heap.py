@@ -26,9 +26,9 @@ _MOST_OBJECTS = 200_000
 # What calling a torch.nn.Module reads of it without naming it in the user's code.
 _CALLED = frozenset(
     {
-        "training", "_parameters", "_buffers", "_modules", "_backward_pre_hooks", "_backward_hooks", "_forward_hooks",
-        "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
-        "_forward_pre_hooks_with_kwargs",
+        "forward", "_compiled_call_impl", "training", "_parameters", "_buffers", "_modules", "_backward_pre_hooks",
+        "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+        "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
     }
 )  # fmt: skip
 _BYTES = frozenset({"environb", "getenvb"})
@@ -125,8 +125,7 @@ class Heap:
         held = (
             value for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for value in node.saved.values()
         )
-        names = (getattr(v, "__name__" if isinstance(v, types.ModuleType) else "__module__", None) or "" for v in held)
-        return name in self._names.imports or any(str(n).partition(".")[0] == name for n in names)
+        return name in self._names.imports or any(_library(value) == name for value in held)
 
     def missed(self, node: Node) -> frozenset[str] | None:
         """Return the names that the program may have looked for and not found in an object, None for any."""
@@ -248,11 +247,13 @@ class Heap:
     def _other(self, value: Any, others: Mapping[int, Any], cached: list[Any]) -> Any:
         if id(value) in others:
             return others[id(value)]
-        if isinstance(value, tuple) and not isinstance(value, torch.Size):
+        if issubclass(type(value), tuple) and not isinstance(value, torch.Size):
             items = [self._other(item, others, cached) for item in value]
             if all(one is other for one, other in zip(items, value, strict=True)):
                 return value
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if type(type(value).__getattribute__) is types.FunctionType:  # which would be asked what it is
+            return value
         return _bound_to(value, others) or stand_in(value, cached)
 
     def _walk(self) -> None:
@@ -356,11 +357,21 @@ class Heap:
 
 
 def _kind(value: Any) -> Kind | None:
-    if isinstance(value, type):
+    cls = type(value)  # an object's own __class__ would be asked of code of the user's
+    if issubclass(cls, type):
         return kinds.CLASS if is_user_class(value) else None
-    if isinstance(value, types.ModuleType):
+    if issubclass(cls, types.ModuleType):
         return kinds.MODULE if is_user_module(value) else kinds.LIBRARY
     return kinds.kind_of(value)
+
+
+def _library(value: Any) -> str:
+    """Return the name of the package that a value is of."""
+    cls = type(value)
+    if issubclass(cls, types.ModuleType):
+        return value.__name__.partition(".")[0]
+    named = issubclass(cls, type | types.FunctionType | types.BuiltinFunctionType)
+    return str((value if named else cls).__module__ or "").partition(".")[0]
 
 
 def _bound_to(value: Any, others: Mapping[int, Any]) -> Any:

@@ -196,7 +196,7 @@ def attributes_of(obj: Any) -> dict[str, Any] | None:
 
 
 def _unseen(obj: Any) -> frozenset[str]:
-    return _NOT_CALLED if isinstance(obj, torch.nn.Module) else frozenset()
+    return _NOT_CALLED if issubclass(type(obj), torch.nn.Module) else frozenset()
 
 
 def _attributes(obj: Any, only: Only) -> Entries:
@@ -205,7 +205,7 @@ def _attributes(obj: Any, only: Only) -> Entries:
         with contextlib.suppress(AttributeError):
             entries[name] = member.__get__(obj)
     entries.update(attributes_of(obj) or {})
-    if isinstance(obj, BaseException):
+    if issubclass(type(obj), BaseException):
         entries.update({name: getattr(obj, name) for name in _RAISED})
     unseen = _unseen(obj)
     return {n: v for n, v in entries.items() if n not in unseen and (only is None or n in only)}
@@ -213,7 +213,7 @@ def _attributes(obj: Any, only: Only) -> Entries:
 
 def _write_attributes(obj: Any, entries: Entries, only: Only) -> None:
     slots, own, unseen = _slots(type(obj)), attributes_of(obj), _unseen(obj)
-    if isinstance(obj, BaseException):
+    if issubclass(type(obj), BaseException):
         for name in _RAISED:
             setattr(obj, name, entries[name])
         entries = {name: value for name, value in entries.items() if name not in _RAISED}
@@ -455,7 +455,7 @@ def kind_of_entry(obj: Any, key: Any, kind: Kind | None) -> Kind | None:
 
 def underived(obj: Any, entries: Entries) -> Entries:
     """Return the entries without those that PyTorch makes of the others."""
-    if isinstance(obj, torch.nn.RNNBase):
+    if issubclass(type(obj), torch.nn.RNNBase):
         return {name: value for name, value in entries.items() if name not in _DERIVED}
     return entries
 
@@ -479,7 +479,7 @@ def same_keys(one: Iterable[Any], other: Iterable[Any]) -> bool:
 
 def plain_attributes(obj: Any) -> dict[str, Any] | None:
     """Return the dict that an instance keeps all of its attributes in, None where it has slots too."""
-    own = None if _slots(type(obj)) or isinstance(obj, BaseException) else attributes_of(obj)
+    own = None if _slots(type(obj)) or issubclass(type(obj), BaseException) else attributes_of(obj)
     return own if type(own) is dict else None
 
 
