@@ -13,6 +13,9 @@ from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.heap import Heap
 
+# Where Python notes in the globals of a module which of its warnings were given.
+_WARNED = "__warningregistry__"
+
 
 def settings() -> tuple[Any, ...]:
     """Return PyTorch's settings that decide what a program computes: a call has to find those of the capture."""
@@ -34,10 +37,13 @@ def check_settings(was: tuple[Any, ...]) -> None:
 def ambient_kept(heap: Heap) -> Iterator[None]:
     """Give PyTorch's settings and the random numbers of Python and NumPy back what they were before the block.
 
+    A warning that a program gives is given again by whoever runs it after that.
+
     Unsupported for a program that changes them: no graph does that, and a call would draw no numbers.
     """
     kept = _kept(heap)
     before = [get() for _, get, _ in kept]
+    warned = [(space, dict(space.get(_WARNED, ()))) for space in heap.namespaces()]
     try:
         yield
         for (what, get, _), was in zip(kept, before, strict=True):
@@ -48,6 +54,10 @@ def ambient_kept(heap: Heap) -> Iterator[None]:
         for (_, get, put), was in zip(kept, before, strict=True):
             if get() != was:
                 put(was)
+        for space, given in warned:
+            if _WARNED in space:
+                space[_WARNED].clear()
+                space[_WARNED].update(given)
 
 
 def _kept(heap: Heap) -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:

@@ -176,7 +176,7 @@ class State:
             elif own is not None:
                 self._dicts.append((own, list(own), list(own.values())))
                 self._owners.append((obj, want.cls, own))
-            elif want.kind is not kinds.MODULE:
+            elif want.kind is not kinds.MODULE and (want.kind is not kinds.LIBRARY or want.only):
                 self._held.append((obj, want.cls, want.kind, want.only, kinds.peek(obj, want.kind, want.only)))
 
     def tensor(self, found: Found, slots: Sequence[Slot]) -> torch.Tensor:

@@ -31,6 +31,8 @@ _CALLED = frozenset(
         "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
     }
 )  # fmt: skip
+# Flags of CPython's types: one that was made by a class statement, and one that lets nobody set attributes.
+_HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 _BYTES = frozenset({"environb", "getenvb"})
 _ENVIRONMENT = _BYTES | {"environ", "getenv"}
 _BASES = (object, torch.nn.Module)
@@ -116,9 +118,13 @@ class Heap:
         if node.kind is kinds.CLASS:
             # Code that is not the user's may ask for what is there, and Python for special methods.
             return node.only is None or key in names.loads or key in _CALLED or str(key).startswith("__")
-        if node.kind is kinds.LIBRARY or (node.kind is kinds.INSTANCE and node.only is not None):
+        if node.kind is kinds.INSTANCE and node.only is not None:
             return key in names.loads or key in _CALLED or names.any_attribute
         return True
+
+    def namespaces(self) -> list[dict[str, Any]]:
+        """Return the globals of the modules whose code was reached."""
+        return [node.obj for node in self.nodes if node.kind is kinds.GLOBALS]
 
     def uses_module(self, name: str) -> bool:
         """Say whether the program names an installed module, by whatever name, or something of it."""
@@ -287,8 +293,9 @@ class Heap:
             if names.any_global or (seen and self._names.any_attribute):
                 return None
             return names.global_loads | names.global_stores | (named if seen else frozenset())
-        if node.kind is kinds.LIBRARY:
-            return named
+        if node.kind is kinds.LIBRARY:  # where the program may have put code of its own
+            own = (n for n, v in vars(node.obj).items() if type(v) is types.FunctionType and is_user_code(v.__code__))
+            return named | _CALLED | frozenset(own)
         cls = node.obj if node.kind is kinds.CLASS else type(node.obj)
         if self._names.any_attribute or node.kind not in (kinds.CLASS, kinds.INSTANCE):
             return None
@@ -359,7 +366,9 @@ class Heap:
 def _kind(value: Any) -> Kind | None:
     cls = type(value)  # an object's own __class__ would be asked of code of the user's
     if issubclass(cls, type):
-        return kinds.CLASS if is_user_class(value) else None
+        if is_user_class(value):
+            return kinds.CLASS
+        return kinds.LIBRARY if value.__flags__ & _HEAP_TYPE and not value.__flags__ & _IMMUTABLE else None
     if issubclass(cls, types.ModuleType):
         return kinds.MODULE if is_user_module(value) else kinds.LIBRARY
     return kinds.kind_of(value)

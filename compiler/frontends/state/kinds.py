@@ -305,7 +305,7 @@ def is_method(value: Any) -> bool:
     return hasattr(type(value), "__get__")
 
 
-def _library(obj: types.ModuleType, only: Only) -> Entries:
+def _library(obj: types.ModuleType | type, only: Only) -> Entries:
     found = {name: vars(obj)[name] for name in sorted(only or ()) if name in vars(obj)}
     return {name: value for name, value in found.items() if callable(value) or isinstance(value, types.ModuleType)}
 
@@ -386,7 +386,8 @@ ARRAY = Kind("array", _array, _same, _write_array)
 GLOBALS = Kind("globals", _globals, lambda label, key: f"the global {key}", _write_globals)
 CLASS = Kind("class", _class, _attribute, _write_class)
 ENVIRONMENT = Kind("environment", variables, _index, set_variables)
-LIBRARY = Kind("library", _library, _member)  # an installed module, of which only what the program calls may matter
+# An installed module or class of one: of these only what the program calls may be another than it was.
+LIBRARY = Kind("library", _library, _member)
 MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an object of their own
 SCRIPT = Kind("script", _scripted, _member, _write_scripted)
 

@@ -216,7 +216,7 @@ def a_weak_reference() -> Built:
     parent.n = 0
 
     class Child(nn.Module):
-        def __init__(self):
+        def __init__(self, parent):
             super().__init__()
             self.parent = weakref.ref(parent)
 
@@ -224,7 +224,7 @@ def a_weak_reference() -> Built:
             self.parent().n += 1
             return x * self.parent().n
 
-    return Child(), lambda: parent.n
+    return Child(parent), lambda: parent.n
 
 
 @counting
@@ -268,7 +268,7 @@ def weak_containers() -> Built:
         named["one"].n += 1
         for listener in every:
             listener.n += 2
-        return x * one.n + two.n
+        return x * named["one"].n
 
     return program, lambda: [one.n, two.n]
 
@@ -294,7 +294,7 @@ def a_global_by_its_module() -> Built:
     def program(x):
         sys.modules[__name__].N += 1
         globals()["N"] += 1
-        return x * N
+        return x * 2
 
     return program, lambda: N
 
