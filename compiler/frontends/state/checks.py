@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import operator
 import types
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +21,10 @@ from torchstone.compiler.ops.control import same_number
 # Kinds whose entries have all to be there, and no others.
 _WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.TUPLE)
 # Kinds that have more entries than a program asks for, and of which there is one by that name.
-_OPEN = (kinds.INSTANCE, kinds.CLASS, kinds.GLOBALS, kinds.ENVIRONMENT)
+_OPEN = (kinds.INSTANCE, kinds.VALUE, kinds.CLASS, kinds.GLOBALS, kinds.ENVIRONMENT)
 _ONE = (kinds.CLASS, kinds.GLOBALS, kinds.MODULE, kinds.LIBRARY)
 # Containers that hold nothing but their entries, and whose methods are Python's.
+_MISSING = itertools.repeat(MISSING)
 _PLAIN = frozenset({list, tuple, set, dict, collections.OrderedDict, collections.deque})
 
 
@@ -82,6 +84,7 @@ class State:
         self._empty: list[Any] = []
         self._dicts: list[tuple[dict[Any, Any], list[Any], list[Any]]] = []
         self._owners: list[tuple[Any, type, dict[str, Any]]] = []
+        self._named: list[tuple[Callable[[str, Any], Any], list[str], list[Any]]] = []
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look at."""
@@ -153,6 +156,9 @@ class State:
         for own, keys, values in self._dicts:
             if len(own) != len(keys) or not all(map(same, own, keys)) or not all(map(same, own.values(), values)):
                 return False
+        for get, names, values in self._named:
+            if not all(map(same, map(get, names, _MISSING), values)):
+                return False
         for obj, cls, own in self._owners:
             if type(obj) is not cls or kinds.attributes_of(obj) is not own:
                 return False
@@ -166,17 +172,22 @@ class State:
 
     def _remember(self, found: Found) -> None:
         self._last = found
-        self._dicts, self._owners, self._held, self._empty = [], [], [], []
+        self._dicts, self._owners, self._held, self._empty, self._named = [], [], [], [], []
         for obj, want in zip(found.objects, self._objects, strict=True):
             own = kinds.plain_attributes(obj) if want.kind is kinds.INSTANCE else None
-            if want.cls in _PLAIN and want.kind in _WHOLE and not obj:
+            if want.cls in _PLAIN and want.kind in _WHOLE and not obj and want.cls is not tuple:
                 self._empty.append(obj)
             elif want.cls in _PLAIN and isinstance(obj, dict) and want.kind is not kinds.GLOBALS:
                 self._dicts.append((obj, list(obj), list(obj.values())))
             elif own is not None:
                 self._dicts.append((own, list(own), list(own.values())))
                 self._owners.append((obj, want.cls, own))
-            elif want.kind is not kinds.MODULE and (want.kind is not kinds.LIBRARY or want.only):
+            elif want.kind in (kinds.GLOBALS, kinds.LIBRARY) and want.only is not None:
+                space = obj if want.kind is kinds.GLOBALS else vars(obj)
+                names = list(want.only)
+                if names:
+                    self._named.append((space.get, names, [space.get(name, MISSING) for name in names]))
+            elif want.kind is not kinds.MODULE and want.cls is not tuple:  # a tuple of the same values stays the same
                 self._held.append((obj, want.cls, want.kind, want.only, kinds.peek(obj, want.kind, want.only)))
 
     def tensor(self, found: Found, slots: Sequence[Slot]) -> torch.Tensor:

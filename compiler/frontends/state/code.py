@@ -91,7 +91,9 @@ def is_user_class(cls: type) -> bool:
         if file is not None:
             known = _is_user_file(file)
         else:
-            known = any(isinstance(m, types.FunctionType) and is_user_code(m.__code__) for m in vars(cls).values())
+            unknown = str(cls.__module__).partition(".")[0] not in sys.modules  # of code that was run from a text
+            functions = (m for m in vars(cls).values() if isinstance(m, types.FunctionType))
+            known = unknown or any(is_user_code(function.__code__) for function in functions)
         _is_user_class[cls] = known = known or cls.__module__ == "__main__"
     return known
 

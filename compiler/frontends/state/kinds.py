@@ -320,11 +320,11 @@ def _weak(obj: Any, only: Only) -> Entries:
 
 
 def _partial(obj: functools.partial[Any], only: Only) -> Entries:
-    return {"func": obj.func, "args": obj.args, "keywords": obj.keywords}
+    return {"func": obj.func, "args": obj.args, "keywords": obj.keywords, "__dict__": obj.__dict__}
 
 
 def _write_partial(obj: functools.partial[Any], entries: Entries, only: Only) -> None:
-    obj.__setstate__((entries["func"], entries["args"], entries["keywords"], attributes_of(obj)))  # type: ignore[attr-defined]
+    obj.__setstate__((entries["func"], entries["args"], entries["keywords"], entries["__dict__"]))  # type: ignore[attr-defined]
 
 
 def _array(obj: Any, only: Only) -> Entries:
@@ -490,8 +490,6 @@ def peek(obj: Any, kind: Kind, only: Only) -> list[Any]:
         return [*obj]
     if kind is FUNCTION:
         return [obj.__code__, obj.__defaults__, obj.__kwdefaults__, obj.__dict__]
-    if kind is GLOBALS and only is not None:
-        return [obj.get(name, MISSING) for name in only]
     if kind is CLASS:
         return [*vars(obj), *vars(obj).values()]
     entries = kind.entries(obj, only)
