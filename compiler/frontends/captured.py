@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -415,10 +416,11 @@ class Captured:
                     tensors[index].copy_(value)
         if self.told:
             sizes = {**sizes, **{name: int(outputs[index]) for name, index in self.told.items()}}
-        leaves = [_leaf(result, outputs, tensors, sizes) for result in self.results]
+        made: dict[int, Any] = {}  # a set that is in two places is one
+        leaves = [_leaf(result, outputs, tensors, sizes, made) for result in self.results]
         if self._sharing:
             bases = {r.index: leaf for r, leaf in zip(self.results, leaves, strict=True) if isinstance(r, Computed)}
-            bases.update({r.index: _leaf(r, outputs, tensors, sizes) for r in self.bases})
+            bases.update({r.index: _leaf(r, outputs, tensors, sizes, made) for r in self.bases})
             for place, result in self._sharing:
                 base = bases[result.base]
                 leaves[place] = base if result.view is None else result.view(base, sizes)
@@ -463,7 +465,9 @@ def constants(leaves: Sequence[Any]) -> list[str]:
     return [f"argument {i} is {e!r}" for i, e in enumerate(leaves) if isinstance(e, bool | int | float | complex)]
 
 
-def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> Any:
+def _leaf(
+    result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes, made: dict[int, Any]
+) -> Any:
     match result:
         case Computed(index, strides):
             out = outputs[index]
@@ -480,7 +484,7 @@ def _leaf(result: Result, outputs: Sequence[Any], tensors: Sequence[torch.Tensor
             return None  # when what it is a view of is there
         case Size(dim):
             return evaluate(dim, sizes)
-    return set(result.value) if type(result.value) is set else result.value
+    return made.setdefault(id(result.value), copy(result.value)) if isinstance(result.value, set) else result.value
 
 
 def _scalar(name: str, example: Scalar, leaf: Any) -> torch.Tensor:

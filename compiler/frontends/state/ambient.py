@@ -17,6 +17,9 @@ from torchstone.compiler.frontends.state.settings import SETTINGS, check_readabl
 
 _CPU = torch.device("cpu")
 
+# Where Python notes in the globals of a module which of its warnings were given.
+_WARNED = "__warningregistry__"
+
 
 def settings() -> tuple[Any, ...]:
     """Return PyTorch's settings that decide what a program computes: a call has to find those of the capture."""
@@ -47,11 +50,14 @@ def check_settings(was: tuple[Any, ...]) -> None:
 def ambient_kept(heap: Heap) -> Iterator[None]:
     """Give PyTorch's settings and the random numbers of Python and NumPy back what they were before the block.
 
+    A warning that a program gives is given again by whoever runs it after that.
+
     Unsupported for a program that changes them: no graph does that, and a call would draw no numbers.
     """
     check_readable(heap.held_or_named)
     kept = _kept(heap)
     before = [get() for _, get, _ in kept]
+    warned = [(space, dict(space.get(_WARNED, ()))) for space in heap.namespaces()]
     try:
         yield
         for (what, get, _), was in zip(kept, before, strict=True):
@@ -62,6 +68,10 @@ def ambient_kept(heap: Heap) -> Iterator[None]:
         for (_, get, put), was in zip(kept, before, strict=True):
             if get() != was:
                 put(was)
+        for space, given in warned:
+            if _WARNED in space:
+                space[_WARNED].clear()
+                space[_WARNED].update(given)
 
 
 def _kept(heap: Heap) -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import operator
-from collections.abc import Collection, Hashable, Mapping, Sequence
+import types
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +21,13 @@ from torchstone.compiler.frontends.state.settings import read_settings
 from torchstone.compiler.ops.control import same_number
 
 # Kinds whose entries have all to be there, and no others.
-_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.TUPLE, kinds.ENVIRONMENT)
+_WHOLE = (kinds.LIST, kinds.DEQUE, kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.TUPLE)
+# Kinds that have more entries than a program asks for, and of which there is one by that name.
+_OPEN = (kinds.INSTANCE, kinds.TENSOR, kinds.VALUE, kinds.CLASS, kinds.GLOBALS, kinds.ENVIRONMENT)
+_ONE = (kinds.CLASS, kinds.GLOBALS, kinds.MODULE, kinds.LIBRARY)
+# Containers that hold nothing but their entries, and whose methods are Python's.
+_MISSING = itertools.repeat(MISSING)
+_PLAIN = frozenset({list, tuple, set, dict, collections.OrderedDict, collections.deque})
 
 
 @dataclass(slots=True)
@@ -38,7 +47,6 @@ class _Object:
     constants: list[tuple[Hashable, Any]] = field(default_factory=list)
     tensors: list[tuple[Hashable, torch.dtype, torch.Size]] = field(default_factory=list)
     objects: list[tuple[Hashable, int]] = field(default_factory=list)
-    members: list[tuple[str, Any]] = field(default_factory=list)  # of a class: its functions
 
     def show(self, key: Hashable) -> str:
         return self.kind.show(self.label, key)
@@ -64,6 +72,8 @@ class State:
     ) -> None:
         self.numbers = list(numbers)
         self._objects = [self._object(heap, number, node) for number, node in enumerate(heap.nodes)]
+        for number, obj in enumerate(self._objects):  # what is looked up in a place is what is in it
+            obj.objects = [(key, n) for key, n in obj.objects if self._objects[n].place != Slot(number, key)]
         loose = set(self.numbers)
         for number, obj in enumerate(self._objects):
             obj.constants = [(key, want) for key, want in obj.constants if Slot(number, key) not in loose]
@@ -75,10 +85,11 @@ class State:
         )
         self._lasting = not changes and not any(o.root for o in self._objects)
         self._last: Found | None = None
-        self._held: list[tuple[Any, Kind, Only, list[Any]]] = []
+        self._held: list[tuple[Any, type, Kind, Only, list[Any]]] = []
         self._empty: list[Any] = []
         self._dicts: list[tuple[dict[Any, Any], list[Any], list[Any]]] = []
-        self._owners: list[tuple[Any, dict[str, Any]]] = []
+        self._owners: list[tuple[Any, type, dict[str, Any]]] = []
+        self._named: list[tuple[Callable[[str, Any], Any], list[str], list[Any]]] = []
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look at."""
@@ -86,33 +97,31 @@ class State:
 
     def _object(self, heap: Heap, number: int, node: Node) -> _Object:
         root = next((i for i, n in enumerate(heap.roots) if n == number), None)
-        stays = node.place is None and (root is None or root == 0)
+        place = None if node.kind in _ONE else node.place
+        stays = node.kind in _ONE or (place is None and (root is None or root == 0))
         out = _Object(
             node.kind,
             node.label,
-            node.only,
+            frozenset(node.saved) if node.kind is kinds.LIBRARY else heap.only(node),
             type(node.obj),
             node.obj if stays else None,
-            node.place,
+            place,
             root,
         )
         if node.kind in _WHOLE:
             out.keys = list(node.saved)
-        elif node.kind in (kinds.INSTANCE, kinds.TENSOR):
-            out.had = frozenset(node.saved)
+        elif node.kind in _OPEN:
+            out.had = frozenset(key for key in node.saved if heap.is_asked(node, key))
             out.never = heap.missed(node)
-        elif node.kind is kinds.CLASS:
-            methods = [(name, m) for name, m in vars(node.obj).items() if hasattr(type(m), "__get__")]
-            out.members = [(name, method) for name, method in methods if heap.names(name)]
         for key, value in node.saved.items():
             if not heap.reads(node, key):
                 continue
             inner = heap.find(value)
-            if isinstance(value, torch.Tensor):
+            if tensor := issubclass(type(value), torch.Tensor):
                 out.tensors.append((key, value.dtype, value.shape))
             if inner is not None:
                 out.objects.append((key, inner))
-            elif not isinstance(value, torch.Tensor) and _is_compared(value):
+            if not tensor and (inner is None or heap.nodes[inner].kind is kinds.VALUE):
                 out.constants.append((key, value))
         return out
 
@@ -135,6 +144,12 @@ class State:
             found.objects.append(obj)
             found.entries.append(want.kind.entries(obj, want.only))
             self._check(found, number, want)
+        for number, want in enumerate(self._objects):
+            for key, inner in want.objects:
+                if found.entries[number].get(key, MISSING) is not found.objects[inner]:
+                    other = self._objects[inner].label
+                    were = f"and {other} were one object" if other != want.show(key) else "was another object"
+                    raise GuardError(f"{want.show(key)} {were} when compiled")
         if self._lasting:
             self._remember(found)
         return found
@@ -147,10 +162,15 @@ class State:
         for own, keys, values in self._dicts:
             if len(own) != len(keys) or not all(map(same, own, keys)) or not all(map(same, own.values(), values)):
                 return False
-        for obj, own in self._owners:
-            if kinds.attributes_of(obj) is not own:
+        for get, names, values in self._named:
+            if not all(map(same, map(get, names, _MISSING), values)):
                 return False
-        for obj, kind, only, held in self._held:
+        for obj, cls, own in self._owners:
+            if type(obj) is not cls or kinds.attributes_of(obj) is not own:
+                return False
+        for obj, cls, kind, only, held in self._held:
+            if type(obj) is not cls:
+                return False
             now = kinds.peek(obj, kind, only)
             if len(now) != len(held) or not all(map(same, now, held)):
                 return False
@@ -158,18 +178,23 @@ class State:
 
     def _remember(self, found: Found) -> None:
         self._last = found
-        self._dicts, self._owners, self._held, self._empty = [], [], [], []
+        self._dicts, self._owners, self._held, self._empty, self._named = [], [], [], [], []
         for obj, want in zip(found.objects, self._objects, strict=True):
             own = kinds.plain_attributes(obj) if want.kind in (kinds.INSTANCE, kinds.TENSOR) else None
-            if want.kind in _WHOLE and not obj:
+            if want.cls in _PLAIN and want.kind in _WHOLE and not obj and want.cls is not tuple:
                 self._empty.append(obj)
-            elif want.kind is kinds.DICT or want.kind is kinds.MEMBERS:
+            elif want.cls in _PLAIN and isinstance(obj, dict) and want.kind is not kinds.GLOBALS:
                 self._dicts.append((obj, list(obj), list(obj.values())))
             elif own is not None:
                 self._dicts.append((own, list(own), list(own.values())))
-                self._owners.append((obj, own))
-            elif held := kinds.peek(obj, want.kind, want.only):
-                self._held.append((obj, want.kind, want.only, held))
+                self._owners.append((obj, want.cls, own))
+            elif want.kind in (kinds.GLOBALS, kinds.LIBRARY) and want.only is not None:
+                space = obj if want.kind is kinds.GLOBALS else vars(obj)
+                names = list(want.only)
+                if names:
+                    self._named.append((space.get, names, [space.get(name, MISSING) for name in names]))
+            elif want.kind is not kinds.MODULE and want.cls is not tuple:  # a tuple of the same values stays the same
+                self._held.append((obj, want.cls, want.kind, want.only, kinds.peek(obj, want.kind, want.only)))
 
     def tensor(self, found: Found, slots: Sequence[Slot]) -> torch.Tensor:
         """Return the tensor that is in all of these places; GuardError where there are several, or none."""
@@ -204,42 +229,37 @@ class State:
 
     def _check(self, found: Found, number: int, want: _Object) -> None:
         now = found.entries[number]
-        for name, member in want.members:
-            if vars(found.objects[number]).get(name) is not member:
-                raise GuardError(f"{want.label}.{name} is another function than when compiled")
         if want.keys is not None and not (len(now) == len(want.keys) and same_keys(now, want.keys)):
             raise GuardError(f"{want.label} {_other_entries(want, now)}")
-        if len(now) != len(want.had) and want.kind in (kinds.INSTANCE, kinds.TENSOR):
-            new = [name for name in now if name not in want.had and (want.never is None or name in want.never)]
+        if want.kind in _OPEN and now.keys() != want.had:
+            new = [name for name in now if name not in want.had and _is_looked_for(want, name)]
             if new:
-                raise GuardError(f"{want.label}.{new[0]} was not there when compiled")
+                raise GuardError(f"{want.show(new[0])} was not there when compiled")
         for key, value in want.constants:
             other = now.get(key, MISSING)
             if other is not value and not _same(value, other):
                 raise GuardError(_changed(want, key, value, other))
         for key, dtype, shape in want.tensors:
             other = now.get(key, MISSING)
-            if not isinstance(other, torch.Tensor):
+            if not issubclass(type(other), torch.Tensor):
                 raise GuardError(f"{want.show(key)} was a tensor when compiled, is {_shown(other)}")
             if other.dtype is not dtype or other.shape != shape:
                 was = f"{_type(dtype)}{list(shape)}"
                 raise GuardError(
                     f"{want.show(key)} was {was} when compiled, is {_type(other.dtype)}{list(other.shape)}"
                 )
-        for key, inner in want.objects:
-            if inner < number and now.get(key, MISSING) is not found.objects[inner]:
-                raise GuardError(f"{want.show(key)} and {self._objects[inner].label} were one object when compiled")
 
 
-def _is_compared(value: Any) -> bool:
-    """Say whether a value that is taken apart no further is looked at again: none that PyTorch or Python provides."""
-    if isinstance(value, ATOMS):
-        return True
-    return not callable(value) and not hasattr(value, "__spec__") and not hasattr(type(value), "__get__")
+_NAMED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+
+
+def _is_looked_for(want: _Object, name: Any) -> bool:
+    special = want.kind is kinds.CLASS and name.startswith("__")  # Python asks for it by itself
+    return want.never is None or special or name in want.never
 
 
 def _same(one: Any, other: Any) -> bool:
-    if type(one) is not type(other) or not isinstance(one, ATOMS):
+    if type(one) is not type(other) or not issubclass(type(one), ATOMS):
         return False
     if isinstance(one, int | float | complex):
         return same_number(one, other)
@@ -252,14 +272,14 @@ def _changed(want: _Object, key: Hashable, value: Any, other: Any) -> str:
         return f"{want.cls.__name__} was in {was} mode when compiled, is in {now} mode"
     if want.kind is kinds.ARRAY:
         return f"{want.label} holds other numbers than when compiled, and they are part of the program"
-    if want.kind is kinds.FUNCTION:
-        return f"{want.show(key)} is another function than when compiled"
+    if want.kind is kinds.FUNCTION and key == ("code", ""):
+        return f"{want.label} is another function than when compiled"
     return f"{want.show(key)} was {_shown(value)} when compiled and is part of the program, is {_shown(other)}"
 
 
 def _other_entries(want: _Object, now: Mapping[Hashable, Any]) -> str:
     assert want.keys is not None
-    if want.kind in (kinds.DICT, kinds.MEMBERS, kinds.SET, kinds.ENVIRONMENT):
+    if want.kind in (kinds.DICT, kinds.MEMBERS, kinds.SET):
         new = [key for key in now if key not in want.keys] or [key for key in want.keys if key not in now]
         if new:
             return f"has {'no' if new[0] in want.keys else 'an'} entry {new[0]!r} now, and is part of the program"
@@ -276,7 +296,8 @@ def _shown(value: Any) -> str:
         return "gone"
     if isinstance(value, torch.Tensor):
         return f"a tensor {_type(value.dtype)}{list(value.shape)}"
-    return repr(value) if isinstance(value, ATOMS) else f"a {type(value).__name__}"
+    name = getattr(value, "__name__", None) if isinstance(value, _NAMED) else None
+    return repr(value) if isinstance(value, ATOMS) else name or f"a {type(value).__name__}"
 
 
 def _type(dtype: torch.dtype) -> str:

@@ -25,12 +25,21 @@ _INSTALLED = tuple(
         *(_ROOMS / room for room in ("torchstone", "compiler", "conformance", "fuzz", "reducers", "reports")),
     }
 )
+_SITES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))  # of whatever installation
 _GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _GLOBAL_STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME"})
 _ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _ATTRIBUTE_STORES = frozenset({"STORE_ATTR", "DELETE_ATTR"})
 # With one of these a program may get at an attribute that it does not name.
-_ANY_NAME = frozenset({"getattr", "setattr", "delattr", "vars", "dir", "attrgetter", "__dict__", "__getattribute__"})
+_ANY_NAME = frozenset(
+    {
+        "getattr", "setattr", "delattr", "vars", "dir", "attrgetter", "methodcaller", "getmembers", "asdict", "astuple",
+        "__dict__", "__getattribute__", "__getattr__", "__setattr__", "__delattr__",
+    }
+)  # fmt: skip
+# And with one of these at the globals of a module.
+_RUNNING = frozenset({"eval", "exec"})
+_NAMESPACES = frozenset({"globals", "__import__", *_RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,8 @@ class Names:
     """What some code names. ``any_attribute`` says that it may get at an attribute by a name that it computes.
 
     ``identity`` says that it asks whether two objects are one, of which neither is a constant.
+    ``namespaces`` says that it may get at the globals of modules past their names, ``any_global`` that it computes such
+    a name of its own module.
     """
 
     global_loads: frozenset[str] = frozenset()
@@ -47,6 +58,8 @@ class Names:
     imports: frozenset[str] = frozenset()
     any_attribute: bool = False
     identity: bool = False
+    namespaces: bool = False
+    any_global: bool = False
 
     def __or__(self, other: Names) -> Names:
         return Names(
@@ -57,6 +70,8 @@ class Names:
             self.imports | other.imports,
             self.any_attribute or other.any_attribute,
             self.identity or other.identity,
+            self.namespaces or other.namespaces,
+            self.any_global or other.any_global,
         )
 
 
@@ -67,7 +82,8 @@ def is_user_code(code: types.CodeType) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_user_file(file: str) -> bool:
-    return not file.startswith(_INSTALLED) and not file.startswith("<frozen")
+    installed = file.startswith(_INSTALLED) or any(site in file for site in _SITES)
+    return not installed and not file.startswith("<frozen")
 
 
 def is_user_class(cls: type) -> bool:
@@ -78,7 +94,9 @@ def is_user_class(cls: type) -> bool:
         if file is not None:
             known = _is_user_file(file)
         else:
-            known = any(isinstance(m, types.FunctionType) and is_user_code(m.__code__) for m in vars(cls).values())
+            unknown = str(cls.__module__).partition(".")[0] not in sys.modules  # of code that was run from a text
+            functions = (m for m in vars(cls).values() if isinstance(m, types.FunctionType))
+            known = unknown or any(is_user_code(function.__code__) for function in functions)
         _is_user_class[cls] = known = known or cls.__module__ == "__main__"
     return known
 
@@ -115,9 +133,29 @@ def names_in(code: types.CodeType) -> Names:
             elif name in ("IMPORT_NAME", "IMPORT_FROM"):
                 (imports if name == "IMPORT_NAME" else loads).add(instruction.argval)
         loads.update(text for text in _texts(one.co_consts) if text.isidentifier())
-    any_attribute = not _ANY_NAME.isdisjoint(loads | global_loads)
     named = [frozenset(names) for names in (global_loads, global_stores, loads, stores)]
-    return Names(*named, imports=frozenset(imports), any_attribute=any_attribute, identity=identity)
+    every = loads | global_loads
+    return Names(
+        *named,
+        imports=frozenset(imports),
+        identity=identity,
+        any_attribute=not (_ANY_NAME.isdisjoint(every) and _RUNNING.isdisjoint(global_loads)),
+        namespaces=not _NAMESPACES.isdisjoint(global_loads)
+        or "import_module" in every
+        or ("modules" in every and "sys" in every | imports),
+        any_global=not _RUNNING.isdisjoint(global_loads) or any(_computes_global(one) for one in _nested(code)),
+    )
+
+
+def _computes_global(code: types.CodeType) -> bool:
+    """Say whether ``globals()`` is used otherwise than as ``globals()["name"]``."""
+    found = [i for i in dis.get_instructions(code) if i.opname not in ("PRECALL", "CACHE", "PUSH_NULL")]
+    for place, instruction in enumerate(found):
+        if instruction.opname in _GLOBAL_LOADS and instruction.argval == "globals":
+            after = found[place + 2 : place + 4]
+            if not (after and after[0].opname == "LOAD_CONST" and isinstance(after[0].argval, str)):
+                return True
+    return False
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -110,6 +110,8 @@ class Observed:
         changed = dict(heap.changed())
         check_attributes(heap, self.leaves)
         for number, node in enumerate(heap.nodes):
+            if number in changed and node.kind is kinds.ENVIRONMENT:
+                raise Effectful("the program sets an environment variable, which no graph can do", number)
             if number in changed:
                 self._note(Existing(number, False), node.kind, node.label, node.saved, changed[number], node.obj)
             elif number in blinds and blinds[number].added:
@@ -160,7 +162,7 @@ class Observed:
         return False
 
     def _leaf(self, value: Any) -> Any:
-        if isinstance(value, (torch.Tensor, *NUMBERS)):
+        if issubclass(type(value), (torch.Tensor, *NUMBERS)):
             return value
         existing = self._existing(value)
         if existing is None:
@@ -169,7 +171,7 @@ class Observed:
         return real_of(value) if existing is None else existing
 
     def _existing(self, value: Any) -> Existing | None:
-        if isinstance(value, (torch.Tensor, tuple, *ATOMS)):
+        if issubclass(type(value), (torch.Tensor, tuple, *ATOMS)):
             return None
         if id(value) in self._unread:
             return self._unread[id(value)]
@@ -188,9 +190,8 @@ def check_attributes(heap: Heap, results: Sequence[Any]) -> None:
 
 
 def _check_written(kind: Kind, label: str, key: Hashable, value: Any) -> None:
-    if isinstance(value, torch.Tensor) and (
-        isinstance(value, torch.nn.Parameter) or getattr(value, "_is_param", False)
-    ):
+    tensor = issubclass(type(value), torch.Tensor)
+    if tensor and (isinstance(value, torch.nn.Parameter) or getattr(value, "_is_param", False)):
         raise Unsupported(
             f"the program puts another parameter in the place of {kind.show(label, key)}; write to it instead, as "
             "copy_() does",

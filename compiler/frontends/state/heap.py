@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 import types
+import weakref
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state import environment, kinds
 from torchstone.compiler.frontends.state.caches import Again, Given, Recalled, check_given
 from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
 from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
@@ -31,16 +31,18 @@ _MOST_OBJECTS = 200_000
 # What calling a torch.nn.Module reads of it without naming it in the user's code.
 _CALLED = frozenset(
     {
-        "training", "_parameters", "_buffers", "_modules", "_backward_pre_hooks", "_backward_hooks", "_forward_hooks",
-        "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
-        "_forward_pre_hooks_with_kwargs",
+        "forward", "_compiled_call_impl", "training", "_parameters", "_buffers", "_modules", "_backward_pre_hooks",
+        "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+        "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
     }
 )  # fmt: skip
-_ENVIRONMENT = frozenset({"environ", "getenv"})
-_NOT_METHODS = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__"})
 _ASKS = frozenset({"hasattr", "AttributeError", "Exception", "BaseException"})
 _OF_TENSOR = frozenset(dir(torch.Tensor))
 _NAMED = (type, types.BuiltinFunctionType, types.FunctionType)
+# Flags of CPython's types: one that was made by a class statement, and one that lets nobody set attributes.
+_HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
+_BYTES = frozenset({"environb", "getenvb"})
+_ENVIRONMENT = _BYTES | {"environ", "getenv"}
 _BASES = (object, torch.nn.Module)
 
 
@@ -97,6 +99,8 @@ class Heap:
         self._of_globals: dict[int, Names] = {}
         self._index: dict[int, int] = {}
         self._classes: dict[type, type | None] = {}
+        self._variables = environment.Asked()
+        self._met: set[type] = set()
         self._watched: list[tuple[Any, type]] = []
         self._reads: dict[int, Reads] = {}
         # What the program asked of loggers and caches when it last ran, and its calls that fill caches.
@@ -131,20 +135,28 @@ class Heap:
         """Say whether the program may read an entry: it does not where it only writes it."""
         names = self._names
         if node.kind is kinds.GLOBALS:
-            return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or names.any_attribute
+            return key in self._of_globals[id(node.obj)].global_loads or key in names.loads or node.only is None
         if node.seen is not None and not node.seen.everything:
             return key in node.seen.first or key in _CALLED
-        if node.kind in (kinds.CLASS, kinds.TENSOR) or (node.kind is kinds.INSTANCE and node.only is not None):
+        if node.kind is kinds.ENVIRONMENT:
+            return self.is_asked(node, key)
+        if node.kind is kinds.CLASS:
+            # Code that is not the user's may ask for what is there, and Python for special methods.
+            return node.only is None or key in names.loads or key in _CALLED or str(key).startswith("__")
+        if node.kind is kinds.TENSOR or (node.kind is kinds.INSTANCE and node.only is not None):
             return key in names.loads or key in _CALLED or names.any_attribute
         return True
+
+    def namespaces(self) -> list[dict[str, Any]]:
+        """Return the globals of the modules whose code was reached."""
+        return [node.obj for node in self.nodes if node.kind is kinds.GLOBALS]
 
     def uses_module(self, name: str) -> bool:
         """Say whether the program names an installed module, by whatever name, or something of it."""
         held = (
             value for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for value in node.saved.values()
         )
-        names = (getattr(v, "__name__" if isinstance(v, types.ModuleType) else "__module__", None) or "" for v in held)
-        return name in self._names.imports or any(str(n).partition(".")[0] == name for n in names)
+        return name in self._names.imports or any(_library(value) == name for value in held)
 
     def held_or_named(self, names: Collection[str]) -> bool:
         """Say whether the program names one of these, or holds a function that is called so, from a module."""
@@ -184,15 +196,25 @@ class Heap:
         """Whether the program may tell two tensors from one."""
         return self._names.identity or "id" in self._names.global_loads
 
-    def names(self, name: str) -> bool:
-        """Say whether the program may call a method of the user's by this name; special ones need no name."""
-        return name in self._names.loads or (name.startswith("__") and name not in _NOT_METHODS)
-
     def missed(self, node: Node) -> frozenset[str] | None:
-        """Return the attributes that the program may have looked for and not found in an instance, None for any."""
+        """Return the names that the program may have looked for and not found in an object, None for any."""
         if node.seen is not None and not node.seen.everything:
             return frozenset(node.seen.first - node.saved.keys())
+        if node.kind is kinds.GLOBALS and node.only is not None:
+            return frozenset(name for name in node.only if self.reads(node, name))
+        if node.kind is kinds.ENVIRONMENT:
+            return self.only(node)
         return self._names.loads if node.only is not None else None
+
+    def is_asked(self, node: Node, key: Hashable) -> bool:
+        """Say whether an entry is one of those that the program ever asks for, or sets."""
+        return node.kind is not kinds.ENVIRONMENT or self._variables.everything or key in self._variables.names
+
+    def only(self, node: Node) -> Only:
+        """Return the entries of an object that a call has to look at, None for all."""
+        if node.kind is kinds.ENVIRONMENT and not self._variables.everything:
+            return frozenset(self._variables.names)
+        return node.only
 
     @property
     def looks_at_classes(self) -> bool:
@@ -203,8 +225,10 @@ class Heap:
         """Yield the objects that have other entries than before, by number, and these entries."""
         for number, node in enumerate(self.nodes):
             if node.kind.write is not None:
-                now = kinds.underived(node.obj, node.entries())
-                if not same_entries(now, kinds.underived(node.obj, node.saved)):
+                now, saved = (kinds.underived(node.obj, e) for e in (node.entries(), node.saved))
+                if node.kind is kinds.ENVIRONMENT:  # libraries set their own
+                    now, saved = ({n: v for n, v in e.items() if self.is_asked(node, n)} for e in (now, saved))
+                if not same_entries(now, saved):
                     yield number, now
 
     def restore(self) -> None:
@@ -254,7 +278,8 @@ class Heap:
                     node.write(entries)
                     node.saved = entries
             self._tell_types()
-            with no_records(self.asked):
+            told = self.find(environment.data()) is not None
+            with no_records(self.asked), self._variables.noted() if told else contextlib.nullcontext():
                 yield cached
             check_given(self.given)
         finally:
@@ -309,11 +334,15 @@ class Heap:
     def _other(self, value: Any, others: Mapping[int, Any], cached: list[Any]) -> Any:
         if id(value) in others:
             return others[id(value)]
-        if isinstance(value, tuple) and not isinstance(value, torch.Size):
+        if issubclass(type(value), tuple) and not isinstance(value, torch.Size):
             items = [self._other(item, others, cached) for item in value]
             if all(one is other for one, other in zip(items, value, strict=True)):
                 return value
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if type(type(value).__getattribute__) is types.FunctionType:  # which would be asked what it is
+            return value
+        if (bound := _bound_to(value, others)) is not None:
+            return bound
         number = self._index.get(id(value))
         if number is not None and self.nodes[number].kind not in (kinds.METHOD, kinds.BOUND):
             return value
@@ -345,9 +374,11 @@ class Heap:
         names = None
         while names != (names := (self._names, dict(self._of_globals))):
             if not _ENVIRONMENT.isdisjoint(self._names.loads | self._names.global_loads):
-                data: Any = os.environ._data  # type: ignore[attr-defined]
-                if self.find(data) is None:
-                    self._add(data, kinds.ENVIRONMENT, "os.environ", None)
+                self._visit_environment()
+            if self._names.namespaces:  # a module may be had by its name
+                for name in self._names.loads & sys.modules.keys():
+                    if is_user_module(sys.modules[name]):
+                        self._visit(sys.modules[name], name, None)
             done = 0
             while done < len(self.nodes):
                 node = self.nodes[done]
@@ -365,18 +396,23 @@ class Heap:
         if node.kind is kinds.GLOBALS:
             names = self._of_globals[id(node.obj)]
             module = sys.modules.get(node.obj.get("__name__", ""))
-            seen = module is not None and self.find(module) is not None
+            seen = self._names.namespaces or (module is not None and self.find(module) is not None)
+            if names.any_global or (seen and self._names.any_attribute):
+                return None
             return names.global_loads | names.global_stores | (named if seen else frozenset())
-        if self._names.any_attribute:
+        if node.kind is kinds.LIBRARY:  # where the program may have put code of its own
+            own = (n for n, v in vars(node.obj).items() if type(v) is types.FunctionType and is_user_code(v.__code__))
+            return named | _CALLED | frozenset(own)
+        if node.kind is kinds.TENSOR:
+            return None if self._names.any_attribute else named
+        cls = node.obj if node.kind is kinds.CLASS else type(node.obj)
+        if self._names.any_attribute or node.kind not in (kinds.CLASS, kinds.INSTANCE):
             return None
-        if node.kind in (kinds.CLASS, kinds.ENVIRONMENT, kinds.TENSOR):
-            return named
-        if node.kind is kinds.INSTANCE and all(b in _BASES or is_user_class(b) for b in type(node.obj).__mro__):
-            return named | _CALLED
-        return None
+        return named | _CALLED if all(b in _BASES or is_user_class(b) for b in cls.__mro__) else None
 
     def _visit(self, value: Any, label: str, place: Slot | None) -> None:
-        if isinstance(value, torch.Tensor):
+        self._visit_classes(value)
+        if issubclass(type(value), torch.Tensor):
             if is_lazy(value):
                 raise Unsupported(
                     f"{label} is a parameter that the module's first call makes; call it once before", stage="capture"
@@ -386,7 +422,7 @@ class Heap:
             if id(value) not in self._index and kinds.TENSOR.entries(value, None):
                 self._add(value, kinds.TENSOR, label, place)
             return
-        if isinstance(value, functools._lru_cache_wrapper):
+        if type(value) is functools._lru_cache_wrapper:
             value, place = value.__wrapped__, None
         if named := named_by(value):
             self._names |= Names(loads=named)
@@ -395,8 +431,10 @@ class Heap:
             kind = kinds.kind_of_entry(self.nodes[place.node].obj, place.key, kind)
         if kind is None or id(value) in self._index:
             return
-        if kind is kinds.FUNCTION and not value.__closure__ and not is_user_code(value.__code__):
-            return
+        if kind is kinds.FUNCTION and not is_user_code(value.__code__):
+            library = place is not None and self.nodes[place.node].kind is kinds.LIBRARY
+            if library or not value.__closure__:
+                return
         self._add(value, kind, label, place)
         if kind is kinds.FUNCTION and is_user_code(value.__code__):
             names = names_in(value.__code__)
@@ -407,12 +445,24 @@ class Heap:
         elif kind is kinds.MODULE:
             self._enter(vars(value), Names())
         elif kind is kinds.CLASS:
+            for base in value.__mro__[1:]:
+                self._visit(base, base.__name__, None)
             for member in vars(value).values():
                 for function in _functions(member):
                     self._visit(function, function.__qualname__, None)
-        elif kind is kinds.INSTANCE:
-            for base in type(value).__mro__:
+
+    def _visit_classes(self, value: Any) -> None:
+        """Take the classes apart that are the user's, whatever kind of object is of them."""
+        cls = type(value)
+        if cls not in self._met:
+            self._met.add(cls)
+            for base in cls.__mro__:
                 self._visit(base, base.__name__, None)
+
+    def _visit_environment(self) -> None:
+        self._variables.everything = not _BYTES.isdisjoint(self._names.loads | self._names.global_loads)
+        if self.find(environment.data()) is None:
+            self._add(environment.data(), kinds.ENVIRONMENT, "os.environ", None)
 
     def _add(self, value: Any, kind: Kind, label: str, place: Slot | None) -> None:
         if len(self.nodes) == _MOST_OBJECTS:
@@ -427,16 +477,40 @@ class Heap:
 
 
 def _kind(value: Any) -> Kind | None:
-    if isinstance(value, type):
-        return kinds.CLASS if is_user_class(value) else None
-    if isinstance(value, types.ModuleType):
-        return kinds.MODULE if is_user_module(value) else None
+    cls = type(value)  # an object's own __class__ would be asked of code of the user's
+    if issubclass(cls, type):
+        if is_user_class(value):
+            return kinds.CLASS
+        return kinds.LIBRARY if value.__flags__ & _HEAP_TYPE and not value.__flags__ & _IMMUTABLE else None
+    if issubclass(cls, types.ModuleType):
+        return kinds.MODULE if is_user_module(value) else kinds.LIBRARY
     return kinds.kind_of(value)
+
+
+def _library(value: Any) -> str:
+    """Return the name of the package that a value is of."""
+    cls = type(value)
+    if issubclass(cls, types.ModuleType):
+        return value.__name__.partition(".")[0]
+    named = issubclass(cls, type | types.FunctionType | types.BuiltinFunctionType)
+    return str((value if named else cls).__module__ or "").partition(".")[0]
+
+
+def _bound_to(value: Any, others: Mapping[int, Any]) -> Any:
+    """Return what refers to another tensor as a value does to one that has another in its place; None for the rest."""
+    cls = type(value)
+    if cls is weakref.ref and id(value()) in others:
+        return weakref.ref(others[id(value())])
+    if cls is types.MethodType and id(value.__self__) in others:
+        return types.MethodType(value.__func__, others[id(value.__self__)])
+    if cls is types.BuiltinMethodType and id(value.__self__) in others:
+        return getattr(others[id(value.__self__)], value.__name__)
+    return None
 
 
 def _functions(member: Any) -> list[types.FunctionType]:
     """Return the functions that a member of a class is or holds: methods, properties, and those of decorators."""
-    inner = [member, *(getattr(member, name, None) for name in ("__func__", "__wrapped__", "func"))]
-    if isinstance(member, property):
-        inner += [member.fget, member.fset, member.fdel]
+    if isinstance(member, types.FunctionType):
+        return []  # an entry
+    inner = [getattr(member, name, None) for name in ("__func__", "__wrapped__", "func")]
     return [f for f in inner if isinstance(f, types.FunctionType)]

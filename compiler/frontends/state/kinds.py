@@ -13,7 +13,6 @@ import contextlib
 import enum
 import functools
 import gc
-import os
 import sys
 import threading
 import types
@@ -24,6 +23,8 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler.frontends.state.code import is_user_class
+from torchstone.compiler.frontends.state.environment import set_variables, variables
 from torchstone.compiler.frontends.state.opaque import hides_state
 
 Entries = dict[Hashable, Any]
@@ -42,16 +43,28 @@ _NOT_CALLED = frozenset(
 )  # fmt: skip
 # And what PyTorch's recurrent modules make of their parameters: made again whenever those are others.
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
+# What an exception keeps beside its attributes, and what raising it sets.
+_RAISED = ("args", "__traceback__", "__context__", "__cause__", "__suppress_context__")
 _TENSOR_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 
 # What PyTorch keeps in the attributes of tensors.
 _OF_TENSORS = ("_dynamo", "_is_param", "_typed_storage")
 
 Only = frozenset[str] | None
-# The entry of a container that has attributes too, of a class derived from dict say: where it keeps them.
-ATTRIBUTES = ("attributes",)
-_WITHOUT = (list, dict, tuple, set, collections.OrderedDict, collections.defaultdict, collections.deque)
+# Attributes of a class that Python makes.
+_MADE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "_abc_impl"})
 MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The key of what a container has beside its elements: attributes, where its class is derived from dict say."""
+
+    name: str
+
+
+_WITHOUT = frozenset({list, dict, tuple, set, collections.OrderedDict})
+_ATTRIBUTES, _FACTORY, _LENGTH = Beside("__dict__"), Beside("default_factory"), Beside("maxlen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +78,9 @@ class Kind:
 
 
 def _index(label: str, key: Any) -> str:
-    return label if key == ATTRIBUTES else f"{label}[{key!r}]"
+    if isinstance(key, Beside):
+        return label if key == _ATTRIBUTES else f"{label}.{key.name}"
+    return f"{label}[{key!r}]"
 
 
 def _attribute(label: str, key: Any) -> str:
@@ -84,25 +99,57 @@ def _same(label: str, key: Any) -> str:
 def _with_attributes(obj: Any, entries: Entries) -> Entries:
     if type(obj) in _WITHOUT:
         return entries
+    if isinstance(obj, collections.defaultdict):
+        entries[_FACTORY] = obj.default_factory
+    elif isinstance(obj, collections.deque):
+        entries[_LENGTH] = obj.maxlen
+    for name, member in _slots(type(obj)).items():
+        with contextlib.suppress(AttributeError):
+            entries[Beside(name)] = member.__get__(obj)
     own = attributes_of(obj)
-    return entries if own is None else entries | {ATTRIBUTES: own}
+    if own is not None:
+        entries[_ATTRIBUTES] = own
+    return entries
 
 
-def _elements(entries: Entries) -> Entries:
-    return {key: value for key, value in entries.items() if key != ATTRIBUTES}
+def _elements(obj: Any, entries: Entries) -> Entries:
+    """Write what a container has beside its elements, and return these."""
+    if type(obj) in _WITHOUT:
+        return entries
+    if _FACTORY in entries:
+        obj.default_factory = entries[_FACTORY]
+    for name, member in _slots(type(obj)).items():
+        if Beside(name) in entries:
+            member.__set__(obj, entries[Beside(name)])
+        else:
+            with contextlib.suppress(AttributeError):
+                member.__delete__(obj)
+    return {key: value for key, value in entries.items() if not isinstance(key, Beside)}
 
 
-def _sequence(obj: Any, only: Only) -> Entries:
-    return _with_attributes(obj, dict(enumerate(obj)))
+# What a class derived from a container's makes of its methods is the program's; these are Python's own.
+
+
+def _list(obj: list[Any], only: Only) -> Entries:
+    return _with_attributes(obj, dict(enumerate(list.__iter__(obj))))
+
+
+def _deque(obj: collections.deque[Any], only: Only) -> Entries:
+    return _with_attributes(obj, dict(enumerate(collections.deque.__iter__(obj))))
+
+
+def _tuple(obj: tuple[Any, ...], only: Only) -> Entries:
+    return _with_attributes(obj, dict(enumerate(tuple.__iter__(obj))))
 
 
 def _write_list(obj: list[Any], entries: Entries, only: Only) -> None:
-    list.__setitem__(obj, slice(None), list(_elements(entries).values()))
+    list.__setitem__(obj, slice(None), list(_elements(obj, entries).values()))
 
 
 def _write_deque(obj: collections.deque[Any], entries: Entries, only: Only) -> None:
-    obj.clear()
-    obj.extend(_elements(entries).values())
+    elements = _elements(obj, entries)
+    collections.deque.clear(obj)
+    collections.deque.extend(obj, elements.values())
 
 
 def _dict_of(obj: dict[Any, Any]) -> Any:
@@ -115,21 +162,22 @@ def _mapping(obj: dict[Any, Any], only: Only) -> Entries:
 
 
 def _write_dict(obj: dict[Any, Any], entries: Entries, only: Only) -> None:
-    base, entries = _dict_of(obj), _elements(entries)
+    base, entries = _dict_of(obj), _elements(obj, entries)
     kept = [key for key in base.__iter__(obj) if key in entries]
-    if len(kept) < len(obj) or kept != list(entries)[: len(kept)]:
+    if len(kept) < dict.__len__(obj) or kept != list(entries)[: len(kept)]:
         base.clear(obj)
     for key, value in entries.items():
         base.__setitem__(obj, key, value)
 
 
 def _set(obj: set[Any], only: Only) -> Entries:
-    return _with_attributes(obj, {item: item for item in obj})
+    return _with_attributes(obj, {item: item for item in set.__iter__(obj)})
 
 
 def _write_set(obj: set[Any], entries: Entries, only: Only) -> None:
-    obj.clear()
-    obj.update(_elements(entries).values())
+    elements = _elements(obj, entries)
+    set.clear(obj)
+    set.update(obj, elements.values())
 
 
 @functools.lru_cache(maxsize=1024)
@@ -153,7 +201,7 @@ def attributes_of(obj: Any) -> dict[str, Any] | None:
 
 
 def _unseen(obj: Any) -> frozenset[str]:
-    return _NOT_CALLED if isinstance(obj, torch.nn.Module) else frozenset()
+    return _NOT_CALLED if issubclass(type(obj), torch.nn.Module) else frozenset()
 
 
 def _attributes(obj: Any, only: Only) -> Entries:
@@ -162,12 +210,18 @@ def _attributes(obj: Any, only: Only) -> Entries:
         with contextlib.suppress(AttributeError):
             entries[name] = member.__get__(obj)
     entries.update(attributes_of(obj) or {})
+    if issubclass(type(obj), BaseException):
+        entries.update({name: getattr(obj, name) for name in _RAISED})
     unseen = _unseen(obj)
     return {n: v for n, v in entries.items() if n not in unseen and (only is None or n in only)}
 
 
 def _write_attributes(obj: Any, entries: Entries, only: Only) -> None:
     slots, own, unseen = _slots(type(obj)), attributes_of(obj), _unseen(obj)
+    if issubclass(type(obj), BaseException):
+        for name in _RAISED:
+            setattr(obj, name, entries[name])
+        entries = {name: value for name, value in entries.items() if name not in _RAISED}
     for name, member in slots.items():
         if name in entries:
             member.__set__(obj, entries[name])
@@ -228,11 +282,13 @@ def _show_function(label: str, key: Any) -> str:
 
 
 def _globals(obj: dict[str, Any], only: Only) -> Entries:
-    return {name: obj[name] for name in sorted(only or ()) if name in obj}
+    if only is None:
+        return {name: value for name, value in obj.items() if not name.startswith("__")}
+    return {name: obj[name] for name in sorted(only) if name in obj}
 
 
 def _write_globals(obj: dict[str, Any], entries: Entries, only: Only) -> None:
-    for name in sorted(only or ()):
+    for name in _globals(obj, None) | entries if only is None else sorted(only):
         if name in entries:
             if obj.get(name, MISSING) is not entries[name]:
                 obj[name] = entries[name]
@@ -241,7 +297,7 @@ def _write_globals(obj: dict[str, Any], entries: Entries, only: Only) -> None:
 
 
 def _class(obj: type, only: Only) -> Entries:
-    return {n: v for n, v in vars(obj).items() if _is_data(n, v) and (only is None or n in only)}
+    return {name: value for name, value in vars(obj).items() if _is_own(name, value, only)}
 
 
 def _write_class(obj: type, entries: Entries, only: Only) -> None:
@@ -252,19 +308,40 @@ def _write_class(obj: type, entries: Entries, only: Only) -> None:
             type.__setattr__(obj, str(name), value)
 
 
-def _is_data(name: str, value: Any) -> bool:
-    """Say whether an attribute of a class is data: no method, no property, none of Python's own."""
-    if hasattr(type(value), "cache_clear"):  # a function with an lru_cache, or what stands in for one
-        return True
-    return not (name.startswith("__") or name == "_abc_impl" or hasattr(type(value), "__get__"))
+def _is_own(name: str, value: Any, only: Only) -> bool:
+    """Say whether an attribute of a class is one of the program's: a method, a descriptor, data that it may name."""
+    if name in _MADE:
+        return False
+    if name.startswith("__") and only is None:
+        return is_method(value) or callable(value)
+    return only is None or name in only or is_method(value) or (name.startswith("__") and callable(value))
+
+
+def is_method(value: Any) -> bool:
+    """Say whether an attribute of a class is one that its instances get at in a way of its own."""
+    return hasattr(type(value), "__get__")
+
+
+def _library(obj: types.ModuleType | type, only: Only) -> Entries:
+    found = {name: vars(obj)[name] for name in sorted(only or ()) if name in vars(obj)}
+    return {name: value for name, value in found.items() if callable(value) or isinstance(value, types.ModuleType)}
+
+
+def _weak(obj: Any, only: Only) -> Entries:
+    if isinstance(obj, weakref.ref):
+        return {"": weakref.ref.__call__(obj)} | _attributes(obj, None)
+    try:
+        return {"": obj.__reduce_ex__.__self__}
+    except ReferenceError:
+        return {"": None}
 
 
 def _partial(obj: functools.partial[Any], only: Only) -> Entries:
-    return {"func": obj.func, "args": obj.args, "keywords": obj.keywords}
+    return {"func": obj.func, "args": obj.args, "keywords": obj.keywords, "__dict__": obj.__dict__}
 
 
 def _write_partial(obj: functools.partial[Any], entries: Entries, only: Only) -> None:
-    obj.__setstate__((entries["func"], entries["args"], entries["keywords"], attributes_of(obj)))  # type: ignore[attr-defined]
+    obj.__setstate__((entries["func"], entries["args"], entries["keywords"], entries["__dict__"]))  # type: ignore[attr-defined]
 
 
 def _array(obj: Any, only: Only) -> Entries:
@@ -285,10 +362,6 @@ def _write_array(obj: Any, entries: Entries, only: Only) -> None:
         obj[...] = np.frombuffer(data, obj.dtype).reshape(obj.shape)
 
 
-def _environment(obj: dict[bytes, bytes], only: Only) -> Entries:
-    return {name: obj[name] for name in list(obj) if only is None or os.fsdecode(name) in only}
-
-
 def _scripted(obj: torch.jit.ScriptModule, only: Only) -> Entries:
     training = {"training": obj.training} if hasattr(obj, "training") else {}  # one that is frozen has no more
     return training | dict(obj.named_parameters()) | dict(obj.named_buffers())
@@ -303,12 +376,12 @@ def _write_scripted(obj: torch.jit.ScriptModule, entries: Entries, only: Only) -
             (module._parameters if last in module._parameters else module._buffers)[last] = value
 
 
-LIST = Kind("list", _sequence, _index, _write_list)
-DEQUE = Kind("deque", _sequence, _index, _write_deque)
+LIST = Kind("list", _list, _index, _write_list)
+DEQUE = Kind("deque", _deque, _index, _write_deque)
 DICT = Kind("dict", _mapping, _index, _write_dict)
 MEMBERS = Kind("dict", _mapping, _member, _write_dict)
 SET = Kind("set", _set, _index, _write_set)
-TUPLE = Kind("tuple", _sequence, _index)
+TUPLE = Kind("tuple", _tuple, _index)
 INSTANCE = Kind("instance", _attributes, _attribute, _write_attributes)
 TENSOR = Kind("tensor", _of_tensor, _attribute, _write_of_tensor)  # its attributes
 CELL = Kind("cell", _cell, _same, _write_cell)
@@ -319,19 +392,31 @@ METHOD = Kind(
     lambda label, key: "self" if key == "__self__" else label,
 )
 PARTIAL = Kind("partial", _partial, _member, _write_partial)
-BOUND = Kind("bound", lambda obj, only: {"__self__": obj.__self__}, _same)
+BOUND = Kind("bound", lambda obj, only: {"__self__": obj.__self__, "__name__": obj.__name__}, _same)
+DESCRIPTOR = Kind(
+    "descriptor",
+    lambda obj, only: {n: getattr(obj, n) for n in ("fget", "fset", "fdel", "__func__") if hasattr(obj, n)},
+    _same,
+)
+WEAK = Kind("weak", _weak, _same)
+VALUE = Kind("value", _attributes, _attribute, _write_attributes)  # one of ATOMS, of a class of the user's
 ARRAY = Kind("array", _array, _same, _write_array)
 GLOBALS = Kind("globals", _globals, lambda label, key: f"the global {key}", _write_globals)
 CLASS = Kind("class", _class, _attribute, _write_class)
-ENVIRONMENT = Kind("environment", _environment, _index)  # read, and not the program's to write
+ENVIRONMENT = Kind("environment", variables, _index, set_variables)
+# An installed module or class of one: of these only what the program calls may be another than it was.
+LIBRARY = Kind("library", _library, _member)
 MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an object of their own
 VIEW = Kind("view", lambda obj, only: {"": gc.get_referents(obj)[0]}, _same)  # of a dict, which is another object
 SCRIPT = Kind("script", _scripted, _member, _write_scripted)
 
 # Instances of these modules of Python's library are containers; others keep to themselves.
 _CONTAINERS = frozenset(
-    {"collections", "types", "queue", "dataclasses", "argparse", "functools", "string", "weakref", "contextlib"}
-)
+    {
+        "collections", "types", "queue", "dataclasses", "argparse", "functools", "string", "weakref", "contextlib",
+        "_weakrefset",
+    }
+)  # fmt: skip
 _TORCH_CONTAINERS = (
     "torch.nn.", "torch.optim.", "torch.distributions.", "torch.amp.", "torch.utils.data.dataset",
 )  # fmt: skip
@@ -339,10 +424,15 @@ _OPAQUE_MODULES = frozenset({"numpy", "torchstone", "torch_mlir", "hypothesis", 
 _OPAQUE = (torch.Generator, torch.jit.ScriptFunction, type, types.ModuleType)
 
 
+_EXACT = frozenset(ATOMS)
+
+
 def kind_of(obj: Any) -> Kind | None:
     """Return how an object is taken apart, None for one that is compared as it is; of no class, module or tensor."""
     cls = type(obj)
-    if issubclass(cls, ATOMS) or issubclass(cls, torch.Tensor | weakref.ref):
+    if issubclass(cls, ATOMS):
+        return VALUE if cls not in _EXACT and is_user_class(cls) else None
+    if issubclass(cls, torch.Tensor):
         return None
     for base, kind in _BY_BASE.items():
         if issubclass(cls, base):
@@ -376,6 +466,8 @@ def _is_of_class(obj: Any) -> bool:
 
 _BY_BASE: Mapping[type, Kind] = {
     list: LIST, collections.deque: DEQUE, dict: DICT, set: SET, tuple: TUPLE, torch.jit.ScriptModule: SCRIPT,
+    weakref.ref: WEAK, property: DESCRIPTOR, classmethod: DESCRIPTOR, staticmethod: DESCRIPTOR,
+    BaseException: INSTANCE,
 }  # fmt: skip
 _VIEWS = frozenset(
     {
@@ -391,6 +483,8 @@ _BY_CLASS: Mapping[type, Kind] = {
     types.FunctionType: FUNCTION,
     types.MethodType: METHOD,
     functools.partial: PARTIAL,
+    weakref.ProxyType: WEAK,
+    weakref.CallableProxyType: WEAK,
 }
 
 
@@ -401,7 +495,7 @@ def kind_of_entry(obj: Any, key: Any, kind: Kind | None) -> Kind | None:
 
 def underived(obj: Any, entries: Entries) -> Entries:
     """Return the entries without those that PyTorch makes of the others."""
-    if isinstance(obj, torch.nn.RNNBase):
+    if issubclass(type(obj), torch.nn.RNNBase):
         return {name: value for name, value in entries.items() if name not in _DERIVED}
     return entries
 
@@ -415,25 +509,27 @@ def same_entries(one: Entries, other: Entries) -> bool:
     )
 
 
+_BY_IDENTITY = (torch.Tensor, weakref.ref)
+
+
 def same_keys(one: Iterable[Any], other: Iterable[Any]) -> bool:
     """Say whether keys are the same, in the same order; tensors, which compare elements, are when they are one."""
-    return all(k is m or (not isinstance(k, torch.Tensor) and k == m) for k, m in zip(one, other, strict=True))
+    return all(k is m or (not isinstance(k, _BY_IDENTITY) and k == m) for k, m in zip(one, other, strict=True))
 
 
 def plain_attributes(obj: Any) -> dict[str, Any] | None:
     """Return the dict that an instance keeps all of its attributes in, None where it has slots too."""
-    return None if _slots(type(obj)) else attributes_of(obj)
+    own = None if _slots(type(obj)) or issubclass(type(obj), BaseException) else attributes_of(obj)
+    return own if type(own) is dict else None
 
 
 def peek(obj: Any, kind: Kind, only: Only) -> list[Any]:
     """Return what an object holds, keys and values, in the quickest way: the same objects as before where all is."""
-    if kind is LIST or kind is TUPLE:
+    if type(obj) in (list, tuple, collections.deque):
         return [*obj]
     if kind is FUNCTION:
-        return [obj.__code__, obj.__defaults__, obj.__kwdefaults__]
-    if kind is GLOBALS:
-        return [obj.get(name, MISSING) for name in only or ()]
+        return [obj.__code__, obj.__defaults__, obj.__kwdefaults__, obj.__dict__]
     if kind is CLASS:
-        return [*vars(obj).values()]
+        return [*vars(obj), *vars(obj).values()]
     entries = kind.entries(obj, only)
     return [*entries, *entries.values()]

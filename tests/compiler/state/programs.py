@@ -64,7 +64,7 @@ c.made = y
 setattr(c, "late", y)
 y = y + getattr(c, "late", 0)
 y = y + 1 if hasattr(c, "made") else y - 1
-c.pair = (y, c.n)
+c.duo = (y, c.n)
 c.both = [y, y]
 c.step(y)
 y = c.step(y)
@@ -131,6 +131,23 @@ c.shape = y.shape
 c.text = f"{c.n}"
 c.f = scaled
 y = y + c.table[c.n % 3]
+y = c.act(y)
+y = c.run(y)
+y = c.counted(y)
+y = y * c.mode.scale()
+y = y * c.conf.scale()
+y = y * c.pair.scale()
+y = y * c.gain
+c.gain = c.gain * 2
+c.owner().n += 1; y = y * c.owner().n
+y = y * c.owner().n
+y = y + 1 if hasattr(c, "fast") else y - 1
+y = y * Derived().total
+c.name.n += 1; y = y * c.name.n
+globals()["COUNT"] += 1; y = y + COUNT
+c.marks = {1, 2}; c.marked = c.marks
+c.both_ways["c"].n += 1; y = y * c.n
+y = y + (ABSENT if "ABSENT" in globals() else 0)
 """.strip().splitlines()
 
 RESULTS = """
@@ -190,6 +207,19 @@ w.space["BUFFER"].fill_(3.0)
 w.space["TABLE"].clear()
 w.space["scaled"] = lambda y: y * 9
 w.space["Cache"].total = 5
+w.space["Cache"].fast = True
+w.space["Derived"].total = 6
+w.space["ABSENT"] = 2.0
+w.space["step"].calls = 7
+w.c.act = torch.neg
+w.c.run = w.c.thrice
+w.c.conf = type(w.c.conf)(k=3.0)
+w.c.pair = type(w.c.pair)(3.0)
+w.c.mode = w.space["Mode"].TWO
+w.c.gain = 5.0
+w.c.owner().n = 5
+w.c.both_ways = {"c": type(w.c)()}
+w.c.name.n = 8
 w.set_k(5)
 w.set_held(torch.full((3,), 3.0))
 w.hist.clear()
@@ -198,9 +228,40 @@ w.index.fill_(1)
 """.strip().splitlines()
 
 _SETUP = """
-import functools, collections, torch
+import collections, enum, functools, typing, weakref, torch
 from torch import nn
 COUNT, LOG, SCALE, BUFFER, TABLE = 0, [], 2.0, torch.ones(3), {{}}
+class Step:
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+    def __get__(self, obj, cls=None):
+        return functools.partial(self, obj)
+    def __call__(self, obj, y):
+        self.calls += 1
+        return self.function(obj, y) * self.calls
+class Gain:
+    value = 1.5
+    def __get__(self, obj, cls=None):
+        return self.value
+    def __set__(self, obj, value):
+        self.value = value
+class Conf(dict):
+    def scale(self):
+        LOG.append("conf")
+        return self["k"] * SCALE
+class Pair(typing.NamedTuple):
+    k: float
+    def scale(self):
+        return self.k * SCALE
+class Mode(enum.Enum):
+    ONE, TWO = 1.0, 2.0
+    def scale(self):
+        return self.value * SCALE
+class Name(str):
+    n = 0
+class Owner:
+    n = 1
+owner, gain = Owner(), Gain()
 class Child:
     __slots__ = ("n", "h")
     def __init__(self):
@@ -210,11 +271,26 @@ class Cache:
     def __init__(self):
         self.n, self.last, self.log, self.items, self.scale = 1, None, [], {{}}, 1.5
         self.h, self.child, self.table, self.best = torch.ones(3), Child(), [1, 2, 3], 0.0
+        self.act, self.run, self.conf, self.pair = torch.relu, self.twice, Conf(k=2.0), Pair(2.0)
+        self.mode, self.name, self.both_ways = Mode.ONE, Name("name"), {{"c": self}}
+        self.owner = weakref.ref(owner)
         self.sums, self.seen, self.ring = collections.defaultdict(float), set(), collections.deque(maxlen=2)
     def step(self, y):
         self.n += 1
         self.h = self.h + 1
         return y + self.h
+    def twice(self, y):
+        return y * 2
+    def thrice(self, y):
+        return y * 3
+    @Step
+    def counted(self, y):
+        return y + 1
+    gain = gain
+step = vars(Cache)["counted"]
+class Derived(Cache):
+    def __init__(self):
+        pass
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -289,7 +365,8 @@ class World:
         names = ("COUNT", "LOG", "SCALE", "BUFFER", "TABLE")
         functions = [vars(self.space["counted"]), self.space["collect"].__defaults__]
         values = [self.space[name] for name in names]
-        return [self.l, self.d, cells, values, functions, self.space["Cache"].total, self.hist, self.c, self.net]
+        counts = [self.space["Cache"].total, self.space["step"].calls, vars(self.space["gain"]), self.space["owner"].n]
+        return [self.l, self.d, cells, values, functions, counts, self.hist, self.c, self.net]
 
 
 @dataclass(frozen=True)
