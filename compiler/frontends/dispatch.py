@@ -54,9 +54,9 @@ from torchstone.compiler.frontends.state.blame import Effectful
 from torchstone.compiler.frontends.state.blind import unread, with_blinds
 from torchstone.compiler.frontends.state.checks import State
 from torchstone.compiler.frontends.state.effects import Containers, Existing, Observed
-from torchstone.compiler.frontends.state.keys import tell
+from torchstone.compiler.frontends.state.keys import asks, tell
 from torchstone.compiler.frontends.state.reached import SCALARS, Reached, clone_tensors, line_of, rehearse
-from torchstone.compiler.frontends.user_code import is_user_file, raised_at
+from torchstone.compiler.frontends.user_code import raised_at
 from torchstone.compiler.ir import Graph, Location
 
 
@@ -232,7 +232,7 @@ def _record(
             fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds, fronts) as cached,
         ):
             with (
-                asked_by_python(is_user_file, recorder.decisions.ask) if mode is not None else contextlib.nullcontext(),
+                asked_by_python(asks, recorder.decisions.ask) if mode is not None else contextlib.nullcontext(),
                 replaced([] if example is None else example.modules, recorder.decisions.convert),
             ):
                 try:

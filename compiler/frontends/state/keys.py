@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.frontends.asked import concrete
 from torchstone.compiler.frontends.numbers import NUMBERS
+from torchstone.compiler.frontends.user_code import is_user_file
 
 
 def told(key: Any) -> Any:
@@ -38,6 +39,11 @@ def _mentions(key: Any) -> bool:
     if isinstance(key, tuple | set | frozenset | list):
         return any(map(_mentions, key))
     return isinstance(key, NUMBERS)
+
+
+def asks(file: str) -> bool:
+    """Say whether code asks for hashes as a program's own does: an OrderedDict looks its keys up to tell them."""
+    return file == told.__code__.co_filename or is_user_file(file)
 
 
 def tell(objects: Iterable[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import nn
 
 from tests.compiler.frontends import test_decisions, test_numbers
 from tests.compiler.test_library_calls import RANDOM
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
+from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.driver import compile
 
 TARGETS = ("evaluator", "linalg", "tosa", "tensorrt")
@@ -71,6 +72,33 @@ def test_a_state_dict_is_loaded_at_each_call(target: str) -> None:
             expected = nn.functional.batch_norm(one[0](x), None, None, training=True)
         torch.testing.assert_close(exe(x), expected)
         assert torch.equal(other[0].weight, one[0].weight) and int(other[1].num_batches_tracked) == 1
+
+
+@pytest.mark.parametrize("target", ["evaluator", "linalg"])
+def test_keys_that_are_read_are_numbers(target: str) -> None:
+    seen: dict[Any, Any] = {}
+    ordered: OrderedDict[Any, Any] = OrderedDict(first=1)
+    met: set[Any] = set()
+
+    def program(x):
+        k = x.argmax().item()
+        seen[k] = seen.get(k, 0) + 1
+        seen[k, "row"] = x * 2
+        ordered[k, x.max().item()] = k
+        met.add((k, frozenset([k])))
+        return {k: x, "again": {x.min().item(): k}}
+
+    x = torch.tensor([0.5, 2.5, 1.5])
+    exe = compile(program, (x,), target)
+    assert not seen and not met and list(ordered) == ["first"]
+    with pytest.raises(GuardError, match=r"test_no_trace\.py"):
+        exe(-x)
+    assert not seen and not met and list(ordered) == ["first"]
+    got = exe(x)
+    assert list(got) == [1, "again"] and got["again"] == {0.5: 1} and list(seen) == [1, (1, "row")]
+    assert seen[1] == 1 and met == {(1, frozenset([1]))} and ordered == OrderedDict([("first", 1), ((1, 2.5), 1)])
+    keys = [*got, *seen, *ordered, *next(iter(met))]
+    assert {type(key) for key in keys} == {int, str, tuple, frozenset}
 
 
 def read_otherwise(x):
