@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from torchstone.compiler.diagnostics import GuardError
-from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, Sizes, View
 from torchstone.compiler.frontends.layouts import Copying, Layouts, Strides, row_major
+from torchstone.compiler.frontends.leaves import Aliased, Computed, Result, Shared, Sizes, View
 from torchstone.compiler.frontends.literals import from_literal
 from torchstone.compiler.frontends.numbers import Emitter
 from torchstone.compiler.frontends.schemas import schema_call

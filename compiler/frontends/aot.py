@@ -14,8 +14,9 @@ from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.aliases import results_of
-from torchstone.compiler.frontends.captured import Captured, Computed, Result, flatten_arguments
+from torchstone.compiler.frontends.captured import Captured, flatten_arguments
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
+from torchstone.compiler.frontends.leaves import Computed, Result
 from torchstone.compiler.frontends.recorder import Mutation, Recorder
 from torchstone.compiler.frontends.replay import replay
 from torchstone.compiler.frontends.symbolic import to_dim

@@ -22,18 +22,7 @@ from torchstone.compiler.frontends.aliases import Told, results_of
 from torchstone.compiler.frontends.asked import asked_by_python, asked_to_convert
 from torchstone.compiler.frontends.attempts import Bake, Example, refused_by_example, symbols_of, with_numbers
 from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
-from torchstone.compiler.frontends.captured import (
-    Aliased,
-    Captured,
-    Computed,
-    Number,
-    Plain,
-    Result,
-    Scalar,
-    Shared,
-    constants,
-    flatten_arguments,
-)
+from torchstone.compiler.frontends.captured import Captured, constants, flatten_arguments
 from torchstone.compiler.frontends.control_flow import called_directly
 from torchstone.compiler.frontends.escape import NoEscape, no_back_doors, transforms_kept
 from torchstone.compiler.frontends.facts import Asking
@@ -41,6 +30,7 @@ from torchstone.compiler.frontends.foreign_memory import check_memory
 from torchstone.compiler.frontends.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.frontends.gradients import WatchGradients
 from torchstone.compiler.frontends.layouts import depended_on
+from torchstone.compiler.frontends.leaves import Aliased, Computed, Number, Plain, Result, Scalar, Shared
 from torchstone.compiler.frontends.memory_calls import MemoryCalls
 from torchstone.compiler.frontends.randomness import Draws, generator_kept
 from torchstone.compiler.frontends.recorder import Mutation, Policy, Recorder, SizedByValues

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.frontends.aliases import results_of
 from torchstone.compiler.frontends.builtin_calls import globals_of, replaced
-from torchstone.compiler.frontends.captured import Captured, Computed, Number, constants, flatten_arguments
+from torchstone.compiler.frontends.captured import Captured, constants, flatten_arguments
 from torchstone.compiler.frontends.conditions import guards_of, placed
 from torchstone.compiler.frontends.early import integer_blends_refused
 from torchstone.compiler.frontends.escape import transforms_kept
@@ -31,6 +31,7 @@ from torchstone.compiler.frontends.floats import traced_as_written
 from torchstone.compiler.frontends.gradients import keep_data
 from torchstone.compiler.frontends.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
 from torchstone.compiler.frontends.layouts import depended_on, drawn_into
+from torchstone.compiler.frontends.leaves import Computed, Number
 from torchstone.compiler.frontends.memory_calls import Choice, MemoryCalls
 from torchstone.compiler.frontends.numbers import NUMBERS
 from torchstone.compiler.frontends.randomness import Draws, generator_kept

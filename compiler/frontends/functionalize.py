@@ -11,8 +11,8 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 from torch.utils import _pytree as pytree
 
 from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.frontends.captured import View
 from torchstone.compiler.frontends.layouts import Layouts
+from torchstone.compiler.frontends.leaves import View
 from torchstone.compiler.frontends.memory_calls import MemoryCalls
 from torchstone.compiler.frontends.sharing import Viewed, grouped
 from torchstone.compiler.frontends.user_code import raised_at

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.frontends.captured import Integer, Plain, Size
+from torchstone.compiler.frontends.leaves import Integer, Plain, Size
 from torchstone.compiler.frontends.symbolic import to_dim
 from torchstone.compiler.ir import Graph, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols

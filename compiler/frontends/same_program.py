@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.frontends.captured import Aliased, Captured, Computed, Number, Plain, Scalar, Shared
+from torchstone.compiler.frontends.captured import Captured
+from torchstone.compiler.frontends.leaves import Aliased, Computed, Number, Plain, Scalar, Shared
 from torchstone.compiler.frontends.numbers import NOTE
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
 from torchstone.compiler.ir.dims import evaluate, symbols

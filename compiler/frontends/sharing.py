@@ -14,8 +14,8 @@ import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.frontends.captured import Aliased, Computed, Result, Shared, View
 from torchstone.compiler.frontends.layouts import Copying, Strides, overlaps, strides_of
+from torchstone.compiler.frontends.leaves import Aliased, Computed, Result, Shared, View
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir.dims import Dim, evaluate, substitute, symbol, symbols
 

@@ -14,6 +14,7 @@ import torch
 
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state.attributes import attributes_of, plain_attributes
 from torchstone.compiler.frontends.state.heap import Heap, Node, Slot
 from torchstone.compiler.frontends.state.kinds import ATOMS, MISSING, Kind, Only, same_keys
 from torchstone.compiler.frontends.state.questions import check_answers
@@ -166,7 +167,7 @@ class State:
             if not all(map(same, map(get, names, _MISSING), values)):
                 return False
         for obj, cls, own in self._owners:
-            if type(obj) is not cls or kinds.attributes_of(obj) is not own:
+            if type(obj) is not cls or attributes_of(obj) is not own:
                 return False
         for obj, cls, kind, only, held in self._held:
             if type(obj) is not cls:
@@ -180,7 +181,7 @@ class State:
         self._last = found
         self._dicts, self._owners, self._held, self._empty, self._named = [], [], [], [], []
         for obj, want in zip(found.objects, self._objects, strict=True):
-            own = kinds.plain_attributes(obj) if want.kind in (kinds.INSTANCE, kinds.TENSOR) else None
+            own = plain_attributes(obj) if want.kind in (kinds.INSTANCE, kinds.TENSOR) else None
             if want.cls in _PLAIN and want.kind in _WHOLE and not obj and want.cls is not tuple:
                 self._empty.append(obj)
             elif want.cls in _PLAIN and isinstance(obj, dict) and want.kind is not kinds.GLOBALS:

@@ -8,8 +8,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -20,6 +19,7 @@ from torchstone.compiler.frontends.state.caches import Again, Given, Recalled, c
 from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
 from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
 from torchstone.compiler.frontends.state.logs import no_records
+from torchstone.compiler.frontends.state.nodes import Node, Slot
 from torchstone.compiler.frontends.state.opaque import named_by
 from torchstone.compiler.frontends.state.questions import Question
 from torchstone.compiler.frontends.state.standins import StandIn, TypeOf, real_of, stand_in
@@ -44,47 +44,6 @@ _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 _BYTES = frozenset({"environb", "getenvb"})
 _ENVIRONMENT = _BYTES | {"environ", "getenv"}
 _BASES = (object, torch.nn.Module)
-
-
-class Slot(NamedTuple):
-    """A place that holds a value: an entry of an object."""
-
-    node: int
-    key: Hashable
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """An object with entries. ``saved`` are those that it had before the program ran, ``label`` is how it is called.
-
-    ``place`` is where it was found; None for a root, a class, or the globals of a module, which stay what they are.
-    ``seen`` is what the program has asked of an instance, None where nobody has looked. ``other`` stands for a tensor
-    meanwhile, and has attributes of its own, which are ``hidden``.
-    """
-
-    obj: Any
-    kind: Kind
-    label: str
-    place: Slot | None
-    only: Only = None
-    seen: Reads | None = None
-    saved: Entries = field(default_factory=dict)
-    other: Any = None
-    hidden: frozenset[Hashable] = frozenset()
-
-    def entries(self) -> Entries:
-        """Return the entries that the object has now."""
-        found = self.kind.entries(self.obj if self.other is None else self.other, self.only)
-        return {key: value for key, value in found.items() if key not in self.hidden} if self.hidden else found
-
-    def write(self, entries: Entries) -> None:
-        """Give the object other entries."""
-        assert self.kind.write is not None, self.kind
-        if self.other is None:
-            self.kind.write(self.obj, entries, self.only)
-        else:
-            own = self.kind.entries(self.other, self.only)
-            self.kind.write(self.other, {**{key: own[key] for key in self.hidden if key in own}, **entries}, self.only)
 
 
 class Heap:
@@ -164,7 +123,7 @@ class Heap:
             return True
         if self._functions_held is None:
             held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
-            self._functions_held = frozenset(str(getattr(v, "__name__", "")) for v in held if callable(v))
+            self._functions_held = frozenset(v.__name__ for v in held if issubclass(type(v), _NAMED))
         return not self._functions_held.isdisjoint(names)
 
     def mentions(self, name: str) -> bool:
@@ -172,7 +131,7 @@ class Heap:
         if name in self._names.loads or name in self._names.global_loads:
             return True
         held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
-        return any(isinstance(v, _NAMED) and v.__name__ == name for v in held)
+        return any(issubclass(type(v), _NAMED) and v.__name__ == name for v in held)
 
     def attribute_set(self, results: Sequence[Any]) -> str | None:
         """Return the name of an attribute that the program sets on a tensor that had none, or on a result."""

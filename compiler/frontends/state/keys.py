@@ -49,13 +49,13 @@ def asks(file: str) -> bool:
 def tell(objects: Iterable[Any]) -> None:
     """Replace the symbols among the keys of dicts and the elements of sets by their numbers, in place."""
     for obj in objects:
-        if isinstance(obj, dict) and any(map(_mentions, dict.__iter__(obj))):
+        if issubclass(type(obj), dict) and any(map(_mentions, dict.__iter__(obj))):
             base: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
             entries = [(told(key), value) for key, value in base.items(obj)]
             base.clear(obj)
             for key, value in entries:
                 base.__setitem__(obj, key, value)
-        elif isinstance(obj, set) and any(map(_mentions, obj)):
+        elif issubclass(type(obj), set) and any(map(_mentions, obj)):
             items = _all_told(obj)
             set.clear(obj)
             set.update(obj, items)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import array
 import collections
-import contextlib
 import enum
 import functools
 import gc
@@ -17,54 +16,50 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from torchstone.compiler.frontends.state.attributes import (
+    MISSING,
+    Entries,
+    Only,
+    attributes_of,
+    of_instance,
+    of_tensor,
+    slots_of,
+    write_instance,
+    write_tensor,
+)
 from torchstone.compiler.frontends.state.code import is_user_class
+from torchstone.compiler.frontends.state.containers import (
+    of_deque,
+    of_dict,
+    of_list,
+    of_set,
+    of_tuple,
+    show_item,
+    write_deque,
+    write_dict,
+    write_list,
+    write_set,
+)
 from torchstone.compiler.frontends.state.environment import set_variables, variables
 from torchstone.compiler.frontends.state.opaque import hides_state
-
-Entries = dict[Hashable, Any]
 
 # Values that are what they are: compared, never taken apart.
 ATOMS = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, enum.Enum,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
-# Of a torch.nn.Module: what calling it does not look at.
-_NOT_CALLED = frozenset(
-    {
-        "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
-        "_load_state_dict_post_hooks", "_is_full_backward_hook",
-    }
-)  # fmt: skip
 # And what PyTorch's recurrent modules make of their parameters: made again whenever those are others.
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
-# What an exception keeps beside its attributes, and what raising it sets.
-_RAISED = ("args", "__traceback__", "__context__", "__cause__", "__suppress_context__")
 _TENSOR_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 
-# What PyTorch keeps in the attributes of tensors.
-_OF_TENSORS = ("_dynamo", "_is_param", "_typed_storage")
-
-Only = frozenset[str] | None
 # Attributes of a class that Python makes.
 _MADE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "_abc_impl"})
-MISSING = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """The key of what a container has beside its elements: attributes, where its class is derived from dict say."""
-
-    name: str
-
-
-_WITHOUT = frozenset({list, dict, tuple, set, collections.OrderedDict})
-_ATTRIBUTES, _FACTORY, _LENGTH = Beside("__dict__"), Beside("default_factory"), Beside("maxlen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +70,6 @@ class Kind:
     entries: Callable[[Any, Only], Entries]
     show: Callable[[str, Any], str]
     write: Callable[[Any, Entries, Only], None] | None = None
-
-
-def _index(label: str, key: Any) -> str:
-    if isinstance(key, Beside):
-        return label if key == _ATTRIBUTES else f"{label}.{key.name}"
-    return f"{label}[{key!r}]"
 
 
 def _attribute(label: str, key: Any) -> str:
@@ -94,157 +83,6 @@ def _member(label: str, key: Any) -> str:
 
 def _same(label: str, key: Any) -> str:
     return label
-
-
-def _with_attributes(obj: Any, entries: Entries) -> Entries:
-    if type(obj) in _WITHOUT:
-        return entries
-    if isinstance(obj, collections.defaultdict):
-        entries[_FACTORY] = obj.default_factory
-    elif isinstance(obj, collections.deque):
-        entries[_LENGTH] = obj.maxlen
-    for name, member in _slots(type(obj)).items():
-        with contextlib.suppress(AttributeError):
-            entries[Beside(name)] = member.__get__(obj)
-    own = attributes_of(obj)
-    if own is not None:
-        entries[_ATTRIBUTES] = own
-    return entries
-
-
-def _elements(obj: Any, entries: Entries) -> Entries:
-    """Write what a container has beside its elements, and return these."""
-    if type(obj) in _WITHOUT:
-        return entries
-    if _FACTORY in entries:
-        obj.default_factory = entries[_FACTORY]
-    for name, member in _slots(type(obj)).items():
-        if Beside(name) in entries:
-            member.__set__(obj, entries[Beside(name)])
-        else:
-            with contextlib.suppress(AttributeError):
-                member.__delete__(obj)
-    return {key: value for key, value in entries.items() if not isinstance(key, Beside)}
-
-
-# What a class derived from a container's makes of its methods is the program's; these are Python's own.
-
-
-def _list(obj: list[Any], only: Only) -> Entries:
-    return _with_attributes(obj, dict(enumerate(list.__iter__(obj))))
-
-
-def _deque(obj: collections.deque[Any], only: Only) -> Entries:
-    return _with_attributes(obj, dict(enumerate(collections.deque.__iter__(obj))))
-
-
-def _tuple(obj: tuple[Any, ...], only: Only) -> Entries:
-    return _with_attributes(obj, dict(enumerate(tuple.__iter__(obj))))
-
-
-def _write_list(obj: list[Any], entries: Entries, only: Only) -> None:
-    list.__setitem__(obj, slice(None), list(_elements(obj, entries).values()))
-
-
-def _write_deque(obj: collections.deque[Any], entries: Entries, only: Only) -> None:
-    elements = _elements(obj, entries)
-    collections.deque.clear(obj)
-    collections.deque.extend(obj, elements.values())
-
-
-def _dict_of(obj: dict[Any, Any]) -> Any:
-    """Return the class whose methods know a dict as it is, past those of a class derived from it."""
-    return collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
-
-
-def _mapping(obj: dict[Any, Any], only: Only) -> Entries:
-    return _with_attributes(obj, {key: dict.__getitem__(obj, key) for key in _dict_of(obj).__iter__(obj)})
-
-
-def _write_dict(obj: dict[Any, Any], entries: Entries, only: Only) -> None:
-    base, entries = _dict_of(obj), _elements(obj, entries)
-    kept = [key for key in base.__iter__(obj) if key in entries]
-    if len(kept) < dict.__len__(obj) or kept != list(entries)[: len(kept)]:
-        base.clear(obj)
-    for key, value in entries.items():
-        base.__setitem__(obj, key, value)
-
-
-def _set(obj: set[Any], only: Only) -> Entries:
-    return _with_attributes(obj, {item: item for item in set.__iter__(obj)})
-
-
-def _write_set(obj: set[Any], entries: Entries, only: Only) -> None:
-    elements = _elements(obj, entries)
-    set.clear(obj)
-    set.update(obj, elements.values())
-
-
-@functools.lru_cache(maxsize=1024)
-def _slots(cls: type) -> dict[str, types.MemberDescriptorType]:
-    found: dict[str, types.MemberDescriptorType] = {}
-    for base in cls.__mro__:
-        if "__slots__" in vars(base):
-            for name, member in vars(base).items():
-                if isinstance(member, types.MemberDescriptorType):
-                    found.setdefault(name, member)
-    return found
-
-
-def attributes_of(obj: Any) -> dict[str, Any] | None:
-    """Return the dict that an instance keeps its attributes in, past whatever its class makes of ``__dict__``."""
-    try:
-        found = object.__getattribute__(obj, "__dict__")
-    except AttributeError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _unseen(obj: Any) -> frozenset[str]:
-    return _NOT_CALLED if issubclass(type(obj), torch.nn.Module) else frozenset()
-
-
-def _attributes(obj: Any, only: Only) -> Entries:
-    entries: Entries = {}
-    for name, member in _slots(type(obj)).items():
-        with contextlib.suppress(AttributeError):
-            entries[name] = member.__get__(obj)
-    entries.update(attributes_of(obj) or {})
-    if issubclass(type(obj), BaseException):
-        entries.update({name: getattr(obj, name) for name in _RAISED})
-    unseen = _unseen(obj)
-    return {n: v for n, v in entries.items() if n not in unseen and (only is None or n in only)}
-
-
-def _write_attributes(obj: Any, entries: Entries, only: Only) -> None:
-    slots, own, unseen = _slots(type(obj)), attributes_of(obj), _unseen(obj)
-    if issubclass(type(obj), BaseException):
-        for name in _RAISED:
-            setattr(obj, name, entries[name])
-        entries = {name: value for name, value in entries.items() if name not in _RAISED}
-    for name, member in slots.items():
-        if name in entries:
-            member.__set__(obj, entries[name])
-        elif only is None or name in only:
-            with contextlib.suppress(AttributeError):
-                member.__delete__(obj)
-    if own is not None:
-        gone = [n for n in own if n not in entries and n not in unseen and (only is None or n in only)]
-        for name in gone:
-            del own[name]
-        own.update({str(name): value for name, value in entries.items() if name not in slots})
-
-
-def _of_tensor(obj: torch.Tensor, only: Only) -> Entries:
-    own = attributes_of(obj) or {}
-    return {n: v for n, v in own.items() if not n.startswith(_OF_TENSORS) and (only is None or n in only)}
-
-
-def _write_of_tensor(obj: torch.Tensor, entries: Entries, only: Only) -> None:
-    own = obj.__dict__
-    for name in [name for name in _of_tensor(obj, only) if name not in entries]:
-        del own[name]
-    own.update({str(name): value for name, value in entries.items()})
 
 
 def _cell(obj: types.CellType, only: Only) -> Entries:
@@ -329,7 +167,7 @@ def _library(obj: types.ModuleType | type, only: Only) -> Entries:
 
 def _weak(obj: Any, only: Only) -> Entries:
     if isinstance(obj, weakref.ref):
-        return {"": weakref.ref.__call__(obj)} | _attributes(obj, None)
+        return {"": weakref.ref.__call__(obj)} | of_instance(obj, None)
     try:
         return {"": obj.__reduce_ex__.__self__}
     except ReferenceError:
@@ -376,14 +214,14 @@ def _write_scripted(obj: torch.jit.ScriptModule, entries: Entries, only: Only) -
             (module._parameters if last in module._parameters else module._buffers)[last] = value
 
 
-LIST = Kind("list", _list, _index, _write_list)
-DEQUE = Kind("deque", _deque, _index, _write_deque)
-DICT = Kind("dict", _mapping, _index, _write_dict)
-MEMBERS = Kind("dict", _mapping, _member, _write_dict)
-SET = Kind("set", _set, _index, _write_set)
-TUPLE = Kind("tuple", _tuple, _index)
-INSTANCE = Kind("instance", _attributes, _attribute, _write_attributes)
-TENSOR = Kind("tensor", _of_tensor, _attribute, _write_of_tensor)  # its attributes
+LIST = Kind("list", of_list, show_item, write_list)
+DEQUE = Kind("deque", of_deque, show_item, write_deque)
+DICT = Kind("dict", of_dict, show_item, write_dict)
+MEMBERS = Kind("dict", of_dict, _member, write_dict)
+SET = Kind("set", of_set, show_item, write_set)
+TUPLE = Kind("tuple", of_tuple, show_item)
+INSTANCE = Kind("instance", of_instance, _attribute, write_instance)
+TENSOR = Kind("tensor", of_tensor, _attribute, write_tensor)  # its attributes
 CELL = Kind("cell", _cell, _same, _write_cell)
 FUNCTION = Kind("function", _function, _show_function, _write_function)
 METHOD = Kind(
@@ -399,11 +237,11 @@ DESCRIPTOR = Kind(
     _same,
 )
 WEAK = Kind("weak", _weak, _same)
-VALUE = Kind("value", _attributes, _attribute, _write_attributes)  # one of ATOMS, of a class of the user's
+VALUE = Kind("value", of_instance, _attribute, write_instance)  # one of ATOMS, of a class of the user's
 ARRAY = Kind("array", _array, _same, _write_array)
 GLOBALS = Kind("globals", _globals, lambda label, key: f"the global {key}", _write_globals)
 CLASS = Kind("class", _class, _attribute, _write_class)
-ENVIRONMENT = Kind("environment", variables, _index, set_variables)
+ENVIRONMENT = Kind("environment", variables, show_item, set_variables)
 # An installed module or class of one: of these only what the program calls may be another than it was.
 LIBRARY = Kind("library", _library, _member)
 MODULE = Kind("module", lambda obj, only: {}, _same)  # its globals are an object of their own
@@ -443,7 +281,7 @@ def kind_of(obj: Any) -> Kind | None:
         return INSTANCE
     top = cls.__module__.partition(".")[0]
     if top == "numpy" and cls.__name__ == "ndarray":
-        return ARRAY if obj.dtype.kind in "biufc" else None
+        return None if obj.dtype.hasobject else ARRAY
     if issubclass(cls, _OPAQUE) or top in _OPAQUE_MODULES:
         return None
     if top == "torch" and not cls.__module__.startswith(_TORCH_CONTAINERS):
@@ -456,7 +294,7 @@ def kind_of(obj: Any) -> Kind | None:
         return INSTANCE if issubclass(cls, threading.Condition) else None  # of which queues are made
     if hides_state(cls):
         return None
-    return INSTANCE if attributes_of(obj) is not None or _slots(cls) else None
+    return INSTANCE if attributes_of(obj) is not None or slots_of(cls) else None
 
 
 def _is_of_class(obj: Any) -> bool:
@@ -515,12 +353,6 @@ _BY_IDENTITY = (torch.Tensor, weakref.ref)
 def same_keys(one: Iterable[Any], other: Iterable[Any]) -> bool:
     """Say whether keys are the same, in the same order; tensors, which compare elements, are when they are one."""
     return all(k is m or (not isinstance(k, _BY_IDENTITY) and k == m) for k, m in zip(one, other, strict=True))
-
-
-def plain_attributes(obj: Any) -> dict[str, Any] | None:
-    """Return the dict that an instance keeps all of its attributes in, None where it has slots too."""
-    own = None if _slots(type(obj)) or issubclass(type(obj), BaseException) else attributes_of(obj)
-    return own if type(own) is dict else None
 
 
 def peek(obj: Any, kind: Kind, only: Only) -> list[Any]:

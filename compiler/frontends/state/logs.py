@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -26,6 +26,11 @@ _MAY_BE_ASKED = frozenset(
 _CHANGES = ("setLevel", "addHandler", "removeHandler", "addFilter", "removeFilter", "handle")
 # Those of PyTorch and of this compiler log what they like.
 _OTHERS = tuple(str(path) + os.sep for path in (Path(torch.__file__).parent, Path(__file__).resolve().parents[2]))
+
+
+@refusing(Unsupported)
+def _refuse(does: str, name: str) -> NoReturn:
+    raise Unsupported(f"the program {does} the logger {name!r}, which a call would not do again", stage="capture")
 
 
 def may_be_asked(name: str) -> bool:
@@ -62,15 +67,12 @@ def no_records(asked: dict[Hashable, Question]) -> Iterator[None]:
         return out
 
     def watching(name: str) -> Callable[..., Any]:
-        @refusing(Unsupported)
         def call(self: logging.Logger, *args: Any, **kwargs: Any) -> Any:
             asks = name == "getEffectiveLevel" and sys._getframe(1).f_code.co_filename == own
             if asks or not is_of_program():
                 return kept[name](self, *args, **kwargs)
             does = "writes to" if name == "handle" else "asks or changes"
-            raise Unsupported(
-                f"the program {does} the logger {self.name!r}, which a call would not do again", stage="capture"
-            )
+            _refuse(does, self.name)
 
         return call
 

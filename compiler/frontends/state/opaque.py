@@ -92,9 +92,9 @@ def _never_changes(cls: type) -> bool:
 
 def named_by(value: Any) -> frozenset[str]:
     """Return the attributes that an ``attrgetter`` or a ``methodcaller`` gets, which no code names."""
-    if isinstance(value, operator.attrgetter):
+    if issubclass(type(value), operator.attrgetter):
         return frozenset(part for path in value.__reduce__()[1] for part in path.split("."))
-    if isinstance(value, operator.methodcaller):
+    if issubclass(type(value), operator.methodcaller):
         made, given = value.__reduce__()[:2]  # a partial of the class where there are keywords
         return frozenset({str(made.args[0] if isinstance(made, functools.partial) else given[0])})
     return frozenset()

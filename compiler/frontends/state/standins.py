@@ -108,7 +108,7 @@ def stand_in(value: Any) -> Any:
     cls = type(inner)
     if issubclass(cls, (*kinds.ATOMS, torch.Tensor, StandIn)) or kinds.kind_of(inner) is not None:
         return value
-    if never_changes(cls):
+    if never_changes(cls) or hasattr(cls, "__get__"):  # a descriptor, which a class is made of
         return value
     return _class_for(type(value))(f"a{'n' * (cls.__name__[:1] in 'AEIOUaeiou')} {cls.__name__}", value)
 

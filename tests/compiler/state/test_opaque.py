@@ -94,7 +94,6 @@ USED: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], A
     "class over a C class": (lambda: Number(0), lambda o: setattr(o, "value", 3), lambda o: o.value),
     "memoryview": (lambda: memoryview(bytearray(b"ab")), lambda o: operator.setitem(o, 0, 9), lambda o: bytes(o)),
     "objects": (lambda: np.array([None, 1], dtype=object), lambda o: operator.setitem(o, 0, 9), lambda o: o.tolist()),
-    "structured": (lambda: np.zeros(2, "i4,f4"), lambda o: operator.setitem(o, 0, (9, 9)), lambda o: o.tolist()),
     "random": (lambda: random.Random(0), lambda o: o.random(), lambda o: o.getstate()),
     "thread local": (filled, lambda o: o.scale, lambda o: o.scale),
     "deque iterator": (deque_iterator, next, operator.length_hint),
