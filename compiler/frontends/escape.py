@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import torch
@@ -14,11 +15,9 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.listed import MAKERS, holds_tensor, listed, made_of_list
 from torchstone.compiler.frontends.memory_calls import MemoryCalls
 from torchstone.compiler.frontends.refusals import refusing
-from torchstone.compiler.frontends.user_code import raised_at
 
 # The longest tensor that is read into a list: each number of it is an op or two.
 _LONGEST_LIST = 64
-_SWAPPED = "swap_tensors gives tensors other memory; write to them with copy_"
 
 
 @contextlib.contextmanager
@@ -39,17 +38,15 @@ def no_back_doors() -> Iterator[None]:
     ``torch.utils.swap_tensors`` makes other tensors of two without any op; ``torch.initial_seed`` and ``torch.seed``
     tell of a generator that is another at each call.
     """
-    swap, generator = torch._C._swap_tensor_impl, torch.random.default_generator
+    swap, generator, weakrefs = torch._C._swap_tensor_impl, torch.random.default_generator, torch.utils.weakref
     torch._C._swap_tensor_impl, torch.random.default_generator = _refuse_swap, _Generator()
+    # swap_tensors asks for weak references first, and ``MemoryCalls`` has some.
+    torch.utils.weakref = SimpleNamespace(getweakrefs=_refuse_swap)
     try:
         yield
-    except RuntimeError as error:
-        if "Cannot swap" not in str(error):
-            raise
-        # ``MemoryCalls`` has weak references to tensors, which swap_tensors asks about first
-        raise Unsupported(_SWAPPED, stage="capture", where=raised_at(error)) from error
     finally:
         torch._C._swap_tensor_impl, torch.random.default_generator = swap, generator
+        torch.utils.weakref = weakrefs
 
 
 class _Generator:
@@ -64,7 +61,7 @@ class _Generator:
 
 @refusing(Unsupported)
 def _refuse_swap(*_: Any) -> None:
-    raise Unsupported(_SWAPPED, stage="capture")
+    raise Unsupported("swap_tensors gives tensors other memory; write to them with copy_", stage="capture")
 
 
 class NoEscape(TorchFunctionMode):

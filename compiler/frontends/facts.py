@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -149,6 +149,11 @@ def ask(tensor: torch.Tensor, name: str, args: tuple[Any, ...] = ()) -> Any:
     return found(*args) if callable(found) else found
 
 
+@refusing(Unsupported)
+def _refuse(why: str, op: str) -> NoReturn:
+    raise Unsupported(why, stage="capture", op=op)
+
+
 class Asking(TorchFunctionMode):
     """Notes what the user's code asks of tensors. ``owner`` says whose tensor is one that the program was given.
 
@@ -173,7 +178,6 @@ class Asking(TorchFunctionMode):
                 tensor.requires_grad_(was)
         self._restored.clear()
 
-    @refusing(Unsupported)
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in ("__get__", "__set__"):
@@ -188,16 +192,16 @@ class Asking(TorchFunctionMode):
             text = name == "__format__" and (tensor.dim() > 0)
             if name in REFUSED or text:
                 why = f"the program asks for Tensor.{name}, which may be another at each call"
-                raise Unsupported(why, stage="capture", op=f"Tensor.{name}")
+                _refuse(why, f"Tensor.{name}")
             if owner is not None and (name in _LEAVING or name.endswith("hooks=")):
-                raise Unsupported(f"Tensor.{name}() of a tensor that the program is given", stage="capture", op=name)
+                _refuse(f"Tensor.{name}() of a tensor that the program is given", name)
         if name in ("requires_grad_", "requires_grad="):
             wanted = bool(args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
             return func(*args, **kwargs) if owner is None else self._write(func, tensor, owner, wanted)
         if name == "detach_":
             if owner is not None and self._answer(tensor, owner, "requires_grad", (), tensor.requires_grad):
                 why = "detach_() of a tensor that the program is given takes it out of the caller's graph; use detach()"
-                raise Unsupported(why, stage="capture", op="Tensor.detach_")
+                _refuse(why, "Tensor.detach_")
             return func(*args, **kwargs)
         out = func(*args, **kwargs)
         if name == "grad":  # WatchGradients has seen that there was none
@@ -219,7 +223,7 @@ class Asking(TorchFunctionMode):
             if (key, name, args) not in self.asked and not (name == "requires_grad" and key in self.written):
                 self.asked[key, name, args] = owner, answer
             if name == "grad_fn" and out is None and answer != "None" and key not in self.written:
-                raise Unsupported("the program asks for the grad_fn of what it is given", stage="capture", op=name)
+                _refuse("the program asks for the grad_fn of what it is given", name)
             if name == "is_leaf":
                 return out and answer
         symbolic = any(isinstance(s, torch.SymInt) for s in (*tensor.shape, *tensor.stride()))
