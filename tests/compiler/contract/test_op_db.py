@@ -34,16 +34,19 @@ SLACK = {torch.complex64: 64.0, torch.float32: 4.0}
 def _program(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tensor]]:
     leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
     leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    tensors = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+    others = [None if i in tensors else leaf for i, leaf in enumerate(leaves)]  # the program holds no argument
 
-    def program(*tensors: torch.Tensor) -> Any:
-        full = list(leaves)
-        for place, tensor in zip(places, tensors, strict=True):
+    places = list(tensors)
+
+    def program(*given: torch.Tensor) -> Any:
+        full = list(others)
+        for place, tensor in zip(places, given, strict=True):
             full[place] = tensor
         args, kwargs = pytree.tree_unflatten(full, spec)
         return op(*args, **kwargs)
 
-    return program, [leaves[i] for i in places]
+    return program, list(tensors.values())
 
 
 def _agrees_rounded_once(program: Callable[..., Any], tensors: list[torch.Tensor]) -> None:

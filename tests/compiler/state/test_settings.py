@@ -17,6 +17,12 @@ def x(number: int = 0) -> torch.Tensor:
 
 
 # How a setting is asked for, how it is set, and another value for it.
+def _put_benchmark(value: bool) -> None:
+    with _settable():  # PyTorch's own test modules forbid it for the rest of the process
+        torch.backends.cudnn.benchmark = value
+
+
+_settable = getattr(torch.backends, "__allow_nonbracketed_mutation")
 SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True),
     "debug mode": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, 1),
@@ -37,7 +43,7 @@ SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     ),
     "cudnn": (
         lambda: torch.backends.cudnn.benchmark,
-        lambda v: setattr(torch.backends.cudnn, "benchmark", v),
+        _put_benchmark,
         True,
     ),
     "printing": (
