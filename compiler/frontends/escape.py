@@ -188,7 +188,8 @@ def _selected(x: torch.Tensor, index: Any) -> tuple[torch.Tensor, Any]:
             dim = sum(map(_dims, before))
         if not 0 <= dim < x.dim():
             return x, index
-        x = x.select(dim, entry.item()).unsqueeze(dim)
+        chosen: Any = entry.item()
+        x = x.select(dim, chosen).unsqueeze(dim)
         entries[place] = 0
     return x, tuple(entries) if isinstance(index, tuple) else entries[0]
 

@@ -205,8 +205,9 @@ def _attributes_kept(leaves: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         for tensor, attributes in kept:
-            tensor.__dict__.clear()
-            tensor.__dict__.update(attributes)
+            own: Any = tensor.__dict__
+            own.clear()
+            own.update(attributes)
 
 
 def _message(error: Exception) -> str:

@@ -134,7 +134,7 @@ def _copying(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Copyi
         return None
     given = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.memory_format)]
     if name in _INTO_FORMAT:
-        return Copying(*given[:1])
+        return Copying(given[0]) if given else Copying()
     if name in _CONVERTING:
         wanted = [f for f in given if f is not torch.preserve_format]
         return Copying(wanted[0], to=True) if wanted and not kwargs.get("copy") else None

@@ -88,7 +88,7 @@ def of_tensor(obj: torch.Tensor, only: Only) -> Entries:
 
 
 def write_tensor(obj: torch.Tensor, entries: Entries, only: Only) -> None:
-    own = obj.__dict__
+    own: Any = obj.__dict__
     for name in [name for name in of_tensor(obj, only) if name not in entries]:
         del own[name]
     own.update({str(name): value for name, value in entries.items()})

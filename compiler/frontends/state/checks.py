@@ -103,7 +103,7 @@ class State:
         out = _Object(
             node.kind,
             node.label,
-            frozenset(node.saved) if node.kind is kinds.LIBRARY else heap.only(node),
+            frozenset(map(str, node.saved)) if node.kind is kinds.LIBRARY else heap.only(node),
             type(node.obj),
             node.obj if stays else None,
             place,

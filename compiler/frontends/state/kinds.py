@@ -126,7 +126,7 @@ def _globals(obj: dict[str, Any], only: Only) -> Entries:
 
 
 def _write_globals(obj: dict[str, Any], entries: Entries, only: Only) -> None:
-    for name in _globals(obj, None) | entries if only is None else sorted(only):
+    for name in map(str, _globals(obj, None) | entries if only is None else sorted(only)):
         if name in entries:
             if obj.get(name, MISSING) is not entries[name]:
                 obj[name] = entries[name]
@@ -202,7 +202,7 @@ def _write_array(obj: Any, entries: Entries, only: Only) -> None:
 
 def _scripted(obj: torch.jit.ScriptModule, only: Only) -> Entries:
     training = {"training": obj.training} if hasattr(obj, "training") else {}  # one that is frozen has no more
-    return training | dict(obj.named_parameters()) | dict(obj.named_buffers())
+    return {**training, **dict(obj.named_parameters()), **dict(obj.named_buffers())}
 
 
 def _write_scripted(obj: torch.jit.ScriptModule, entries: Entries, only: Only) -> None:

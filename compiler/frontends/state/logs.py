@@ -80,10 +80,10 @@ def no_records(asked: dict[Hashable, Question]) -> Iterator[None]:
     try:
         for name in kept:
             setattr(logging.Logger, name, watching(name))
-        logging.Logger.isEnabledFor = is_enabled  # type: ignore[method-assign]
+        logging.Logger.isEnabledFor = is_enabled
         yield
     finally:
-        logging.Logger.isEnabledFor = enabled  # type: ignore[method-assign]
+        logging.Logger.isEnabledFor = enabled
         for name, method in kept.items():
             if name in own_names:
                 setattr(logging.Logger, name, method)

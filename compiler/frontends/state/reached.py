@@ -100,7 +100,7 @@ class Reached:
         if self.heap.mentions("Parameter"):
             for original, other in zip(originals, stand_ins, strict=True):
                 if isinstance(original, torch.nn.Parameter) and isinstance(other, torch.Tensor):
-                    other._is_param = True  # type: ignore[attr-defined]
+                    other._is_param = True
 
     def blinds(self) -> dict[int, Any]:
         """Return containers that tell nothing, for those that the program is thought only to add to."""

@@ -66,7 +66,7 @@ class Refusing(StandIn):
     """Stands for nothing, and refuses to be looked at."""
 
     __slots__ = ()
-    __iter__ = __next__ = __len__ = __bool__ = __call__ = __getitem__ = __setattr__ = __repr__ = _refuse  # type: ignore[assignment]
+    __iter__ = __next__ = __len__ = __bool__ = __call__ = __getitem__ = __setattr__ = __repr__ = _refuse
 
 
 _classes: weakref.WeakKeyDictionary[type, type[StandIn]] = weakref.WeakKeyDictionary()

@@ -51,7 +51,8 @@ class SetAttributes:
         for tensor, had in self._tensors:
             for name in kinds.TENSOR.entries(tensor, self._names):
                 if name not in had:
-                    del tensor.__dict__[name]
+                    own: Any = tensor.__dict__
+                    del own[name]
         self._tensors = []
 
 
