@@ -54,7 +54,7 @@ def ambient_kept(heap: Heap) -> Iterator[None]:
 
     Unsupported for a program that changes them: no graph does that, and a call would draw no numbers.
     """
-    check_readable(heap.held_or_named)
+    check_readable(heap.mentions)
     kept = _kept(heap)
     before = [get() for _, get, _ in kept]
     warned = [(space, dict(space.get(_WARNED, ()))) for space in heap.namespaces()]

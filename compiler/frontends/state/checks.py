@@ -80,7 +80,7 @@ class State:
             obj.constants = [(key, want) for key, want in obj.constants if Slot(number, key) not in loose]
             if number in blind:
                 obj.keys, obj.constants, obj.tensors, obj.objects = None, [], [], []
-        self._questions, self.again = [*heap.asked.values(), *read_settings(heap.held_or_named)], list(heap.again)
+        self._questions, self.again = [*heap.asked.values(), *read_settings(heap.mentions)], list(heap.again)
         self._checked = bool(self._questions or self.again) or any(
             o.constants or o.tensors or o.objects or o.keys or o.never for o in self._objects
         )

@@ -117,7 +117,7 @@ class Heap:
         )
         return name in self._names.imports or any(_library(value) == name for value in held)
 
-    def held_or_named(self, names: Collection[str]) -> bool:
+    def mentions(self, names: Collection[str]) -> bool:
         """Say whether the program names one of these, or holds a function that is called so, from a module."""
         if not self._names.loads.isdisjoint(names) or not self._names.global_loads.isdisjoint(names):
             return True
@@ -125,13 +125,6 @@ class Heap:
             held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
             self._functions_held = frozenset(v.__name__ for v in held if issubclass(type(v), _NAMED))
         return not self._functions_held.isdisjoint(names)
-
-    def mentions(self, name: str) -> bool:
-        """Say whether the program names something, or has what is of that name under another one."""
-        if name in self._names.loads or name in self._names.global_loads:
-            return True
-        held = (v for node in self.nodes if node.kind in (kinds.GLOBALS, kinds.CELL) for v in node.saved.values())
-        return any(issubclass(type(v), _NAMED) and v.__name__ == name for v in held)
 
     def attribute_set(self, results: Sequence[Any]) -> str | None:
         """Return the name of an attribute that the program sets on a tensor that had none, or on a result."""
@@ -207,8 +200,8 @@ class Heap:
         """In the block, objects hold other tensors in the place of tensors, by id, and other numbers ``at`` places.
 
         ``blinds`` are containers in the place of those with these numbers, ``given`` the tensors that the program gets
-        for its arguments, by their id. Give what functions with a cache return in
-        the block. Afterwards the objects have the entries that they had.
+        for its arguments, by their id. Give what functions with a cache return in the block. Afterwards the objects
+        have the entries that they had.
         """
         cached: list[Any] = []
         blinds = blinds or {}

@@ -81,8 +81,8 @@ class Reached:
         return asking.found(
             given,
             place,
-            [mode for mode in MODES if self.heap.mentions(mode)],
-            classes=self.heap.mentions("Parameter"),
+            [mode for mode in MODES if self.heap.mentions((mode,))],
+            classes=self.heap.mentions(("Parameter",)),
             identity=identity,
             missed=self.heap.names_missed,
         )
@@ -90,14 +90,14 @@ class Reached:
     def check_no_attributes(self) -> None:
         """Unsupported where the program names an attribute that somebody has set on a tensor."""
         for node in self.heap.nodes:
-            named = [key for key in node.saved if self.heap.mentions(str(key))] if node.kind is kinds.TENSOR else []
+            named = [key for key in node.saved if self.heap.mentions((str(key),))] if node.kind is kinds.TENSOR else []
             if named:
                 why = f"{node.label}.{named[0]}, an attribute of a tensor, under dynamic shapes"
                 raise Unsupported(why, stage="capture")
 
     def mark_parameters(self, originals: Sequence[Any], stand_ins: Sequence[Any]) -> None:
         """Let what stands for a parameter be one for ``isinstance``, where the program may ask."""
-        if self.heap.mentions("Parameter"):
+        if self.heap.mentions(("Parameter",)):
             for original, other in zip(originals, stand_ins, strict=True):
                 if isinstance(original, torch.nn.Parameter) and isinstance(other, torch.Tensor):
                     other._is_param = True

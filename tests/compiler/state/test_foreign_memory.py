@@ -90,3 +90,19 @@ def test_what_is_read_is_what_is_there(name):
         pass
     finally:
         buffer[:], records["a"], bytes_[:], numbers[0] = 0.0, 0.0, bytes(8), 0.0
+
+
+def test_an_array_of_records_is_written_to_and_guarded() -> None:
+    records = np.zeros(2, dtype=[("scale", "f4"), ("count", "i8")])
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        records["count"][0] += 1
+        records["scale"][1] = 3.0
+        return x * float(records["scale"][1])
+
+    exe = compile(program, (torch.ones(2),), "evaluator")
+    assert records.tolist() == [(0.0, 0), (0.0, 0)]
+    assert exe(torch.ones(2)).tolist() == [3.0, 3.0] and records.tolist() == [(0.0, 1), (3.0, 0)]
+    with pytest.raises(GuardError, match="records holds other numbers"):
+        exe(torch.ones(2))
+    assert records.tolist() == [(0.0, 1), (3.0, 0)]
