@@ -100,7 +100,7 @@ def test_an_array_of_records_is_written_to_and_guarded() -> None:
         records["scale"][1] = 3.0
         return x * float(records["scale"][1])
 
-    exe = compile(program, (torch.ones(2),), "evaluator")
+    exe = torchstone.compile(program, (ones,))
     assert records.tolist() == [(0.0, 0), (0.0, 0)]
     assert exe(torch.ones(2)).tolist() == [3.0, 3.0] and records.tolist() == [(0.0, 1), (3.0, 0)]
     with pytest.raises(GuardError, match="records holds other numbers"):
