@@ -80,6 +80,12 @@ def is_user_code(code: types.CodeType) -> bool:
     return _is_user_file(code.co_filename)
 
 
+def is_user_function(function: types.FunctionType) -> bool:
+    """Say whether a function is the user's own; one made of a text, as a dataclass's are, belongs to its globals."""
+    file = function.__globals__.get("__file__") if function.__code__.co_filename.startswith("<") else None
+    return _is_user_file(file) if isinstance(file, str) else is_user_code(function.__code__)
+
+
 @functools.lru_cache(maxsize=4096)
 def _is_user_file(file: str) -> bool:
     installed = file.startswith(_INSTALLED) or any(site in file for site in _SITES)
@@ -96,7 +102,7 @@ def is_user_class(cls: type) -> bool:
         else:
             unknown = str(cls.__module__).partition(".")[0] not in sys.modules  # of code that was run from a text
             functions = (m for m in vars(cls).values() if isinstance(m, types.FunctionType))
-            known = unknown or any(is_user_code(function.__code__) for function in functions)
+            known = unknown or any(is_user_function(function) for function in functions)
         _is_user_class[cls] = known = known or cls.__module__ == "__main__"
     return known
 

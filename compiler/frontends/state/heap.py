@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.frontends.state import environment, kinds
 from torchstone.compiler.frontends.state.caches import Again, Given, Recalled, check_given
-from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_code, is_user_module, names_in
+from torchstone.compiler.frontends.state.code import Names, is_user_class, is_user_function, is_user_module, names_in
 from torchstone.compiler.frontends.state.kinds import Entries, Kind, Only, same_entries
 from torchstone.compiler.frontends.state.logs import no_records
 from torchstone.compiler.frontends.state.nodes import Node, Slot
@@ -353,7 +353,7 @@ class Heap:
                 return None
             return names.global_loads | names.global_stores | (named if seen else frozenset())
         if node.kind is kinds.LIBRARY:  # where the program may have put code of its own
-            own = (n for n, v in vars(node.obj).items() if type(v) is types.FunctionType and is_user_code(v.__code__))
+            own = (n for n, v in vars(node.obj).items() if type(v) is types.FunctionType and is_user_function(v))
             return named | _CALLED | frozenset(own)
         if node.kind is kinds.TENSOR:
             return None if self._names.any_attribute else named
@@ -383,12 +383,12 @@ class Heap:
             kind = kinds.kind_of_entry(self.nodes[place.node].obj, place.key, kind)
         if kind is None or id(value) in self._index:
             return
-        if kind is kinds.FUNCTION and not is_user_code(value.__code__):
+        if kind is kinds.FUNCTION and not is_user_function(value):
             library = place is not None and self.nodes[place.node].kind is kinds.LIBRARY
             if library or not value.__closure__:
                 return
         self._add(value, kind, label, place)
-        if kind is kinds.FUNCTION and is_user_code(value.__code__):
+        if kind is kinds.FUNCTION and is_user_function(value):
             names = names_in(value.__code__)
             self._names |= names
             self._enter(value.__globals__, names)

@@ -38,13 +38,14 @@ def _program(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tenso
     others = [None if i in tensors else leaf for i, leaf in enumerate(leaves)]  # the program holds no argument
 
     places = list(tensors)
+    function = op.op  # not the entry: all that it refers to would be state of the program, looked at by each compile
 
     def program(*given: torch.Tensor) -> Any:
         full = list(others)
         for place, tensor in zip(places, given, strict=True):
             full[place] = tensor
         args, kwargs = pytree.tree_unflatten(full, spec)
-        return op(*args, **kwargs)
+        return function(*args, **kwargs)
 
     return program, list(tensors.values())
 

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from tests.compiler.state.compare import difference, picture
 from tests.compiler.state.test_state import inputs
 from torchstone.compiler.driver import compile
+from torchstone.compiler.frontends.state import kinds
+from torchstone.compiler.frontends.state.heap import Heap
 
 # A program that counts its calls, what it counts with, and how often the count is written in a call.
 Built = tuple[Callable[..., Any], Callable[[], Any]]
@@ -287,6 +290,14 @@ def a_weak_reference_to_a_tensor() -> Built:
 
 
 @counting
+def a_global_of_code_that_was_a_text() -> Built:
+    global N
+    N = 0
+    exec("def count(x):\n    global N\n    N += 1\n    return x * 2", globals(), made := {})  # noqa: S102 - our own text
+    return made["count"], lambda: N
+
+
+@counting
 def a_global_by_its_module() -> Built:
     global N
     N = 0
@@ -310,3 +321,11 @@ def test_code_that_is_reached_counts_as_in_eager(name: str) -> None:
     for number, (out, after) in enumerate(expected):
         assert not difference(picture(exe(inputs(number))), out)
         assert not difference(picture(count()), after)
+
+
+def test_what_a_library_makes_of_texts_is_the_librarys() -> None:
+    """A dataclass's methods are made of texts; of PyTorch's, they reach hundreds of objects that no program changes."""
+    spec = pytree.tree_structure([1, (2, {"a": 3})])
+    assert type(spec).__setattr__.__code__.co_filename == "<string>"
+    heap = Heap([("program", lambda x: pytree.tree_unflatten([x, x, x], spec))])
+    assert not [node for node in heap.nodes if node.kind is kinds.GLOBALS and node.obj["__name__"].startswith("torch")]
