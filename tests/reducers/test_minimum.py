@@ -53,7 +53,7 @@ def test_slice_off_by_one():
     start = case([("v0", "narrow", "x0", 1, 3, 4), ("v1", "exp", "v0")], "v1", x0=torch.randn(3, 9))
     lines, values = _shown(reduced(start, planted.slice_off_by_one).value)
     assert lines == ["v0 = torch.narrow(x0, 0, 1, 1)", "return v0"]
-    assert values == {"x0": [0, 1]}
+    assert sorted(values["x0"]) == [0, 1]  # one of two minima: the element that is taken, or the one that should be
 
 
 def test_wrong_rounding_keeps_the_one_half_it_needs():
