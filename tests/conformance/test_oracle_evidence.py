@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_oracle_judge import A, B, X, Y, compare, one, several, with_element
 from torch import Tensor
@@ -109,9 +109,10 @@ def test_eager_further_off_is_never_the_backends_failure(truth: float, off: floa
     x = torch.tensor([truth])
     program = several(("mul", X, 3.0), ("div", Ref("r0"), 3.0))  # x, by steps that round
     eager, backend = x + off, x + off * part
+    closer = bool(further(backend.double(), eager.double(), x.double()))
+    assume(closer or torch.equal(eager, backend))  # not as far, on the other side: nobody can say who is right
     finding = judge(program, (x,), Observed(eager, fresh((x,))), Observed(backend, fresh((x,))))
     assert finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED)
-    closer = bool(further(backend.double(), eager.double(), x.double()))
     if finding.outcome is Outcome.ILL_CONDITIONED:
         assert finding.evidence["eager_further"] == FURTHER
     if finding.evidence.get("rule") == "float64" and "eager_further" in finding.evidence:
