@@ -63,7 +63,8 @@ def test_advanced_indexing(agrees: Agrees, pattern: list[Any], accumulate: bool)
 
     agrees(lambda x, *i: aten.index(x, spread(i)), x, *given)
     values = _values(*aten.index(x, spread(tuple(given))).shape)
-    for source in (values, values[..., :1], torch.tensor(7.0)):
+    broadcast = values[..., :1] if values.dim() else values
+    for source in (values, broadcast, torch.tensor(7.0)):
         # One value for all, or of several to one place the last, or their sum: all written in row-major order.
         agrees(lambda x, v, *i: aten.index_put(x, spread(i), v, accumulate), x, source, *given, slack=2.0)
 
