@@ -36,16 +36,14 @@ def _program(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tenso
     leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     tensors = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
     others = [None if i in tensors else leaf for i, leaf in enumerate(leaves)]  # the program holds no argument
-
     places = list(tensors)
-    function = op.op  # not the entry: all that it refers to would be state of the program, looked at by each compile
 
     def program(*given: torch.Tensor) -> Any:
         full = list(others)
         for place, tensor in zip(places, given, strict=True):
             full[place] = tensor
         args, kwargs = pytree.tree_unflatten(full, spec)
-        return function(*args, **kwargs)
+        return op(*args, **kwargs)
 
     return program, list(tensors.values())
 

@@ -108,7 +108,7 @@ def test_writes(op: str) -> None:
         check(lambda x, write=write: write(x, OPS[op]), lay, dynamic=False)
 
 
-# A dynamic capture takes a hundred times as long: the suite asks one op of each kind, the long tests ask all.
+# A dynamic capture takes far longer: the suite asks one op of each kind, the long tests ask all.
 KINDS = ("contiguous", "reshape rows", "to channels_last")
 
 

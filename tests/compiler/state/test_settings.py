@@ -16,13 +16,14 @@ def x(number: int = 0) -> torch.Tensor:
     return torch.arange(3.0) + number
 
 
-# How a setting is asked for, how it is set, and another value for it.
 def _put_benchmark(value: bool) -> None:
     with _settable():  # PyTorch's own test modules forbid it for the rest of the process
         torch.backends.cudnn.benchmark = value
 
 
 _settable = getattr(torch.backends, "__allow_nonbracketed_mutation")
+
+# How a setting is asked for, how it is set, and another value for it.
 SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True),
     "debug mode": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, 1),
