@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
 

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from throughput import select, together
 
-from torchstone.compiler.runtime.cache import CACHE
+from torchstone.compiler.runtime.cpu.cache import CACHE
 from torchstone.conformance.backends import load
-from torchstone.conformance.case import Case
-from torchstone.conformance.trial import try_case
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.execution.run_case import try_case
 
 # Stage, and the function that is it: module, attribute (of a class, after a dot). A stage may name an argument.
 STAGES = (

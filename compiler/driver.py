@@ -6,26 +6,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from torchstone.compiler.contract.bounds import REQUIRE, hoist, require_bounds
-from torchstone.compiler.contract.decompose import decompose
-from torchstone.compiler.contract.expand import eliminate_dead_code, expand
-from torchstone.compiler.contract.expansions import EXPANSIONS
-from torchstone.compiler.contract.share import share
-from torchstone.compiler.contract.small_sizes import require_large_sizes
-from torchstone.compiler.contract.verify import verify
+from torchstone.compiler.transforms.bounds import REQUIRE, hoist, require_bounds
+from torchstone.compiler.transforms.decompose import decompose
+from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
+from torchstone.compiler.transforms.expansions import EXPANSIONS
+from torchstone.compiler.transforms.cse import share
+from torchstone.compiler.transforms.size_specialization import require_large_sizes
+from torchstone.compiler.transforms.verify import verify
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.explain import explain
-from torchstone.compiler.frontends import dispatch, export
-from torchstone.compiler.frontends.attempts import ExampleRefused, refused_by_example
-from torchstone.compiler.frontends.captured import Captured, Guard
+from torchstone.compiler.capture.trace import frontend as dispatch
+from torchstone.compiler.capture.export import frontend as export
+from torchstone.compiler.capture.symbolic.attempts import ExampleRefused, refused_by_example
+from torchstone.compiler.capture.program import Captured, Guard
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
 from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
-from torchstone.compiler.lowering import schedule
+from torchstone.compiler.lowering import partition
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
-from torchstone.compiler.own_example import take_example
-from torchstone.compiler.targets import find_target
+from torchstone.compiler.capture.own_example import take_example
+from torchstone.compiler.lowering.registry import find_target
 
 
 class Stages(Mapping[str, str]):
@@ -147,7 +148,7 @@ def compile_many(
     ``options`` are those of ``compile``. Their kernels become machine code together: for small ones that takes a
     fraction of the time.
     """
-    from torchstone.compiler.runtime.code import together
+    from torchstone.compiler.runtime.cpu.code import together
 
     out: list[Executable | Exception] = []
     parts: list[int] = []
@@ -204,7 +205,7 @@ def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> t
     """Return the graph of ops that the target takes, and what they take for granted of the sizes of its arguments."""
 
     def takes(op: Operation) -> str | None:
-        if target.schedules and schedule.is_control(op):
+        if target.schedules and partition.is_control(op):
             return None
         refusal = target.takes(op)
         family = None if refusal is None else find_family(op)
@@ -229,4 +230,4 @@ def _is_call(op: Operation, target: Target, library_calls: bool) -> bool:
 def to_target(flat: Graph, target: Target) -> Lowered:
     """Return the target's code for a graph of ops that it takes."""
     with _stage("lower"):
-        return schedule.lower(flat, target.lower) if target.schedules else target.lower(flat)
+        return partition.lower(flat, target.lower) if target.schedules else target.lower(flat)

@@ -15,10 +15,10 @@ import torch
 
 from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
 from torchstone.compiler.driver import build
-from torchstone.compiler.frontends import aot
-from torchstone.compiler.frontends.early import integer_blends_refused
-from torchstone.compiler.frontends.layouts import drawn_into_out
-from torchstone.compiler.targets import find_target
+from torchstone.compiler.capture.export import aot
+from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
+from torchstone.compiler.capture.memory.layouts import drawn_into_out
+from torchstone.compiler.lowering.registry import find_target
 
 _OPTIONS = {"target": "linalg", "library_calls": True}
 

@@ -1,6 +1,6 @@
 """The library: ATen ops that are calls into LibTorch where a target has no rule for them, and why each is one.
 
-A target that runs on the host takes them as they are; see ``torchstone.compiler.lowering.schedule``. An expansion of
+A target that runs on the host takes them as they are; see ``torchstone.compiler.lowering.partition``. An expansion of
 the op, when there is one for its arguments, goes first.
 """
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.fuzz.findings import Finding, Findings
-from torchstone.fuzz.generate import nth
-from torchstone.fuzz.rules import Rule
+from torchstone.fuzz.generator.generate import nth
+from torchstone.fuzz.generator.rules import Rule
 from torchstone.reducers import failure
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.signature import signature

@@ -30,17 +30,17 @@ from typing import Any
 import torch
 
 from torchstone.conformance.backends import load as load_backend
-from torchstone.conformance.case import Case
-from torchstone.conformance.dynamic import BATCH, DYNAMIC
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
 from torchstone.conformance.errors import HarnessError, InputError, UnknownName
 from torchstone.conformance.escape import markdown as escaped
 from torchstone.conformance.escape import markdown_code
-from torchstone.conformance.planted import BUGS, NAME, Bug
+from torchstone.conformance.mutants import BUGS, NAME, Bug
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import iterate, load
-from torchstone.conformance.trial import compile_cases, try_case
-from torchstone.conformance.variants import VARIANTS, apply
-from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.conformance.execution.run_case import compile_cases, try_case
+from torchstone.conformance.variants.registry import VARIANTS, apply
+from torchstone.conformance.execution.verdict import Outcome, Verdict
 
 SEED = 0
 MAX_OPS = 3
@@ -139,8 +139,8 @@ def _asked(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case]:
 
 
 def _programs(ops: Iterable[str], count: int) -> Iterator[Case]:
-    from torchstone.fuzz.generate import nth
-    from torchstone.fuzz.rules import select
+    from torchstone.fuzz.generator.generate import nth
+    from torchstone.fuzz.generator.rules import select
 
     known = []
     for op in ops:

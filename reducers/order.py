@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref, leaves
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, leaves
 
 PLAIN_DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
 CAP = 10**6

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import astuple, dataclass
 
-from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Verdict
 
 # What differs between two runs into the same bug: addresses, paths, shapes, dtypes, names of values, numbers.
 _PARTICULARS = (

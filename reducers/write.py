@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, replay
 from torchstone.reducers.failure import Reduction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchstone.conformance.verdict import FAILURES, Outcome, Stage
+from torchstone.conformance.execution.verdict import FAILURES, Outcome, Stage
 
 STAGES = tuple(str(stage) for stage in Stage)
 PASS = str(Outcome.PASS)

@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
 def fork_server():
     """Keep the fork server up, for tests that run the command in this process time and again: each would start one."""
     from torchstone.conformance.runner.interpreter import Interpreter
-    from torchstone.conformance.runner.process import ForkServer
+    from torchstone.conformance.runner.worker_process import ForkServer
 
     server = ForkServer.of(Interpreter())
     yield

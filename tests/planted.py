@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchstone.conformance.backends.base import Availability, BackendError
-from torchstone.conformance.backends.builtin import Linalg
+from torchstone.conformance.backends.protocol import Availability, BackendError
+from torchstone.conformance.backends.adapters.builtin import Linalg
 
 aten = torch.ops.aten
 Wrong = Callable[..., Any]
@@ -78,7 +78,7 @@ def _arith(name: str, *order: int) -> Callable[[], Wrong]:
     """A rule that builds an arith op, or a math one, on operands in the given order."""
 
     def rule() -> Wrong:
-        from torchstone.compiler.runtime import mlir
+        from torchstone.compiler import mlir
 
         build = getattr(mlir.arith, name, None) or getattr(mlir.math, name)
         return lambda scope, *operands: build(*(operands[at] for at in order))

@@ -38,8 +38,8 @@ def test_every_stage_is_a_function() -> None:
 
 def test_the_rows_of_the_stages_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every case goes through the stages that a compiler has, and no stage is timed twice."""
-    from torchstone.conformance.case import Case
-    from torchstone.conformance.program import Call, Program, Ref
+    from torchstone.conformance.program.case import Case
+    from torchstone.conformance.program.program import Call, Program, Ref
 
     stages: Any = importlib.import_module("stages")
     for _, module, path in stages.STAGES:  # what the clock puts in their places is taken out again

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchstone.compiler.driver import compile
-    from torchstone.conformance.pytest_plugin.own import case
+    from torchstone.conformance.pytest_plugin.user_cases import case
 
     __version__: str
 
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
         globals()["compile"] = compile
         return compile
     if name == "case":
-        from torchstone.conformance.pytest_plugin.own import case
+        from torchstone.conformance.pytest_plugin.user_cases import case
 
         globals()["case"] = case
         return case

@@ -106,7 +106,7 @@ def _cond_infer(pred: TensorType, *operands: TensorType, then: Graph, otherwise:
 
 
 def _cond(pred: Any, *operands: Any, then: Graph, otherwise: Graph) -> tuple[Any, ...]:
-    from torchstone.compiler.ops.evaluate import evaluate_graph
+    from torchstone.compiler.ops.interpreter import evaluate_graph
 
     return evaluate_graph(then if bool(pred) else otherwise, operands)
 
@@ -122,7 +122,7 @@ def _while_infer(*operands: TensorType, condition: Graph, body: Graph, carried: 
 
 
 def _while(*operands: Any, condition: Graph, body: Graph, carried: int) -> tuple[Any, ...]:
-    from torchstone.compiler.ops.evaluate import evaluate_graph
+    from torchstone.compiler.ops.interpreter import evaluate_graph
 
     state, rest = operands[:carried], operands[carried:]
     while bool(evaluate_graph(condition, (*state, *rest))[0]):

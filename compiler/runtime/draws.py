@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from torchstone.compiler.contract.decompose import find_overload
-from torchstone.compiler.frontends.layouts import overlaps
-from torchstone.compiler.frontends.literals import TO_TORCH
-from torchstone.compiler.frontends.schemas import schema_call
+from torchstone.compiler.transforms.decompose import find_overload
+from torchstone.compiler.capture.memory.layouts import overlaps
+from torchstone.compiler.capture.trace.aten_literals import TO_TORCH
+from torchstone.compiler.capture.trace.schemas import schema_call
 from torchstone.compiler.ir import Operation
 
 

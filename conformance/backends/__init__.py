@@ -1,6 +1,6 @@
 """Backends under test: the protocol, the registry, and the adapters that ship with torchstone."""
 
-from torchstone.conformance.backends.base import (
+from torchstone.conformance.backends.protocol import (
     Availability,
     Backend,
     BackendError,

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from torchstone.conformance.backends.base import Availability, Backend
-from torchstone.conformance.literals import map_leaves
-from torchstone.conformance.program import Call, Program
-from torchstone.conformance.storages import fresh, write_back
+from torchstone.conformance.backends.protocol import Availability, Backend
+from torchstone.conformance.program.literals import map_leaves
+from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.tensor_storage import fresh, write_back
 
 CUDA = "cuda"
 CPU = torch.device("cpu")

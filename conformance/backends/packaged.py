@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.base import Availability
+from torchstone.conformance.backends.protocol import Availability
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,6 +1,6 @@
 """What a backend is known to fail, and why: TOML files that a run is held against (docs/expectations.md)."""
 
-from torchstone.conformance.expectations.judge import (
+from torchstone.conformance.expectations.baseline import (
     Finding,
     Judgement,
     Result,

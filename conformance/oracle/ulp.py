@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from torchstone.conformance.tolerances import real_dtype
+from torchstone.conformance.oracle.tolerances import real_dtype
 
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

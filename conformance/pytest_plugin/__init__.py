@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from torchstone.conformance.pytest_plugin.own import ATTRIBUTE
+from torchstone.conformance.pytest_plugin.user_cases import ATTRIBUTE
 
 SUITE = "torchstone"  # what node ids of the suite begin with: torchstone::BACKEND::CASE
 SELECTION = pytest.StashKey[Any]()  # an options.Selection

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.pytest_plugin.own import SOURCE as OWN
+from torchstone.conformance.pytest_plugin.user_cases import SOURCE as OWN
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def mark(label: str, value: str) -> str:
 def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = False) -> Selection:
     """Check the options. ``quick`` leaves out what another process has checked. Raises ``InputError``."""
     from torchstone.conformance.backends import check, load
-    from torchstone.conformance.runner.look import look
-    from torchstone.conformance.runner.probe import ask
+    from torchstone.conformance.runner.preflight import look
+    from torchstone.conformance.runner.interpreter_probe import ask
     from torchstone.conformance.sources import SOURCES
 
     backends = tuple(dict.fromkeys([*option.torchstone_backend, *(backend for backend, _ in picked)]))
@@ -96,7 +96,7 @@ def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = F
 def _variants(wanted: Sequence[str]) -> tuple[str, ...]:
     if not wanted:
         return ("default",)
-    from torchstone.conformance.variants import DEFAULT, VARIANTS
+    from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
     every = (DEFAULT, *VARIANTS)
     for name in wanted:
@@ -108,7 +108,7 @@ def _variants(wanted: Sequence[str]) -> tuple[str, ...]:
 def _dtypes(wanted: Sequence[str]) -> tuple[str, ...] | None:
     if not wanted or "all" in wanted:
         return None
-    from torchstone.conformance.literals import DTYPES
+    from torchstone.conformance.program.literals import DTYPES
 
     for name in wanted:
         if name not in DTYPES:

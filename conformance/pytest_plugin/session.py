@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.pytest_plugin import SELECTION
 from torchstone.conformance.pytest_plugin.options import Selection
-from torchstone.conformance.trial import untested
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.run_case import untested
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 if TYPE_CHECKING:
     from torchstone.conformance.expectations import Expectations
@@ -47,7 +47,7 @@ class Session:
             return untested(case, backend)
         if not self.chosen.isolate:
             from torchstone.conformance.backends import load
-            from torchstone.conformance.trial import try_case
+            from torchstone.conformance.execution.run_case import try_case
 
             return try_case(case, load(backend))
         if backend not in self._broken:
@@ -69,7 +69,7 @@ class Session:
 
     def entry(self, case_id: str) -> Case | Untested:
         """The entry of an id, in its variant. Raises ``InputError``."""
-        from torchstone.conformance.variants import DEFAULT, apply
+        from torchstone.conformance.variants.registry import DEFAULT, apply
 
         source, op, dtype, index, variant, *_ = [*case_id.split(":"), DEFAULT]
         names = [name for name in self.chosen.sources if name.partition("=")[0] == source]
@@ -87,7 +87,7 @@ class Session:
 
 @functools.lru_cache(maxsize=2)  # items come op by op
 def _entries(source: str, op: str, dtype: str, limit: int | None) -> dict[str, Case | Untested]:
-    from torchstone.conformance.literals import DTYPES
+    from torchstone.conformance.program.literals import DTYPES
     from torchstone.conformance.sources import load
 
     entries = load(source).iterate([op], [dtype] if dtype in DTYPES else None, limit)

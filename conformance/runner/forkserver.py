@@ -29,8 +29,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.runner import shared, worker
-from torchstone.conformance.runner.folders import remove
+from torchstone.conformance.runner import worker
+from torchstone.conformance.runner import shared_memory
+from torchstone.conformance.runner.temporary_folders import remove
 
 MESSAGE = 1 << 16
 PLENTY = 4  # who needs so many workers sees failures, and the imports that they take are better made here, once
@@ -147,7 +148,7 @@ class ForkServer:
                 dead.append((self.pids.pop(found.si_pid), os.waitstatus_to_exitcode(status)))
         if dead:  # what has come here as its parent died was a dead worker's: a living one keeps its own
             gone |= kill_children(self.pids)
-        shared.remove(gone)
+        shared_memory.remove(gone)
         for number, code in dead:
             self.tell(worker=number, died=code)
 

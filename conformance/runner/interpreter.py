@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.runner import probe
-from torchstone.conformance.runner.marks import describe_exit
+from torchstone.conformance.runner import interpreter_probe
+from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.protocol import VERSION
 
 ROOMS = ("compiler", "conformance")
@@ -73,7 +73,7 @@ class Interpreter:
             read, write = os.pipe()
             try:
                 done = subprocess.run(
-                    [self.path, probe.__file__, str(write), backend, os.getcwd()],
+                    [self.path, interpreter_probe.__file__, str(write), backend, os.getcwd()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
@@ -110,7 +110,7 @@ def _told(answer: int, done: subprocess.CompletedProcess[bytes]) -> dict[str, An
     except BlockingIOError:
         lines = []
     words = done.stderr.decode(errors="replace").strip().splitlines()
-    if lines and lines[-1] != probe.LOADING:
+    if lines and lines[-1] != interpreter_probe.LOADING:
         return json.loads(lines[-1])
     if lines:
         return {"died": ": ".join([describe_exit(done.returncode), *words[-1:]])}

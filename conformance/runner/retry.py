@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.verdict import Outcome, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
-    from torchstone.conformance.case import Case
+    from torchstone.conformance.program.case import Case
 
 DEAD = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
 

@@ -27,13 +27,13 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.runner import shared
-from torchstone.conformance.runner.probe import ask
+from torchstone.conformance.runner import shared_memory
+from torchstone.conformance.runner.interpreter_probe import ask
 from torchstone.conformance.runner.protocol import VERSION, encode, receive
 
 if TYPE_CHECKING:
-    from torchstone.conformance.backends.base import Backend
-    from torchstone.conformance.runner.boundary import Boundary
+    from torchstone.conformance.backends.protocol import Backend
+    from torchstone.conformance.runner.sandbox import Boundary
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -52,8 +52,8 @@ def preload() -> None:
     """Import what every worker needs, and no case should pay for. Touches no device and starts no thread."""
     import torch  # noqa: F401
 
-    from torchstone.conformance import trial  # noqa: F401
-    from torchstone.conformance.runner import boundary  # noqa: F401
+    from torchstone.conformance.execution import run_case  # noqa: F401
+    from torchstone.conformance.runner import sandbox  # noqa: F401
 
 
 def preload_more() -> None:
@@ -96,7 +96,7 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
     except BaseException as error:
         channel.sendall(encode({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}))
         return
-    from torchstone.conformance.backends.eager import Eager
+    from torchstone.conformance.backends.adapters.eager import Eager
 
     _end_of_output()
     channel.sendall(encode({"ready": True, "batch": backend.batch, "rss": resident()}))
@@ -129,9 +129,9 @@ def _compile(backend: Boundary, frames: list[tuple[dict[str, Any], bytes]]) -> t
     together = [index for index, (header, _) in enumerate(frames) if not header.get("alone")]
     if backend.batch == 1 or len(together) < 2:
         return {}, 0.0
-    from torchstone.conformance.case import Case
-    from torchstone.conformance.dynamic import BATCH, DYNAMIC
-    from torchstone.conformance.trial import compile_cases
+    from torchstone.conformance.program.case import Case
+    from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
+    from torchstone.conformance.execution.run_case import compile_cases
 
     started = time.perf_counter()
     try:
@@ -179,7 +179,7 @@ def _settle(parent: int, scratch: Path, disk: int) -> None:
         resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("800")
-    shared.name_after(os.getpid())
+    shared_memory.name_after(os.getpid())
     tempfile.tempdir = str(scratch)
     (scratch / FOLDER).mkdir(exist_ok=True)
     os.chdir(scratch / FOLDER)
@@ -195,19 +195,19 @@ def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     preload()
     import torch
 
-    from torchstone.conformance.backends.base import load
-    from torchstone.conformance.provenance import WORKER_THREADS
-    from torchstone.conformance.runner import marks
+    from torchstone.conformance.backends.protocol import load
+    from torchstone.conformance.execution.machine import WORKER_THREADS
+    from torchstone.conformance.runner import progress_mark
 
     torch.set_num_threads(WORKER_THREADS)
     if ":" in hello["backend"] and hello["folder"] not in sys.path:  # one under development, beside the user
         sys.path.insert(0, hello["folder"])
-    marks.Mark(mark).set(marks.LOADING)
+    progress_mark.Mark(mark).set(progress_mark.LOADING)
     return load(hello["backend"])
 
 
 def _start(backend: Backend, mark: int) -> Boundary:
-    from torchstone.conformance.runner.boundary import Boundary
+    from torchstone.conformance.runner.sandbox import Boundary
 
     availability = backend.available()
     if not availability.ok:
@@ -222,9 +222,9 @@ def _start(backend: Backend, mark: int) -> Boundary:
 
 def _try(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
     """Return the verdict of one case as JSON; what escapes the trial is the harness's own error, not the backend's."""
-    from torchstone.conformance.case import Case
-    from torchstone.conformance.trial import try_case
-    from torchstone.conformance.verdict import Outcome, Stage, Verdict
+    from torchstone.conformance.program.case import Case
+    from torchstone.conformance.execution.run_case import try_case
+    from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
     started = time.perf_counter()
     try:

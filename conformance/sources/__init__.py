@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from torchstone.conformance.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from torchstone.conformance.case import Case, Untested
+    from torchstone.conformance.program.case import Case, Untested
 
 SOURCES: dict[str, str] = {
     "opinfo": "torchstone.conformance.sources.opinfo",
@@ -101,7 +101,7 @@ def iterate(
     ``keep(entry, variant)`` says whether an entry is wanted in a variant, before it is made; ``loaded`` are the sources
     if they are loaded already.
     """
-    from torchstone.conformance.variants import expand
+    from torchstone.conformance.variants.registry import expand
 
     for name, ops in chosen.items():
         if ops:
@@ -111,8 +111,8 @@ def iterate(
 
 def find_case(name: str) -> Case:
     """The case of an id, ``source:op:dtype:index`` and perhaps ``:variant``. Raises ``UnknownName``, ``InputError``."""
-    from torchstone.conformance.case import Untested
-    from torchstone.conformance.variants import DEFAULT, apply
+    from torchstone.conformance.program.case import Untested
+    from torchstone.conformance.variants.registry import DEFAULT, apply
 
     source, op, dtype, index, variant, *rest = [*name.split(":"), DEFAULT]
     if rest not in ([], [DEFAULT]) or not index.isdigit():

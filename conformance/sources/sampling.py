@@ -15,7 +15,7 @@ import numpy
 import torch
 
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.literals import DTYPES
+from torchstone.conformance.program.literals import DTYPES
 
 # Each sampling of theirs walks the whole stack for a unittest that might be running: 0.1 s a time under pytest, and
 # what it finds would go into the seed.

@@ -25,12 +25,12 @@ from torchstone.conformance.escape import utf8
 from torchstone.conformance.store import opening
 from torchstone.conformance.store.foreign import well_formed
 from torchstone.conformance.store.opening import StoreError
-from torchstone.conformance.verdict import Outcome, Stage
+from torchstone.conformance.execution.verdict import Outcome, Stage
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from torchstone.conformance.verdict import Verdict
+    from torchstone.conformance.execution.verdict import Verdict
 
 BATCH_SECONDS = 0.5
 BATCH_ROWS = 500

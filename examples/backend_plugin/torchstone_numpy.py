@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from torchstone.conformance.backends import Availability, BackendError, BackendUnsupported
-from torchstone.conformance.backends.exported import capture
+from torchstone.conformance.backends.export_support import capture
 
 # The whole compiler: an op of PyTorch's core set, and the function of NumPy's that computes it.
 OPS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchstone.fuzz.families import algebra, elementwise, indexing, nn, reductions, samples, shapes
-from torchstone.fuzz.rules import Rule
+from torchstone.fuzz.generator.rules import Rule
 
 FAMILIES = (elementwise, reductions, shapes, algebra, nn, indexing)
 

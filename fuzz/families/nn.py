@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from torchstone.fuzz.draft import Arguments, Draft
-from torchstone.fuzz.rules import Rule, rule
+from torchstone.fuzz.generator.draft import Arguments, Draft
+from torchstone.fuzz.generator.rules import Rule, rule
 
 
 def rules() -> Iterator[Rule]:

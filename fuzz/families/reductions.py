@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchstone.fuzz.draft import Arguments, Draft
-from torchstone.fuzz.rules import Rule, database, rule
+from torchstone.fuzz.generator.draft import Arguments, Draft
+from torchstone.fuzz.generator.rules import Rule, database, rule
 
 TIES = ("argmax", "argmin")
 """Reductions whose result is open when elements tie."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import ProgramError, Ref, dtype_name, map_leaves
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import ProgramError, Ref, dtype_name, map_leaves
 from torchstone.conformance.sources import opinfo
-from torchstone.conformance.targets import name_of, resolve
-from torchstone.fuzz.draft import NUMEL, Arguments, Draft, Refused, Value
-from torchstone.fuzz.rounding import names
-from torchstone.fuzz.rules import Rule, database, rule
+from torchstone.conformance.program.call_targets import name_of, resolve
+from torchstone.fuzz.generator.draft import NUMEL, Arguments, Draft, Refused, Value
+from torchstone.fuzz.generator.rounding import names
+from torchstone.fuzz.generator.rules import Rule, database, rule
 
 SAMPLES = 16
 """Samples an op and dtype to choose from: the first ones, as drawing them costs time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.reducers.passes.bypass_calls import bypass_calls
 from torchstone.reducers.passes.cut_to_inputs import cut_to_inputs
 from torchstone.reducers.passes.drop_dims import drop_dims

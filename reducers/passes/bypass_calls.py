@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref, map_leaves
-from torchstone.conformance.program import Call
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, map_leaves
+from torchstone.conformance.program.program import Call
 from torchstone.reducers.edit import build, results
 from torchstone.reducers.problem import Rewrite
 

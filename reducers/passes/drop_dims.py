@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import leaves
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import leaves
 from torchstone.reducers.edit import trim, with_calls, with_inputs
 from torchstone.reducers.problem import Rewrite
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref, leaves
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.reducers.edit import build, results, tensors_in
 from torchstone.reducers.problem import Rewrite
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref
 from torchstone.reducers.edit import with_calls
 from torchstone.reducers.problem import Rewrite
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref
 from torchstone.reducers.edit import trim, with_calls, with_inputs
 from torchstone.reducers.problem import Rewrite
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import dtype_name
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import dtype_name
 from torchstone.reducers.edit import trim, with_calls, with_inputs
 from torchstone.reducers.order import dtype_cost
 from torchstone.reducers.problem import Rewrite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.reducers.edit import trim, with_inputs
 from torchstone.reducers.order import layout_cost
 from torchstone.reducers.problem import Rewrite

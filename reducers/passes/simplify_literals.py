@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref, leaves
-from torchstone.conformance.program import Call
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, leaves
+from torchstone.conformance.program.program import Call
 from torchstone.reducers.edit import build
 from torchstone.reducers.problem import Rewrite
 

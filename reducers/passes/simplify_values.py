@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.storages import fresh
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.tensor_storage import fresh
 from torchstone.reducers.edit import with_inputs
 from torchstone.reducers.order import number_cost
 from torchstone.reducers.problem import Rewrite

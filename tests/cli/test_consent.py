@@ -9,7 +9,7 @@ import pytest
 
 from torchstone import cli
 from torchstone.conformance.store import Store
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 MODULE = 'from pathlib import Path\n\nPath("ran").touch()\n'
 

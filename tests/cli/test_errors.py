@@ -125,7 +125,7 @@ def test_the_public_api_is_lazy_and_complete():
 
 
 def test_dtypes_are_those_of_the_cases():
-    from torchstone.conformance.literals import DTYPES as known
+    from torchstone.conformance.program.literals import DTYPES as known
     from torchstone.conformance.sources import opinfo
 
     assert set(DTYPES) <= set(known)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.cli.judgement import Annotations, Held, conclude
+from torchstone.cli.expectation_report import Annotations, Held, conclude
 from torchstone.conformance.expectations import load
 from torchstone.conformance.store import Store
 

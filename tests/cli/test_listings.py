@@ -12,7 +12,7 @@ import pytest
 from torchstone import cli
 from torchstone.cli.progress import Progress
 from torchstone.cli.tables import Format, show
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 ROWS = [{"name": "a,b", "ok": True, "tags": ["x", "y"]}, {"name": "é", "ok": False, "tags": []}]
 

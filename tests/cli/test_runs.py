@@ -12,7 +12,7 @@ import pytest
 
 from torchstone import cli
 from torchstone.conformance.store import Store
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 OPTIONS = {"backends": ["linalg"], "sources": ["opinfo"], "ops": None, "dtypes": ["float32"], "limit": None}
 

@@ -98,7 +98,7 @@ def test_lowering_that_is_wrong() -> None:
     """What MLIR's verifier says, at the user's line."""
 
     def narrowed(scope: Any, x: Any) -> Any:
-        from torchstone.compiler.runtime.mlir import ir
+        from torchstone.compiler.mlir import ir
 
         return ir.Operation.create("arith.negf", results=[ir.F16Type.get()], operands=[x]).result
 

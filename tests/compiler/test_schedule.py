@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchstone.compiler.contract.expand import eliminate_dead_code, expand
+from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir import Graph, parse_graph
 from torchstone.compiler.ir.verifier import verify_graph
-from torchstone.compiler.lowering import schedule
-from torchstone.compiler.lowering.schedule import Segment
-from torchstone.compiler.ops.evaluate import evaluate_graph
-from torchstone.compiler.targets import find_target
+from torchstone.compiler.lowering import partition
+from torchstone.compiler.lowering.partition import Segment
+from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.lowering.registry import find_target
 
 
 def flat(text: str) -> Graph:
@@ -24,7 +24,7 @@ def flat(text: str) -> Graph:
 def shape_of(graph: Graph) -> list[str]:
     """Return the steps: ``kernel`` with the ops in it, or the op of the host."""
     steps = []
-    for step in schedule.split(graph):
+    for step in partition.split(graph):
         ops = [op.name.partition(".")[2].removesuffix(".default") for op in getattr(step, "graph", graph).ops]
         steps.append(f"kernel: {' '.join(ops)}" if isinstance(step, Segment) else step.name.split(".")[1])  # type: ignore[union-attr]
     return steps
@@ -52,7 +52,7 @@ def test_constants_are_made_where_they_are_used() -> None:
       %3: f32[3, 3] = aten.add.Scalar(%2, 2, 1)
       return %3
     }""")
-    first, _, second = schedule.split(graph)
+    first, _, second = partition.split(graph)
     assert isinstance(first, Segment) and isinstance(second, Segment)
     assert len(first.graph.args) == len(second.graph.args) == 1
     assert len(first.graph.outputs) == 1
@@ -96,7 +96,7 @@ def test_sizes_are_bound_between_kernels(target: str) -> None:
         "bind",
         "kernel",
     ]
-    kernel = schedule.lower(graph, find_target(target).lower).load()
+    kernel = partition.lower(graph, find_target(target).lower).load()
     for x in (torch.randn(3, 4), torch.randn(3, 4).relu(), torch.zeros(3, 4), -torch.ones(3, 4)):
         places, chosen = kernel([x])
         assert torch.equal(places, x.nonzero())
@@ -112,7 +112,7 @@ def test_what_was_taken_for_granted_is_checked(target: str) -> None:
       flat.specialize(%n) {value=1.5}
       return %0
     }""")
-    kernel = schedule.lower(graph, find_target(target).lower).load()
+    kernel = partition.lower(graph, find_target(target).lower).load()
     assert kernel([torch.tensor([1.0, 0, 1, 1]), torch.tensor(1.5)])[0].tolist() == [[0], [2], [3]]
     with pytest.raises(GuardError, match="compiled for 2 != 2"):
         kernel([torch.tensor([1.0, 0, 0, 1]), torch.tensor(1.5)])
@@ -123,7 +123,7 @@ def test_what_was_taken_for_granted_is_checked(target: str) -> None:
 @pytest.mark.parametrize("target", ["evaluator", "linalg"])
 def test_a_size_compiled_as_a_number_is_checked(target: str) -> None:
     graph = flat("graph @f(%x: f32[4]) {\n %0: i64[2, 1] = aten.nonzero.default(%x)\n return %0\n}")
-    kernel = schedule.lower(graph, find_target(target).lower).load()
+    kernel = partition.lower(graph, find_target(target).lower).load()
     assert kernel([torch.tensor([1.0, 0, 0, 1])])[0].tolist() == [[0], [3]]
     with pytest.raises(GuardError, match="a size was compiled to be 2, and is 4"):
         kernel([torch.ones(4)])

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from torchstone.compiler.driver import compile
-from torchstone.compiler.targets import find_target
-from torchstone.compiler.text import GRAPHS, MODULES, from_text
+from torchstone.compiler.lowering.registry import find_target
+from torchstone.compiler.from_text import GRAPHS, MODULES, from_text
 
 N = torch.export.Dim.AUTO
 X = torch.arange(24.0).view(6, 4) - 11

@@ -8,10 +8,10 @@ import pytest
 LOWER = """
 import sys
 sys.modules["torch"] = None  # importing it raises
-from torchstone.compiler.contract.expand import expand
-from torchstone.compiler.contract.verify import verify
+from torchstone.compiler.transforms.expand import expand
+from torchstone.compiler.transforms.verify import verify
 from torchstone.compiler.ir import parse_graph
-from torchstone.compiler.targets import find_target
+from torchstone.compiler.lowering.registry import find_target
 target = find_target("TARGET")
 graph = parse_graph('''graph @f(%x: f32[2, 3]) {
   %0: f32[2, 3] = aten.exp.default(%x)

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from torchstone.conformance.backends.eager import Eager
+from torchstone.conformance.backends.adapters.eager import Eager
 
 
 class Faulty(Eager):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import SOURCES, iterate, load
 
 FIRST = {"opinfo": ["meshgrid*", "uniform", "sort", "nn.functional.conv2d", "svd_lowrank"], "corpus": ["*"]}

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from test_trial import Fake, case_of, outcome, running
 from torch import Tensor
 
-from torchstone.conformance.backends.eager import Eager
-from torchstone.conformance.case import Case
-from torchstone.conformance.garbage import HUGE, HUGER, garbage
-from torchstone.conformance.oracle.memory import overlapping, same_bits, scribble, touched
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.storages import fresh
-from torchstone.conformance.trial import try_case
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.execution.poison import HUGE, HUGER, garbage
+from torchstone.conformance.execution.memory import overlapping, same_bits, scribble, touched
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.verdict import Outcome
 
 X = torch.linspace(-2, 2, 6)
 RELU = case_of("torch.relu", inputs={"x0": X})

@@ -13,7 +13,7 @@ from torch.export import exported_program
 
 from torchstone.conformance.backends import composite
 from torchstone.conformance.backends.composite import TABLES, composite_ops_known, kept
-from torchstone.conformance.program_fx import as_module
+from torchstone.conformance.program.fx import as_module
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch.export's own tree specs
 aten = torch.ops.aten

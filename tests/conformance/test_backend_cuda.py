@@ -10,12 +10,12 @@ import torch
 
 from torchstone.conformance.backends import load
 from torchstone.conformance.backends.cuda import OnCuda
-from torchstone.conformance.backends.eager import Eager
-from torchstone.conformance.runner import marks
-from torchstone.conformance.runner.boundary import Boundary
+from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.runner import progress_mark
+from torchstone.conformance.runner.sandbox import Boundary
 from torchstone.conformance.sources import opinfo
-from torchstone.conformance.trial import try_case
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.verdict import Outcome
 
 OPS = (
     "add",
@@ -106,7 +106,7 @@ def test_a_device_that_is_out_of_order_ends_its_process(monkeypatch: pytest.Monk
     with pytest.raises(IndexError):
         run(torch.ones(1))
     assert backend.spent() == "the device is out of order: CUDA error: device-side assert triggered"
-    assert Boundary(backend, marks.create()).spent() == backend.spent()
+    assert Boundary(backend, progress_mark.create()).spent() == backend.spent()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

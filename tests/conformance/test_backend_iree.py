@@ -10,10 +10,10 @@ import torch
 
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendError, BackendUnsupported
-from torchstone.conformance.case import Case
-from torchstone.conformance.dynamic import DYNAMIC
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.trial import try_case
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.dynamic import DYNAMIC
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.run_case import try_case
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ from torch.utils._pytree import tree_leaves, tree_structure
 
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendUnsupported
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.program_fx import to_module
-from torchstone.conformance.trial import try_case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.program.fx import to_module
+from torchstone.conformance.execution.run_case import try_case
 
 SHIPPED = {
     "eager", "linalg", "tosa", "tensorrt", "inductor", "torch-mlir-linalg", "torch-mlir-tosa", "torch-mlir-stablehlo",

@@ -9,10 +9,10 @@ import torch
 
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendError, BackendUnsupported
-from torchstone.conformance.backends.paths import PATHS
-from torchstone.conformance.case import Case
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.trial import try_case
+from torchstone.conformance.repro.compiler_paths import PATHS
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.run_case import try_case
 
 NAMES = ("xla", "tvm")
 

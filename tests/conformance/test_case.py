@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchstone.conformance.case import Case, CaseError
-from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.program.case import Case, CaseError
+from torchstone.conformance.program.program import Call, Program, Ref
 
 
 def bits(tensor: Tensor) -> bytes:

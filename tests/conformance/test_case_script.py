@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.script import source
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.repro.script import source
 
 
 def one_call(target: str, *args: Any, inputs: dict[str, Tensor], **kwargs: Any) -> Case:

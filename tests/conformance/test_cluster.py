@@ -17,8 +17,8 @@ from torture_cases import torture_case
 
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner import Pool
-from torchstone.conformance.runner.cluster import Cluster, connect
-from torchstone.conformance.runner.seat import differences
+from torchstone.conformance.runner.ray.cluster import Cluster, connect
+from torchstone.conformance.runner.ray.node_pool import differences
 from torchstone.conformance.store import Store
 
 BACKEND = "torture_backend:Torture"

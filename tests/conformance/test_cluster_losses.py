@@ -12,9 +12,9 @@ import pytest
 from torture_cases import torture_case
 
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.runner import cluster as module
-from torchstone.conformance.runner.cluster import Cluster
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.runner.ray import cluster as module
+from torchstone.conformance.runner.ray.cluster import Cluster
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 
 class Lost(Exception):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from test_cluster import nodes, told  # noqa: F401
 
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
-from torchstone.conformance.runner.cluster import Cluster, connect
+from torchstone.conformance.runner.ray.cluster import Cluster, connect
 from torchstone.conformance.sources import opinfo
 
 COUNT = int(os.environ.get("TORCHSTONE_CLUSTER_CASES", "300"))

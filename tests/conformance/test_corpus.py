@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from torchstone.conformance.backends import load
-from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.selection import plan
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.selection.plan import plan
 from torchstone.conformance.sources import FOLDER
 from torchstone.conformance.sources import load as source
 from torchstone.conformance.sources.corpus import Corpus
-from torchstone.conformance.trial import try_case
+from torchstone.conformance.execution.run_case import try_case
 
 SHIPPED = list(Corpus().iterate())
 

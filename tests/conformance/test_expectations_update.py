@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.expectations import check_backends, check_complete, judge, load, new_document, read, update
+from torchstone.conformance.expectations import check_backends, check_complete, load, new_document, read, update
+from torchstone.conformance.expectations import baseline
 from torchstone.conformance.expectations.parse import parse
 from torchstone.conformance.store import Store
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 OPTIONS = {"backends": ["linalg"], "sources": ["opinfo"], "ops": None, "dtypes": ["float32"], "limit": None}
 
@@ -50,7 +51,7 @@ def row(outcome: str, reason: str = "known", **selectors: str) -> str:
 
 
 def judged(store, record, path: Path) -> dict[str, str]:
-    judgement = judge(store, record, [load(path)])
+    judgement = baseline(store, record, [load(path)])
     found = {finding.result.case_id: str(finding.unexpected) for finding in judgement.unexpected}
     return found | {str(one): "stale" for _, _, one in judgement.stale}
 
@@ -70,9 +71,9 @@ def test_only_what_nobody_expected_is_told(store, tmp_path):
         "opinfo:mul:float32:0": "regression",
         "op = 'div'": "stale",
     }
-    judgement = judge(store, record, [load(path)])
+    judgement = baseline(store, record, [load(path)])
     assert judgement.counts == {"expected failures": 1, "unexpected": 6, "passes": 1}
-    without = judge(store, record)
+    without = baseline(store, record)
     assert sorted(finding.result.outcome for finding in without.unexpected) == [
         "crash", "error", "flaky", "harness-error", "mismatch",
     ]  # fmt: skip
@@ -88,7 +89,7 @@ def test_rows_about_what_was_not_asked_are_not_stale(store, tmp_path):
     text = row("crash", op="sub") + row("crash", case="opinfo:add:float32:7") + row("crash", op="add", dtype="int8")
     path = written(tmp_path, text + row("crash", case="opinfo:add:float32:0:odd"))
     assert judged(store, record, path) == {}
-    assert judge(store, record, [load(path)]).out_of_scope == 4
+    assert baseline(store, record, [load(path)]).out_of_scope == 4
 
 
 def test_a_backend_that_was_not_run_to_the_end_has_no_stale_rows(store, tmp_path):
@@ -136,7 +137,7 @@ def test_a_new_file_says_how_the_run_came(store, tmp_path):
         ({"case": "opinfo:sub:float32:0"}, ("mismatch",), "TODO reason: sub mismatch 0"),
     ]
     assert judged(store, record, path) == {"opinfo:neg:float32:0": "regression"}
-    assert judge(store, record, [load(path)]).todo == 7
+    assert baseline(store, record, [load(path)]).todo == 7
     again = update(read(path), store, record)
     assert again.text == path.read_text() and (again.kept, again.added) == (7, ())
 
@@ -305,6 +306,6 @@ def test_after_an_update_the_run_is_as_expected_and_another_changes_nothing(tmp_
         record = run(store, outcomes, limit=limit)
         result = update(parse(text, Path("f.toml")), store, record)
         document = parse(result.text, Path("f.toml"))
-        assert judge(store, record, [document.expectations]).ok
+        assert baseline(store, record, [document.expectations]).ok
         again = update(document, store, record)
         assert again.text == result.text

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.conformance.backends.base import BackendError, BackendUnsupported
-from torchstone.conformance.backends.exported import Exported, capture
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
+from torchstone.conformance.backends.export_support import Exported, capture
 
 
 def run(exported: Exported, args: tuple[torch.Tensor, ...]) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.leak import _growth, _held, _kept
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.trial import try_case
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.execution.leak import _growth, _held, _kept
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.run_case import try_case
 
 MEGABYTE = 1 << 18
 """Elements of float32."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.conformance.machine import available_memory, cores, fitting_jobs, oom_kills
+from torchstone.conformance.runner.resources import available_memory, cores, fitting_jobs, oom_kills
 
 GIB = 1 << 30
 

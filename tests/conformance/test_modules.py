@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing._internal.common_modules import module_db
 
-from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.sources import iterate, modules, select
 from torchstone.conformance.sources.sampling import seeded

@@ -9,11 +9,11 @@ import numpy
 import pytest
 import torch
 
-from torchstone.conformance.case import Case, Untested
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.literals import Ref
+from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.sources import opinfo, sampling
-from torchstone.conformance.sources.record import NotExpressible, record
+from torchstone.conformance.sources.tracing import NotExpressible, record
 
 
 def cases(op: str, dtype: str = "float32", limit: int | None = None) -> list[Case]:

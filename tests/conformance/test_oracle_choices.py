@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.judge import Finding, Observed, judge
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.storages import fresh
-from torchstone.conformance.verdict import Kind
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.execution.verdict import Kind
 
 TIED = torch.tensor([2.0, 1.0, 2.0, 0.0, 1.0, 2.0, -1.0, 0.0, 2.0, 1.0] * 4)
 """Eager's choices among these are not those of a stable sort."""

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.draws import watched
-from torchstone.conformance.oracle.referee import Referee
-from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.oracle.random.replay import watched
+from torchstone.conformance.oracle.reference.runs import Referee
+from torchstone.conformance.program.program import Call, Program, Ref
 
 aten = torch.ops.aten
 

@@ -14,10 +14,10 @@ from test_oracle_judge import A, B, X, Y, compare, one, several, with_element
 from torch import Tensor
 
 from torchstone.conformance.oracle.evidence import FURTHER, SHOWN, Weighed, further, show
-from torchstone.conformance.oracle.judge import Finding, Observed, judge
-from torchstone.conformance.program import Ref
-from torchstone.conformance.storages import fresh
-from torchstone.conformance.verdict import Kind, Outcome
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.program.program import Ref
+from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.execution.verdict import Kind, Outcome
 
 NAN, INF = math.nan, math.inf
 

@@ -9,8 +9,8 @@ import torch
 from test_oracle_judge import X, Y, compare, one, torch_rand
 from torch import Tensor
 
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.verdict import Outcome
 
 NAN = math.nan
 POLYNOMIALS = ("chebyshev_polynomial_u", "shifted_chebyshev_polynomial_t", "laguerre_polynomial_l")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchstone.conformance.oracle.gauge import Aligned, Factors
-from torchstone.conformance.oracle.judge import Observed, judge
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.storages import fresh
+from torchstone.conformance.oracle.ambiguity.phases import Aligned, Factors
+from torchstone.conformance.oracle.compare import Observed, judge
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.program.tensor_storage import fresh
 
 FACTORED: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
     "svd": lambda x: torch.linalg.svd(x, full_matrices=False),

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchstone.conformance.oracle.judge import Finding, Observed, judge
-from torchstone.conformance.oracle.noise import EXACT, RoundingNoise
-from torchstone.conformance.oracle.widen import NoTwin, widen_inputs, widen_program
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.storages import fresh
-from torchstone.conformance.verdict import Kind, Outcome
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.perturbation.rounding import EXACT, RoundingNoise
+from torchstone.conformance.oracle.reference.widen import NoTwin, widen_inputs, widen_program
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.execution.verdict import Kind, Outcome
 
 X, Y = Ref("x0"), Ref("x1")
 

@@ -9,8 +9,8 @@ import torch
 from test_oracle_judge import X, Y, compare, one, several
 from torch import Tensor
 
-from torchstone.conformance.program import Program, Ref
-from torchstone.conformance.verdict import Kind, Outcome
+from torchstone.conformance.program.program import Program, Ref
+from torchstone.conformance.execution.verdict import Kind, Outcome
 
 NANS = torch.tensor([1.0, math.nan, -math.nan, -2.0])
 

@@ -12,9 +12,9 @@ from test_oracle_judge import X, Y, compare, one, several
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
 
-from torchstone.conformance.oracle.overflow import MOMENTS, REGROUPED, Overflow
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.oracle.overflow.model import MOMENTS, REGROUPED, Overflow
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.verdict import Outcome
 
 INF, NAN = math.inf, math.nan
 MAX = torch.finfo(torch.float32).max

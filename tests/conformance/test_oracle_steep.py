@@ -9,9 +9,9 @@ import pytest
 import torch
 from test_oracle_judge import X, Y, compare, one, several, with_element
 
-from torchstone.conformance.oracle.judge import Finding
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.verdict import Outcome
 
 
 def amplifies(share: float) -> Finding:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.judge import Finding, Observed, judge
-from torchstone.conformance.oracle.sums import SUMS
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.perturbation.sums import SUMS
 from torchstone.conformance.oracle.ulp import ulp
-from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.program.program import Call, Program, Ref
 
 HALVES = (torch.float16, torch.bfloat16)
 LENGTH = 4096

@@ -12,10 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchstone.conformance import tolerances
+from torchstone.conformance.oracle import tolerances
 from torchstone.conformance.oracle.ulp import precision, representable, step, ulp, wide
-from torchstone.conformance.oracle.values import Reference, among, loose, near, refereed, same, strewn
-from torchstone.conformance.tolerances import COMPONENT, DEPARTURES, TABLE, tolerance
+from torchstone.conformance.oracle.elementwise import Reference, among, loose, near, refereed, same, strewn
+from torchstone.conformance.oracle.tolerances import COMPONENT, DEPARTURES, TABLE, tolerance
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 SPECIAL = (0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0, 1e-45, -1e-40, 3.4e38)

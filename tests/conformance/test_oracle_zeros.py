@@ -10,9 +10,9 @@ import torch
 from test_oracle_judge import X, Y, compare, one, several
 from torch import Tensor
 
-from torchstone.conformance.oracle.zeros import KEPT, NOT_KEPT
-from torchstone.conformance.program import Program, Ref
-from torchstone.conformance.verdict import Kind, Outcome
+from torchstone.conformance.oracle.exactness.signed_zero import KEPT, NOT_KEPT
+from torchstone.conformance.program.program import Program, Ref
+from torchstone.conformance.execution.verdict import Kind, Outcome
 
 ZEROS = torch.tensor([0.0, -0.0, 1.0, -0.25, -3.0, -0.0])
 

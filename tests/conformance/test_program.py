@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.literals import ProgramError, decode, encode, parse_dtype
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.targets import name_of, resolve
+from torchstone.conformance.program.literals import ProgramError, decode, encode, parse_dtype
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.program.call_targets import name_of, resolve
 
 
 def program(*calls: Call, inputs: tuple[str, ...] = ("x0", "x1"), outputs: Any = None) -> Program:

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from torchstone.conformance import backends
-from torchstone.conformance.backends.base import counted
+from torchstone.conformance.backends.protocol import counted
 from torchstone.conformance.backends.watch import eager_ops
-from torchstone.conformance.case import Case
-from torchstone.conformance.dynamic import DYNAMIC
-from torchstone.conformance.oracle.judge import Finding
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.proof import prove
-from torchstone.conformance.runner import marks
-from torchstone.conformance.runner.boundary import Boundary
-from torchstone.conformance.trial import try_case
-from torchstone.conformance.verdict import UNPROVEN, Kind, Outcome
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.dynamic import DYNAMIC
+from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.provenance import prove
+from torchstone.conformance.runner import progress_mark
+from torchstone.conformance.runner.sandbox import Boundary
+from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.verdict import UNPROVEN, Kind, Outcome
 
 
 class Compiled:
@@ -137,7 +137,7 @@ def test_what_is_known_after_the_call_only_comes_out_of_a_worker() -> None:
         def compile(self, fn: Any, args: Any) -> Any:
             return Late()
 
-    byte = marks.create()
+    byte = progress_mark.create()
     verdict = try_case(case_of("torch.exp"), Boundary(Backend(), byte))
     assert verdict.outcome == "pass" and verdict.evidence["ran"] == {"eager": ["exp"]}
-    assert marks.read(byte) == "compare"
+    assert progress_mark.read(byte) == "compare"

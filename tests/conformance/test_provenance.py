@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from torchstone import cli
-from torchstone.compiler.runtime import level
-from torchstone.conformance.provenance import differences, machine, processor
+from torchstone.compiler.runtime.cpu import level
+from torchstone.conformance.execution.machine import differences, machine, processor
 from torchstone.conformance.store import Store
 
 from .test_store import verdict

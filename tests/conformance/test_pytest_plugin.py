@@ -11,9 +11,9 @@ import pytest
 # imported twice.
 import torchstone.conformance.pytest_plugin.items
 import torchstone.conformance.runner
-import torchstone.conformance.variants
+import torchstone.conformance.variants.registry
 from torchstone.conformance.backends import load
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import opinfo
 
 assert torchstone
@@ -63,7 +63,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_costs_nothing_where_it_is_not_used(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
-        "import sys\ndef test(): assert not {'torch', 'torchstone.conformance.case'} & set(sys.modules)"
+        "import sys\ndef test(): assert not {'torch', 'torchstone.conformance.program.case'} & set(sys.modules)"
     )
     done = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:hypothesispytest")
     done.assert_outcomes(passed=1)

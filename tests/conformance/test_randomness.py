@@ -10,12 +10,12 @@ import torch
 from test_trial import Fake, case_of, outcome, running
 from torch import Tensor
 
-from torchstone.conformance.backends.eager import Eager
-from torchstone.conformance.case import Case
-from torchstone.conformance.oracle.distribution import FALSE_ALARM, RUNS, alike
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.trial import try_case
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.oracle.random.distribution import FALSE_ALARM, RUNS, alike
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.verdict import Outcome
 
 X = torch.linspace(-2, 2, 400)
 HALF, FEW = torch.full((40,), 0.5), torch.ones(8)

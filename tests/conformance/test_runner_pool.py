@@ -15,10 +15,10 @@ from torture_cases import torture_case
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.runner import pool as pool_module
-from torchstone.conformance.runner.folders import PREFIX, Folder, sweep
-from torchstone.conformance.runner.look import look
-from torchstone.conformance.runner.process import _ENVIRONMENT
-from torchstone.conformance.verdict import Outcome, Stage
+from torchstone.conformance.runner.temporary_folders import PREFIX, Folder, sweep
+from torchstone.conformance.runner.preflight import look
+from torchstone.conformance.runner.worker_process import _ENVIRONMENT
+from torchstone.conformance.execution.verdict import Outcome, Stage
 
 HERE = Path(__file__).parent
 BACKEND = "torture_backend:Torture"
@@ -134,7 +134,7 @@ def test_a_worker_killed_while_idle_costs_no_case():
 
 
 def test_what_ends_workers_before_they_have_begun_it_is_tried_no_more_than_thrice(monkeypatch):
-    monkeypatch.setattr("torchstone.conformance.runner.process.WorkerProcess.begun", lambda self: 0)
+    monkeypatch.setattr("torchstone.conformance.runner.worker_process.WorkerProcess.begun", lambda self: 0)
     with Pool(BACKEND, retry=False) as pool:
         verdict = pool.verdict(torture_case("abort"))
         assert (verdict.outcome, verdict.message, pool.spawned) == (Outcome.CRASH, "killed by SIGABRT", 3)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.selection import Earlier, Pattern, Shard, agrees, changed, not_passed, plan
+from torchstone.conformance.selection.plan import Earlier, Pattern, Shard, agrees, changed, not_passed, plan
 from torchstone.conformance.sources import select
 from torchstone.conformance.store import Store
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 IDS = [f"opinfo:{op}:{dtype}:{i}" for op in ("add", "nn.functional.relu") for dtype in ("f", "g") for i in range(1000)]
 BASE = {"sources": ["corpus"], "ops": None, "dtypes": None, "variants": ["default"], "limit": None}

@@ -13,13 +13,13 @@ import source_digests
 import torch
 
 from torchstone.conformance.backends import load
-from torchstone.conformance.backends.base import Availability, BackendUnsupported
-from torchstone.conformance.case import Case
+from torchstone.conformance.backends.protocol import Availability, BackendUnsupported
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.sources import SOURCES, find_case, iterate
 from torchstone.conformance.sources import load as source
-from torchstone.conformance.trial import REFUSED, try_case
-from torchstone.conformance.verdict import Kind, Outcome, Stage
+from torchstone.conformance.execution.run_case import REFUSED, try_case
+from torchstone.conformance.execution.verdict import Kind, Outcome, Stage
 
 
 class Lenient:

@@ -12,7 +12,7 @@ import pytest
 
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.store import SCHEMA_VERSION, VERDICT_COLUMNS, Store, StoreError
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 
 def verdict(index: int = 0, outcome: Outcome = Outcome.PASS, backend: str = "eager", **more) -> Verdict:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from torchstone.conformance.store import Store, StoreError, choose, prune
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.execution.verdict import Outcome
 
 from .test_store import new_run, verdict
 

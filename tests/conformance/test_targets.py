@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.conformance.allowlist import PRIVATE, REASONS
-from torchstone.conformance.case import Case, CaseError
-from torchstone.conformance.program import Call, Program, ProgramError, Ref
-from torchstone.conformance.targets import NAMESPACES, lookup, resolve
+from torchstone.conformance.program.allowlist import PRIVATE, REASONS
+from torchstone.conformance.program.case import Case, CaseError
+from torchstone.conformance.program.program import Call, Program, ProgramError, Ref
+from torchstone.conformance.program.call_targets import NAMESPACES, lookup, resolve
 
 ATEN = "torch.ops.aten"
 WITHOUT_SCHEMA = {

@@ -9,7 +9,7 @@ import pytest
 from torture_cases import DEEDS, torture_case
 
 from torchstone.conformance.runner import Pool
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.execution.verdict import Outcome
 
 HERE = Path(__file__).parent
 BACKEND = "torture_backend:Torture"

@@ -8,8 +8,8 @@ import pytest
 
 from torchstone.conformance.escape import spreadsheet, visible
 from torchstone.conformance.text import one_line
-from torchstone.conformance.transitions import ABSENT, Direction, direction
-from torchstone.conformance.verdict import FAILURES, Outcome
+from torchstone.conformance.execution.transitions import ABSENT, Direction, direction
+from torchstone.conformance.execution.verdict import FAILURES, Outcome
 
 ALL = [*map(str, Outcome), ABSENT]
 

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
-from torchstone.conformance.backends.base import Availability, BackendError, BackendUnsupported
-from torchstone.conformance.backends.eager import Eager
-from torchstone.conformance.case import Case, Untested
-from torchstone.conformance.oracle import judge as judge_module
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.trial import compile_cases, try_case, untested
-from torchstone.conformance.verdict import Kind, Outcome, Stage, Verdict
+from torchstone.conformance.backends.protocol import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.oracle import compare as judge_module
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.run_case import compile_cases, try_case, untested
+from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 
 Compiler = Callable[[Callable[..., Any], tuple[Tensor, ...]], Callable[..., Any]]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.unsafe import unsafe
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.undefined_behavior import unsafe
 from torchstone.reducers.edit import special
 
 G, X, AT = Ref("g"), Ref("x"), Ref("i")

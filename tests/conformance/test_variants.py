@@ -7,17 +7,17 @@ import logging
 import pytest
 import torch
 
-from torchstone.conformance import long as long_dims
+from torchstone.conformance.variants import long_dim as long_dims
 from torchstone.conformance.backends import load
-from torchstone.conformance.case import Case, Untested
-from torchstone.conformance.dynamic import plan
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.variants.dynamic import plan
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.long import LENGTH
-from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.variants.long_dim import LENGTH
+from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.sources import find_case, iterate
-from torchstone.conformance.trial import try_case
-from torchstone.conformance.unsafe import unsafe
-from torchstone.conformance.variants import VARIANTS, apply
+from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.variants.registry import VARIANTS, apply
 
 LAYOUTS = ("strided", "transposed", "offset", "channels_last")
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from torchstone.conformance import backends
-from torchstone.conformance.case import Case
-from torchstone.conformance.program import Call, Program, Ref
-from torchstone.conformance.trial import try_case
-from torchstone.conformance.verdict import Outcome
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.verdict import Outcome
 
 ADD = Program(("x", "y"), (Call("torch.add", (Ref("x"), Ref("y")), {"alpha": 2}, "z"),), Ref("z"))
 COPY = Program(("x", "y"), (Call("torch.clone", (Ref("x"),), {}, "z"),), Ref("z"))

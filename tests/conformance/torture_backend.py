@@ -442,7 +442,7 @@ class EagerDies(Torture):
     name = "eager-dies"
 
     def warm_up(self):
-        from torchstone.conformance.program import Program
+        from torchstone.conformance.program.program import Program
 
         Program.__call__ = lambda self, *tensors: os.abort()
 
@@ -456,7 +456,7 @@ class EagerDiesOften(Torture):
     name = "eager-dies-often"
 
     def warm_up(self):
-        from torchstone.conformance.program import Program
+        from torchstone.conformance.program.program import Program
 
         runs = iter(range(9))
         Program.__call__ = lambda self, *tensors: os.abort() if next(runs) else tensors[0] + tensors[0]
@@ -471,7 +471,7 @@ class SlowOracle(Torture):
     name = "slow-oracle"
 
     def warm_up(self):
-        from torchstone.conformance.program import Program
+        from torchstone.conformance.program.program import Program
 
         runs = iter(range(9))
         Program.__call__ = lambda self, *tensors: time.sleep(60) if next(runs) else tensors[0] + tensors[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torture_backend import DEEDS
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.program import Call, Program, Ref
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
 
 __all__ = ["DEEDS", "torture_case"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from torchstone.cli import invoke
-from torchstone.cli.fuzz import _Progress
-from torchstone.conformance.case import Case
+from torchstone.cli.commands.fuzz import _Progress
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.campaign import Plan, Tally, campaign
-from torchstone.fuzz.rules import select
+from torchstone.fuzz.generator.rules import select
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 

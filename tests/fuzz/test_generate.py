@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import UnknownName
-from torchstone.fuzz.choices import ReplayedChoices, SeededChoices
-from torchstone.fuzz.generate import generate, nth
-from torchstone.fuzz.rules import all_rules, select
-from torchstone.fuzz.strategy import programs
+from torchstone.fuzz.generator.choices import ReplayedChoices, SeededChoices
+from torchstone.fuzz.generator.generate import generate, nth
+from torchstone.fuzz.generator.rules import all_rules, select
+from torchstone.fuzz.generator.strategy import programs
 from torchstone.reducers.edit import results, tensors_in
 
 COUNT = 150

@@ -7,11 +7,11 @@ import itertools
 import pytest
 import torch
 
-from torchstone.conformance.case import Case
-from torchstone.conformance.literals import Ref
-from torchstone.conformance.program import Call, Program
-from torchstone.fuzz import values
-from torchstone.fuzz.choices import SeededChoices
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref
+from torchstone.conformance.program.program import Call, Program
+from torchstone.fuzz.generator import values
+from torchstone.fuzz.generator.choices import SeededChoices
 
 SHAPES = [(), (0,), (1,), (3,), (0, 2), (2, 0), (2, 3), (1, 2, 3), (2, 1, 0, 2), (2, 2, 2, 2)]
 

@@ -25,7 +25,7 @@ def aten() -> str:
 
 
 def mkl() -> str:
-    from torchstone.conformance.provenance import mkl_branch
+    from torchstone.conformance.execution.machine import mkl_branch
 
     return mkl_branch()
 
@@ -44,8 +44,9 @@ def code() -> str:
     import torch
 
     import torchstone
-    from torchstone.compiler.runtime import cache, jit
-    from torchstone.compiler.runtime.level import level
+    from torchstone.compiler.runtime.cpu import cache
+    from torchstone.compiler.runtime.cpu import jit
+    from torchstone.compiler.runtime.cpu.level import level
 
     engines: list[jit.Engine] = []
     add = cache.CACHE.add

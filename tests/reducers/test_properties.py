@@ -8,8 +8,8 @@ import pytest
 from cases import judge, reduced, shrunk
 
 from tests import planted
-from torchstone.fuzz.generate import nth
-from torchstone.fuzz.rules import select
+from torchstone.fuzz.generator.generate import nth
+from torchstone.fuzz.generator.rules import select
 from torchstone.reducers import order
 from torchstone.reducers.edit import special, tidy
 from torchstone.reducers.signature import signature

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from torchstone.cli import invoke
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.corpus import Corpus
 

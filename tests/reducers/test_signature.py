@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchstone.conformance.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.reducers.signature import normalize, signature
 
 

@@ -19,18 +19,18 @@ from torchstone.cli.errors import report_error
 from torchstone.cli.output import say, writable
 
 COMMANDS: tuple[tuple[str, str, str], ...] = (
-    ("run", "torchstone.cli.run:run", "Run the conformance suite on one or more backends."),
-    ("report", "torchstone.cli.report:report", "Write the support report of a run: Markdown, JSON, HTML."),
-    ("replay", "torchstone.cli.replay:replay", "Try one case again, alone, and show the evidence."),
-    ("fuzz", "torchstone.cli.fuzz:fuzz", "Try random programs on a backend until the time is up."),
-    ("reduce", "torchstone.cli.reduce:reduce", "Shrink a failing case to a standalone script."),
-    ("selftrial", "torchstone.cli.selftrial:selftrial", "Plant bugs in the built-in compiler; say which are found."),
-    ("compile", "torchstone.cli.compile:compile", "Compile a function and print the IR of any stage."),
-    ("runs", "torchstone.cli.runs:runs", "List, show, compare, export and prune the runs in a store."),
-    ("expect", "torchstone.cli.expect:expect", "Hold a run against what its backends are known to fail."),
-    ("ops", "torchstone.cli.ops:ops", "List the ops the suite knows, with their dtypes."),
-    ("backends", "torchstone.cli.backends:backends", "List the backends and whether each can be used here."),
-    ("doctor", "torchstone.cli.doctor:doctor", "Say what is installed, what is missing, and how to get it."),
+    ("run", "torchstone.cli.commands.run:run", "Run the conformance suite on one or more backends."),
+    ("report", "torchstone.cli.commands.report:report", "Write the support report of a run: Markdown, JSON, HTML."),
+    ("replay", "torchstone.cli.commands.replay:replay", "Try one case again, alone, and show the evidence."),
+    ("fuzz", "torchstone.cli.commands.fuzz:fuzz", "Try random programs on a backend until the time is up."),
+    ("reduce", "torchstone.cli.commands.reduce:reduce", "Shrink a failing case to a standalone script."),
+    ("selftrial", "torchstone.cli.commands.selftrial:selftrial", "Plant bugs in the built-in compiler; say which are found."),
+    ("compile", "torchstone.cli.commands.compile:compile", "Compile a function and print the IR of any stage."),
+    ("runs", "torchstone.cli.commands.runs:runs", "List, show, compare, export and prune the runs in a store."),
+    ("expect", "torchstone.cli.commands.expect:expect", "Hold a run against what its backends are known to fail."),
+    ("ops", "torchstone.cli.commands.ops:ops", "List the ops the suite knows, with their dtypes."),
+    ("backends", "torchstone.cli.commands.backends:backends", "List the backends and whether each can be used here."),
+    ("doctor", "torchstone.cli.commands.doctor:doctor", "Say what is installed, what is missing, and how to get it."),
 )
 
 

@@ -38,7 +38,7 @@ class Where:
     """The executor that the options mean. ``jobs`` is None for every CPU of a cluster. Raises ``InputError``."""
 
     def __init__(self, executor: Executor, address: str | None, jobs: str, memory: float = 8.0) -> None:
-        from torchstone.cli.run import _jobs
+        from torchstone.cli.commands.run import _jobs
         from torchstone.conformance.errors import InputError
 
         if address is not None and executor is not Executor.ray:
@@ -51,7 +51,7 @@ class Where:
     def join(self) -> None:
         """Join the cluster, before there is a trace of the run. Raises ``InputError``."""
         if self.ray:
-            from torchstone.conformance.runner.cluster import connect
+            from torchstone.conformance.runner.ray.cluster import connect
 
             self._joined.enter_context(connect(self.address))
 
@@ -64,7 +64,7 @@ class Where:
             if not self.ray:
                 yield Pool
                 return
-            from torchstone.conformance.runner.cluster import Cluster
+            from torchstone.conformance.runner.ray.cluster import Cluster
 
             def note(node: str, versions: dict[str, str]) -> None:
                 text = ", ".join(f"{name} {value}" for name, value in versions.items() if name != "host")

@@ -38,7 +38,7 @@ def hold_to(wanted: str | None) -> str:
     """
     import os
 
-    from torchstone.compiler.runtime.level import LEVELS, NATIVE, VARIABLE, unavailable
+    from torchstone.compiler.runtime.cpu.level import LEVELS, NATIVE, VARIABLE, unavailable
     from torchstone.conformance.errors import InputError
 
     here = os.environ.get(VARIABLE) or NATIVE

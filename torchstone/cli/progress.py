@@ -12,7 +12,7 @@ from torchstone.cli.output import warn
 from torchstone.conformance.escape import visible
 
 if TYPE_CHECKING:
-    from torchstone.conformance.verdict import Verdict
+    from torchstone.conformance.execution.verdict import Verdict
 
 PLAIN_SECONDS = 10.0
 LIVE_SECONDS = 0.2

@@ -75,7 +75,7 @@ def check_backends(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[
     from torchstone.conformance.runner.interpreter import (
         Interpreter,
     )  # loads torch, which no misspelt name has to wait for
-    from torchstone.conformance.runner.look import look
+    from torchstone.conformance.runner.preflight import look
 
     versions = here()
     for name in backends:

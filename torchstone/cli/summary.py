@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def show_summary(db: Store, run: str) -> None:
     """Print on stdout what the store holds of the run."""
     from torchstone.conformance.store import DEFAULT_PATH
-    from torchstone.conformance.verdict import EAGER_FURTHER, Outcome
+    from torchstone.conformance.execution.verdict import EAGER_FURTHER, Outcome
 
     counts = db.counts(run)
     seen = {outcome for outcomes in counts.values() for outcome in outcomes}

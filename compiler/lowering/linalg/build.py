@@ -13,7 +13,7 @@ from torchstone.compiler.lowering.linalg import indexing, movement, ordering, pl
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter, static_sizes
 from torchstone.compiler.lowering.target import Kernel, Lowered
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 
 def check(e: Emitter, op: Operation) -> list[Any]:
@@ -65,7 +65,7 @@ def lower(graph: Graph) -> Lowered:
     texts: dict[str, Callable[[], str]] = {"linalg": lambda: str(module)}
 
     def load() -> Kernel:
-        from torchstone.compiler.runtime.cpu import CpuKernel
+        from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 
         inputs, outputs = [a.tensor for a in graph.args], [r.tensor for r in results]
         kernel = CpuKernel(module, inputs=inputs, results=outputs, work=work, fused=True)
@@ -123,7 +123,7 @@ def _verify(module: Any, graph: Graph) -> None:
     try:
         module.operation.verify()
     except mlir.ir.MLIRError as error:
-        from torchstone.compiler.runtime.pipelines import compile_error
+        from torchstone.compiler.lowering.mlir_passes.pipelines import compile_error
 
         raise compile_error(
             f"the linalg module of @{graph.name} is a bug of the compiler: its verification", error

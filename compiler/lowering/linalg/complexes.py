@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 Pair: TypeAlias = tuple[Any, Any]
 

@@ -18,7 +18,7 @@ from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.libm import Library
 from torchstone.compiler.lowering.linalg.polynomials import polynomial
 from torchstone.compiler.lowering.linalg.scalars import Scalar
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 
 @dataclass(frozen=True, slots=True)

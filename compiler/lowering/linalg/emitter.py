@@ -16,7 +16,7 @@ from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.libm import Library
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.views import loops
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 
 class Emitter:

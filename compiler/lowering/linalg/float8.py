@@ -11,7 +11,7 @@ from typing import Any
 
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import basic as s
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest, Steps
 from torchstone.compiler.lowering.linalg.views import loops
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 
 def _writable(e: Emitter, x: Value) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchstone.compiler.lowering.linalg.basic import floating
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 Declare = Callable[[str, list[Any], list[Any]], None]
 

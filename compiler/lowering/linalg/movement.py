@@ -12,7 +12,7 @@ from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.views import loops
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 
 def slice_(e: Emitter, op: Operation) -> list[Any]:

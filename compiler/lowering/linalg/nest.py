@@ -17,7 +17,7 @@ from torchstone.compiler.lowering.linalg import elementwise, plan
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import VIEWS, Component, Index, is_view, loop, loops
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 if TYPE_CHECKING:
     from torchstone.compiler.lowering.linalg.emitter import Emitter

@@ -15,7 +15,7 @@ from torchstone.compiler.lowering.linalg.nest import LoopNest, Steps
 from torchstone.compiler.lowering.linalg.reduce import lowest
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import Index, loops
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 
 def scan(e: Emitter, op: Operation) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 if TYPE_CHECKING:
     from torchstone.compiler.lowering.linalg.contraction import Tiles

@@ -19,7 +19,7 @@ from torchstone.compiler.lowering.linalg.emitter import Emitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import Index, loop, loops
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import float8
 from torchstone.compiler.lowering.linalg.basic import compare_float, compare_int, constant, floating, integer, is_nan
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 Scalar: TypeAlias = Any
 

@@ -11,7 +11,7 @@ from math import log
 from typing import Any
 
 from torchstone.compiler.lowering.linalg import basic as s
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 # Adding it to a float32 of moderate size rounds to an integer, which is then in the low bits.
 _SHIFT = 1.5 * 2.0**23

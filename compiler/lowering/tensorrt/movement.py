@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.contract.legalizations.indexing import is_row_gather
+from torchstone.compiler.transforms.legalizations.indexing import is_row_gather
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.lowering.tensorrt.rows import lowers

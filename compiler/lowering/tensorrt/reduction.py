@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.compiler.contract.legalizations.reductions import is_batched_matmul
+from torchstone.compiler.transforms.legalizations.reductions import is_batched_matmul
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.lowering.tensorrt.rows import lowers

@@ -14,7 +14,7 @@ import numpy as np
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import DType, Location, Value
 from torchstone.compiler.ir.dims import Dim
-from torchstone.compiler.runtime import mlir
+from torchstone.compiler import mlir
 
 Handle = Any  # an mlir.ir.Value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchstone.compiler.contract.legalizations.indexing import is_row_gather
+from torchstone.compiler.transforms.legalizations.indexing import is_row_gather
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle

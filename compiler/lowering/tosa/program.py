@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.compiler.contract.legalizations.empty import checks_to_outputs, fold_empty, is_empty
+from torchstone.compiler.transforms.legalizations.empty import checks_to_outputs, fold_empty, is_empty
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, check_error, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand, values_in
 from torchstone.compiler.lowering.target import Kernel, Lowered
@@ -44,8 +44,8 @@ def lower(graph: Graph) -> Lowered:
     texts = {"tosa": lambda: str(module)}
 
     def load() -> Kernel:
-        from torchstone.compiler.runtime import pipelines
-        from torchstone.compiler.runtime.cpu import CpuKernel
+        from torchstone.compiler.lowering.mlir_passes import pipelines
+        from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 
         linalg = pipelines.parse(module)
         to_linalg(linalg)
@@ -69,7 +69,7 @@ class _Run:
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         from torchstone.compiler.ir.dims import evaluate
-        from torchstone.compiler.ops.evaluate import bind_symbols
+        from torchstone.compiler.ops.interpreter import bind_symbols
 
         results = self.kernel(tensors)
         given: set[int] = set()
@@ -92,7 +92,7 @@ class _Run:
 
 def build(graph: Graph, outputs: Sequence[Value]) -> Any:
     """Return a verified MLIR module with one function ``main`` over the graph's tensors."""
-    from torchstone.compiler.runtime import mlir
+    from torchstone.compiler import mlir
 
     for value in (*graph.args, *outputs):
         if not isinstance(value.type, TensorType):
@@ -123,7 +123,7 @@ def _emit(e: Emitter, op: Operation) -> None:
     with location(op.location, op.name):
         if is_empty(op.result):
             # TOSA has no empty tensors: an empty output is made beside it.
-            from torchstone.compiler.runtime import mlir
+            from torchstone.compiler import mlir
 
             e.values[id(op.result)] = mlir.tensor.empty(list(op.result.shape), e.element(op.result.dtype))
             return

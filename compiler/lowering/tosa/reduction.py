@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from torchstone.compiler.contract.legalizations.reductions import is_batched_matmul
+from torchstone.compiler.transforms.legalizations.reductions import is_batched_matmul
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
 from torchstone.compiler.lowering.tosa.summation import accurate_sum, fill

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from torchstone.compiler.contract.builder import Builder
-from torchstone.compiler.contract.expand import expand
+from torchstone.compiler.transforms.builder import Builder
+from torchstone.compiler.transforms.expand import expand
 from torchstone.compiler.diagnostics import Unsupported, VerifyError
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.dtypes import DTYPES, DType
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.targets import TARGETS, find_target
+from torchstone.compiler.lowering.registry import TARGETS, find_target
 
 SHAPE = (2, 3, 4)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchstone.compiler.contract.decompose import decompose, decompositions
+from torchstone.compiler.transforms.decompose import decompose, decompositions
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Operation, parse_graph
 from torchstone.compiler.ir.verifier import verify_graph
@@ -55,7 +55,7 @@ def test_an_unknown_op_is_named() -> None:
 
 def test_what_a_decomposition_assumes_of_a_run_time_size_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {**decompositions(), torch.ops.aten.logit.default: lambda x, eps: x * 2 if x.shape[0] > 3 else x}
-    monkeypatch.setattr("torchstone.compiler.contract.decompose.decompositions", lambda: table)
+    monkeypatch.setattr("torchstone.compiler.transforms.decompose.decompositions", lambda: table)
     graph = parse_graph("""graph @f(%x: f32[6], %m: bool[6]) {
       %0: f32[u0] = aten.masked_select.default(%x, %m)
       %1: f32[u0] = aten.logit.default(%0, none)

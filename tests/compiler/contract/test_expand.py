@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchstone.compiler.contract.expand import eliminate_dead_code, expand
+from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import parse_graph
 

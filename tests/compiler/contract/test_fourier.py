@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from torchstone.compiler.contract.expansions.fourier import LONGEST
+from torchstone.compiler.transforms.expansions.linalg.fourier import LONGEST
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.driver import compile
 

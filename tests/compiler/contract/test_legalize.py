@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tests.compiler.flat import graph, legalized, pairs, primitive, special
-from torchstone.compiler.contract.expand import expand
-from torchstone.compiler.contract.legalizations import LEGALIZATIONS
-from torchstone.compiler.contract.legalizations.empty import checks_to_outputs, fold_empty
+from torchstone.compiler.transforms.expand import expand
+from torchstone.compiler.transforms.legalizations import LEGALIZATIONS
+from torchstone.compiler.transforms.legalizations.empty import checks_to_outputs, fold_empty
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Operation, parse_graph
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.ops.evaluate import evaluate_graph
+from torchstone.compiler.ops.interpreter import evaluate_graph
 
 INTS = (torch.int8, torch.int32, torch.int64, torch.uint8)
 FLOATS = (torch.float32, torch.float64)

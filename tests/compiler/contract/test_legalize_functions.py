@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.compiler.flat import legalized, magnitudes, nearest, pairs, primitive, signs_of_zero_differ, ulp_error
-from torchstone.compiler.contract.legalizations.common import BOUNDS
+from torchstone.compiler.transforms.legalizations.common import BOUNDS
 from torchstone.compiler.ops import PRIMITIVES
 
 TRUTH = {"erfc": torch.special.erfc, "rem": torch.fmod}

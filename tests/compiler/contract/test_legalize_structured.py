@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tests.compiler.flat import graph, legalized, primitive, run, special
-from torchstone.compiler.contract.builder import Builder
-from torchstone.compiler.contract.expand import expand
+from torchstone.compiler.transforms.builder import Builder
+from torchstone.compiler.transforms.expand import expand
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
-from torchstone.compiler.ops.evaluate import evaluate_graph
-from torchstone.compiler.targets import find_target
+from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.lowering.registry import find_target
 
 WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((9,), {"dims": (0,), "kernel": (3,), "stride": (2,), "dilation": (2,)}),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchstone import compile
-from torchstone.compiler.contract.builder import Builder
+from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, parse_graph, print_graph
 from torchstone.compiler.ir.dtypes import float32

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.contract.promotion import promote, result_type
-from torchstone.compiler.frontends.literals import TO_TORCH
+from torchstone.compiler.transforms.promotion import promote, result_type
+from torchstone.compiler.capture.trace.aten_literals import TO_TORCH
 from torchstone.compiler.ir import DType, TensorType, Value
 from torchstone.compiler.ir.dtypes import BY_NAME
 

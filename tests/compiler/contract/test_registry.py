@@ -6,9 +6,9 @@ import inspect
 
 import pytest
 
-from torchstone.compiler.contract.decompose import find_overload
-from torchstone.compiler.contract.expansions import EXPANSIONS
-from torchstone.compiler.contract.rules import Rules
+from torchstone.compiler.transforms.decompose import find_overload
+from torchstone.compiler.transforms.expansions import EXPANSIONS
+from torchstone.compiler.transforms.rules import Rules
 
 
 @pytest.mark.parametrize("op", EXPANSIONS)

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from torchstone.compiler.contract.shapes import FakeSizes, check_types, refine, result_types, types_match
+from torchstone.compiler.transforms.shapes import FakeSizes, check_types, refine, result_types, types_match
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, VerifyError
 from torchstone.compiler.driver import compile as build
-from torchstone.compiler.frontends import dispatch
+from torchstone.compiler.capture.trace import frontend as dispatch
 from torchstone.compiler.ir import Operation, parse_graph
 from torchstone.compiler.ir.dims import Expr
-from torchstone.conformance.case import Case
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.sampling import seeded
 

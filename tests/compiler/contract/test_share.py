@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchstone.compiler.contract.share import share
+from torchstone.compiler.transforms.cse import share
 from torchstone.compiler.ir import parse_graph
 
 

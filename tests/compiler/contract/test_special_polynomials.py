@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from torchstone.compiler.contract.expansions import special_polynomials
+from torchstone.compiler.transforms.expansions.special import polynomials
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 
@@ -64,7 +64,7 @@ def test_recurrences_go_on_to_any_degree(name: str, target: str) -> None:
 
 
 def test_degrees_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(special_polynomials, "_HIGHEST", 2.0**10)
+    monkeypatch.setattr(polynomials, "_HIGHEST", 2.0**10)
     x, n = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 2.0])
     for name in ("laguerre_polynomial_l", "legendre_polynomial_p"):
         compiled = compile(getattr(torch.special, name), (x, n), target="evaluator")

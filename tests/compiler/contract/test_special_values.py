@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.contract.expansions import EXPANSIONS
+from torchstone.compiler.transforms.expansions import EXPANSIONS
 from torchstone.compiler.driver import compile
 
 with warnings.catch_warnings():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchstone.compiler.contract.verify import verify
+from torchstone.compiler.transforms.verify import verify
 from torchstone.compiler.diagnostics import VerifyError
 from torchstone.compiler.ir import Operation, parse_graph
 

@@ -7,7 +7,8 @@ from torch.export import Dim
 
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.driver import compile
-from torchstone.compiler.frontends import dispatch, export
+from torchstone.compiler.capture.trace import frontend as dispatch
+from torchstone.compiler.capture.export import frontend as export
 from torchstone.compiler.ir import print_graph
 
 

@@ -7,7 +7,7 @@ import torch
 
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dtypes import DType
-from torchstone.compiler.runtime.bridge import torch_dtype
+from torchstone.compiler.runtime.cpu.bridge import torch_dtype
 
 from .harness import evaluate, of, primitive, run, special
 

@@ -11,7 +11,7 @@ from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import TARGET
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.runtime import jit
+from torchstone.compiler.runtime.cpu import jit
 
 from .harness import evaluate, of, primitive, run, special, ulps
 

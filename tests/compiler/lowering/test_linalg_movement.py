@@ -13,7 +13,7 @@ from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg.movement import groups
-from torchstone.compiler.runtime.bridge import torch_dtype
+from torchstone.compiler.runtime.cpu.bridge import torch_dtype
 
 from .harness import evaluate, primitive, run
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.contract.builder import Builder
+from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.types import TensorType

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.contract.builder import Builder
+from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, symbol

@@ -17,9 +17,10 @@ from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import elementwise
-from torchstone.compiler.runtime import cache, jit
-from torchstone.compiler.runtime.code import together
-from torchstone.compiler.runtime.cpu import CpuKernel
+from torchstone.compiler.runtime.cpu import cache
+from torchstone.compiler.runtime.cpu import jit
+from torchstone.compiler.runtime.cpu.code import together
+from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 
 X = torch.tensor([-1.0, 0.5, 3.0])
 F32 = TensorType((3,), dt.float32)

@@ -12,10 +12,10 @@ from torchstone.compiler import driver
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.runtime import jit
-from torchstone.compiler.runtime.cache import CACHE
-from torchstone.compiler.runtime.code import together
-from torchstone.compiler.runtime.cpu import CpuKernel
+from torchstone.compiler.runtime.cpu import jit
+from torchstone.compiler.runtime.cpu.cache import CACHE
+from torchstone.compiler.runtime.cpu.code import together
+from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 
 F32 = TensorType((3,), dt.float32)
 

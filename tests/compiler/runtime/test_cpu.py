@@ -14,10 +14,10 @@ from torchstone.compiler.diagnostics import GuardError, TorchstoneError
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.runtime import jit
-from torchstone.compiler.runtime.bridge import IR_DTYPES, TORCH_DTYPES
-from torchstone.compiler.runtime.cache import CACHE
-from torchstone.compiler.runtime.cpu import CpuKernel
+from torchstone.compiler.runtime.cpu import jit
+from torchstone.compiler.runtime.cpu.bridge import IR_DTYPES, TORCH_DTYPES
+from torchstone.compiler.runtime.cpu.cache import CACHE
+from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 
 
 def copy(shape: str, element: str) -> str:
@@ -378,8 +378,8 @@ def test_dtypes_of_torch_and_mlir_are_one_table() -> None:
 
 def test_a_double_becomes_a_half_through_a_float() -> None:
     """LLVM joins two roundings into a call that no C library here has; the stand-in makes two of it again."""
-    from torchstone.compiler.runtime import jit
-    from torchstone.compiler.runtime.mlir import bindings
+    from torchstone.compiler.runtime.cpu import jit
+    from torchstone.compiler.mlir import bindings
 
     rounded = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_double)(jit.helpers(bindings())["__truncdfhf2"])
     exponents = torch.linspace(-9, 6, 2000, dtype=torch.float64)

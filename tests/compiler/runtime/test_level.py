@@ -15,8 +15,10 @@ import torch
 import torchstone
 from tests.compiler.flat import magnitudes, special
 from torchstone.compiler.diagnostics import TorchstoneError
-from torchstone.compiler.runtime import cache, jit, level
-from torchstone.compiler.runtime.mlir import bindings
+from torchstone.compiler.runtime.cpu import cache
+from torchstone.compiler.runtime.cpu import jit
+from torchstone.compiler.runtime.cpu import level
+from torchstone.compiler.mlir import bindings
 
 pytestmark = pytest.mark.skipif(level.refusal() != "", reason="levels of an x86-64")
 HELD = [name for name in level.LEVELS[1:] if not level.unavailable(name)]

@@ -13,9 +13,12 @@ import torch
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir.dtypes import float32
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.runtime import jit, level, mlir, pipelines
-from torchstone.compiler.runtime.cache import VARIABLE
-from torchstone.compiler.runtime.cpu import CpuKernel
+from torchstone.compiler.runtime.cpu import jit
+from torchstone.compiler.runtime.cpu import level
+from torchstone.compiler import mlir
+from torchstone.compiler.lowering.mlir_passes import pipelines
+from torchstone.compiler.runtime.cpu.cache import VARIABLE
+from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 
 
 def python(source: str, **environment: str) -> str:

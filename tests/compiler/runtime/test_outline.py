@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.driver import compile
-from torchstone.compiler.runtime import cache, code, jit, outline
+from torchstone.compiler.runtime.cpu import cache
+from torchstone.compiler.runtime.cpu import code
+from torchstone.compiler.runtime.cpu import jit
+from torchstone.compiler.lowering.mlir_passes import outline
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError
-from torchstone.compiler.runtime import returning
-from torchstone.compiler.runtime.returning import load_returning, run_returning
+from torchstone.compiler.runtime.cpu import allocating_kernel
+from torchstone.compiler.runtime.cpu.allocating_kernel import load_returning, run_returning
 
 ROWS = """
 ml_program.global private mutable @global_seed(dense<0> : tensor<i64>) : tensor<i64>
@@ -61,7 +61,7 @@ class Heap:
 @pytest.fixture
 def heap(monkeypatch: pytest.MonkeyPatch) -> Heap:
     heap = Heap()
-    monkeypatch.setattr(returning, "allocator", heap.addresses)
+    monkeypatch.setattr(allocating_kernel, "allocator", heap.addresses)
     return heap
 
 

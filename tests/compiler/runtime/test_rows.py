@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.driver import compile
-from torchstone.compiler.runtime import cache, code, jit, rows
+from torchstone.compiler.runtime.cpu import cache
+from torchstone.compiler.runtime.cpu import code
+from torchstone.compiler.runtime.cpu import jit
+from torchstone.compiler.lowering.mlir_passes import row_fusion
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +29,7 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     cache.CACHE.clear()
 
     def counted(module, provider) -> None:
-        rows.fuse_rows(module, provider)
+        row_fusion.fuse_rows(module, provider)
         assert module.operation.verify()
         top = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
         found.append(top.count("scf.for"))
@@ -114,7 +117,7 @@ def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], mo
     cache.CACHE.clear()
 
     def measured(module, provider) -> None:
-        rows.fuse_rows(module, provider)
+        row_fusion.fuse_rows(module, provider)
         assert module.operation.verify()
         found.extend(buffers(module))
 
@@ -123,7 +126,7 @@ def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], mo
     x[..., 0, 3], x[..., -1, 5], x[0, ..., 1] = float("nan"), float("inf"), -float("inf")
     out = compile(FUSED[name], (x,))(x)
     torch.testing.assert_close(out, FUSED[name](x), rtol=1e-4, atol=1e-4, equal_nan=True)
-    assert max(found, default=0) <= max(rows.BLOCK, shape[-1])
+    assert max(found, default=0) <= max(row_fusion.BLOCK, shape[-1])
 
 
 BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -144,7 +147,7 @@ BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
 def test_other_rows_of_a_batch_are_waited_for(
     name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "BLOCK", 1)
+    monkeypatch.setattr(row_fusion, "BLOCK", 1)
     cache.CACHE.clear()
     x = torch.randn(shape)
     out = compile(BATCHES[name], (x,))(x)

@@ -4,7 +4,9 @@ import pytest
 
 from tests.compiler.state.programs import draw
 from tests.compiler.state.trial import try_program
-from torchstone.compiler.frontends.state import checks, heap, kinds
+from torchstone.compiler.capture.state import checks
+from torchstone.compiler.capture.state import heap
+from torchstone.compiler.capture.state import kinds
 
 TARGETS = ("evaluator", "linalg", "tosa", "tensorrt")
 
@@ -31,7 +33,7 @@ def outcomes(count: int) -> tuple[int, int]:
 
 
 def test_a_trial_tells_of_effects_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchstone.compiler.frontends.captured.replay", lambda *_: None)
+    monkeypatch.setattr("torchstone.compiler.capture.program.replay", lambda *_: None)
     assert outcomes(20)[0]
 
 

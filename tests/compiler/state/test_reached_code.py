@@ -17,8 +17,8 @@ from torch.utils import _pytree as pytree
 from tests.compiler.state.compare import difference, picture
 from tests.compiler.state.test_state import inputs
 from torchstone.compiler.driver import compile
-from torchstone.compiler.frontends.state import kinds
-from torchstone.compiler.frontends.state.heap import Heap
+from torchstone.compiler.capture.state import kinds
+from torchstone.compiler.capture.state.heap import Heap
 
 # A program that counts its calls, what it counts with, and how often the count is written in a call.
 Built = tuple[Callable[..., Any], Callable[[], Any]]

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.contract.builder import Builder
-from torchstone.compiler.contract.expand import expand
-from torchstone.compiler.contract.verify import verify
+from torchstone.compiler.transforms.builder import Builder
+from torchstone.compiler.transforms.expand import expand
+from torchstone.compiler.transforms.verify import verify
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dtypes import BY_NAME
 from torchstone.compiler.ir.verifier import verify_graph

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.contract.expand import expand
+from torchstone.compiler.transforms.expand import expand
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.ir import Graph, TensorType, symbol
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tensorrt import TARGET, lower_graph, takes
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.lowering.tensorrt.rows import Row, Rows
-from torchstone.compiler.ops.evaluate import evaluate_graph
+from torchstone.compiler.ops.interpreter import evaluate_graph
 from torchstone.compiler.runtime.tensorrt import SWITCH, api, simulator
 from torchstone.compiler.runtime.tensorrt.engine import Log
 
@@ -201,7 +201,7 @@ def test_lowering_needs_no_torch() -> None:
     code = """
 import sys
 sys.modules["torch"] = None
-from torchstone.compiler.contract.builder import Builder
+from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.ir import Graph, TensorType, Value, symbol
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tensorrt import TARGET

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.contract.builder import Builder
+from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.diagnostics import Unsupported, VerifyError
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tensorrt import CHECK, takes
 from torchstone.compiler.lowering.tensorrt.rows import lowers
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.ops.evaluate import evaluate_graph
+from torchstone.compiler.ops.interpreter import evaluate_graph
 
 from .graphs import kernel, legal, static
 

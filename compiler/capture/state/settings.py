@@ -1,0 +1,141 @@
+"""PyTorch's settings that a program may change or read: how each is asked for and set, and which names read it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._tensor_str import PRINT_OPTS
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.capture.state.questions import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """``names`` are those of the functions and modules by which a program reads it."""
+
+    what: str
+    get: Callable[[], Any]
+    put: Callable[[Any], Any]
+    names: frozenset[str] = frozenset()
+
+
+def _default_device() -> Any:
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+def _printing() -> Any:
+    return tuple(vars(PRINT_OPTS).items())
+
+
+def _autocast() -> Any:
+    return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
+
+
+def _put_autocast(was: Any) -> None:
+    torch.set_autocast_enabled("cpu", was[0])
+    torch.set_autocast_dtype("cpu", was[1])
+    torch.set_autocast_cache_enabled(was[2])
+
+
+def _flushes() -> bool:
+    smallest = 5e-324  # the processor does the same to Python's numbers
+    return smallest * 1.0 == 0.0
+
+
+def _anomalies() -> Any:
+    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+
+def _opt_einsum() -> Any:
+    return torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy
+
+
+def _put_opt_einsum(was: Any) -> None:
+    torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy = was
+
+
+_BACKENDS = frozenset({"backends", "cudnn", "mkldnn", "cuda", "nnpack", "opt_einsum", "mha", "cpu"})
+# Of PyTorch's backends: what is asked for by ``torch._C._get_…`` and set by ``torch._C._set_…``.
+_FLAGS = (
+    "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "cudnn_allow_tf32", "mkldnn_enabled",
+    "mkldnn_deterministic", "onednn_allow_tf32", "cublas_allow_tf32", "nnpack_enabled", "linalg_preferred_backend",
+    "blas_preferred_backend", "cublas_allow_fp16_accumulation", "math_sdp_allow_fp16_bf16_reduction",
+    "cpu_allow_fp16_reduced_precision_reduction",
+)  # fmt: skip
+
+
+def _flag(name: str) -> Setting:
+    get = getattr(torch._C, f"_get_{name}")
+
+    def ask() -> Any:
+        with contextlib.suppress(RuntimeError):  # of some PyTorch says nothing, where others were set in another way
+            return get()
+
+    return Setting(name.replace("_", " "), ask, getattr(torch._C, f"_set_{name}"), _BACKENDS)
+
+
+def _sdp(name: str, use: str) -> Setting:
+    get, put = getattr(torch._C, f"_get_{name}_sdp_enabled"), getattr(torch._C, f"_set_sdp_use_{use}")
+    return Setting(f"use of {name} attention", get, put, _BACKENDS)
+
+
+def _named(what: str, get: Callable[[], Any], put: Callable[[Any], Any], *names: str) -> Setting:
+    return Setting(what, get, put, frozenset(names))
+
+
+SETTINGS = (
+    _named("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    _named("default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    _named("default device", _default_device, torch.set_default_device, "get_default_device"),
+    _named("autocast", _autocast, _put_autocast, "is_autocast_cache_enabled"),
+    _named(
+        "mode of deterministic algorithms", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode,
+        "get_deterministic_debug_mode", "are_deterministic_algorithms_enabled",
+        "is_deterministic_algorithms_warn_only_enabled",
+    ),
+    _named(
+        "fill of uninitialized memory", torch._C._get_deterministic_fill_uninitialized_memory,
+        torch._C._set_deterministic_fill_uninitialized_memory, "fill_uninitialized_memory",
+    ),
+    _named("number of threads", torch.get_num_threads, torch.set_num_threads, "get_num_threads"),
+    _named(
+        "float32 matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision,
+        "get_float32_matmul_precision",
+    ),
+    _named(
+        "mode of detecting anomalies", _anomalies, lambda was: torch.set_anomaly_enabled(*was),
+        "is_anomaly_enabled", "is_anomaly_check_nan_enabled",
+    ),
+    _named("rule for repeated warnings", torch.is_warn_always_enabled, torch.set_warn_always, "is_warn_always_enabled"),
+    _named(
+        "way of printing tensors", _printing, lambda was: vars(PRINT_OPTS).update(was), "PRINT_OPTS",
+        "get_printoptions",
+    ),
+    _named("treatment of denormal numbers", _flushes, torch.set_flush_denormal),
+    _named("level below which nothing is logged", lambda: logging.root.manager.disable, logging.disable),
+    Setting("strategy of einsum", _opt_einsum, _put_opt_einsum, _BACKENDS),
+    *map(_flag, _FLAGS),
+    *(_sdp(*names) for names in (("flash", "flash"), ("mem_efficient", "mem_efficient"), ("math", "math"))),
+)  # fmt: skip
+
+
+# The compiler turns oneDNN off while it records: a program would read that.
+_ONEDNN = frozenset({"enabled", "flags", "set_flags", "is_enabled"})
+
+
+def check_readable(named: Callable[[Collection[str]], bool]) -> None:
+    """Unsupported for a program that asks whether oneDNN is on."""
+    if named({"mkldnn"}) and named(_ONEDNN):
+        raise Unsupported("the program reads or sets torch.backends.mkldnn.enabled, which is off here", stage="capture")
+
+
+def read_settings(named: Callable[[Collection[str]], bool]) -> list[Question]:
+    """Return the settings that a program reads, if ``named`` says that it names any of what reads them."""
+    return [Question(f"the {s.what}", s.get, s.get()) for s in SETTINGS if s.names and named(s.names)]

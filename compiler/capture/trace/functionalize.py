@@ -1,0 +1,147 @@
+"""A program under PyTorch's functionalization: it writes to nothing, and says which values it would have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch._higher_order_ops.effects import has_effects
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
+from torch.utils import _pytree as pytree
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.capture.memory.layouts import Layouts
+from torchstone.compiler.capture.leaves import View
+from torchstone.compiler.capture.memory.memory_calls import MemoryCalls
+from torchstone.compiler.capture.memory.shared_results import Viewed, grouped
+from torchstone.compiler.capture.user_code import raised_at
+
+Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]
+
+
+class _Functionalize(FunctionalTensorMode):
+    """PyTorch's functionalization, with the recorder in the place of PyTorch's own tracer.
+
+    Unsupported, at the user's line, where the sizes or strides of one of ``arguments`` change in place.
+    """
+
+    arguments: Pairs = ()
+    layouts = Layouts()
+    memory = MemoryCalls()
+    bases: dict[int, FunctionalTensor]
+
+    def note(self, out: Any) -> None:
+        """Note the tensors that an op gives and that are no views."""
+        with torch._C.DisableTorchFunction():  # TorchScript calls ops with the modes on that watch Python's calls
+            for leaf in pytree.tree_leaves(out):
+                if isinstance(leaf, FunctionalTensor) and not _steps_to(leaf):
+                    self.bases.setdefault(leaf.untyped_storage()._cdata, leaf)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not has_effects(func):
+            moved = args[0] if func.overloadpacket is torch.ops.aten.set_ else None
+            with self.memory.moving(str(func), moved), self.layouts.calling(func, args, kwargs) as made:
+                out = super().__torch_dispatch__(func, types, args, kwargs)
+                made.append(out)
+            self.note(out)
+            if torch.Tag.inplace_view in func.tags and any(args[0] is tensor for _, tensor in self.arguments):
+                _same_outline(args[0], str(func))
+            return out
+        # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
+        below = PythonFunctionalizeAPI()
+        with below.redispatch_to_next():
+            args, kwargs = below.unwrap_tensors((args, kwargs or {}))  # type: ignore[arg-type]
+            return below.wrap_tensors(func(*args, **kwargs))
+
+    def _sync_view_replay_annotations(self, args: Any, kwargs: Any) -> None:
+        """Nothing to do: these are notes for PyTorch's tracer."""
+
+
+Share: TypeAlias = "tuple[torch.Tensor, View | None] | Viewed | None"
+
+
+def _same_outline(tensor: Any, culprit: str) -> None:
+    if torch._functionalize_has_metadata_mutation(tensor.elem):
+        raise Unsupported(f"{culprit} changes the sizes or strides of an argument in place", stage="capture")
+    if torch._functionalize_was_storage_changed(tensor.elem):
+        raise Unsupported(f"{culprit} gives an argument other memory; write to it with copy_", stage="capture")
+
+
+def functionalized(
+    run: Callable[[list[Any], list[Any]], list[Any]],
+    clones: list[Any],
+    lifted: list[Any],
+    tracked: set[int],
+    layouts: Layouts,
+    memory: MemoryCalls,
+) -> tuple[list[Any], Pairs, list[Share], Pairs]:
+    """Run under PyTorch's functionalization; ``tracked`` has the ids of the tensors that autograd tracks.
+
+    Return the results, the new value of each argument written to, for each tensor among the results the argument that
+    it shares memory with, if there is one, and as which view, and the gradient of each argument that has one now.
+    """
+    wrapped: list[tuple[torch.Tensor, FunctionalTensor]] = []
+
+    def wrap(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        known = next((f for t, f in wrapped if t is leaf), None)
+        if known is None:
+            known = FunctionalTensor.to_functional(leaf)
+            known.requires_grad_(id(leaf) in tracked)
+            wrapped.append((leaf, known))
+        return known
+
+    try:
+        with _Functionalize() as mode:
+            mode.arguments, mode.layouts, mode.memory, mode.bases = wrapped, layouts, memory, {}
+            flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
+    except RuntimeError as error:
+        if "not allowed in the functionalization pass" in str(error):
+            why = "resize_ gives a tensor more memory than it had; make one of that size"
+            raise Unsupported(why, stage="capture", where=raised_at(error)) from error
+        if "functional tensor" not in str(error):
+            raise
+        raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
+    for _, tensor in wrapped:
+        _same_outline(tensor, "the program")
+    owners = {f.untyped_storage()._cdata: (t, f) for t, f in wrapped}
+    shared: list[Share] = []
+    for leaf in flat:
+        owner = owners.get(leaf.untyped_storage()._cdata) if isinstance(leaf, FunctionalTensor) else None
+        if owner is not None:
+            shared.append((owner[0], None if leaf is owner[1] else _view_of(leaf)))
+        elif isinstance(leaf, torch.Tensor):
+            shared.append(None)
+    mode.bases.update({f.untyped_storage()._cdata: f for _, f in wrapped})
+    found = iter(grouped([leaf for leaf in flat if isinstance(leaf, torch.Tensor)], mode.bases, _view_of))
+    shared = [group if share is None else share for share, group in zip(shared, found, strict=True)]
+    has_data_mutation = torch._functionalize_has_data_mutation  # pyright: ignore[reportAttributeAccessIssue]
+    written = [(t, unwrap(f)) for t, f in wrapped if has_data_mutation(f.elem)]
+    left = [(t, unwrap(f.grad)) for t, f in wrapped if f.is_leaf and f.grad is not None]
+    return [unwrap(leaf) for leaf in flat], written, shared, left
+
+
+def _view_of(tensor: FunctionalTensor) -> View:
+    """Return what makes a tensor of its base: the views that functionalization has noted."""
+    steps = _steps_to(tensor)
+    if any(step.has_symbolic_inputs for step in steps):
+        return told_by_values
+    return lambda base, sizes: _FUNCTIONALIZATION.apply_view_meta_sequence(base, steps)
+
+
+def told_by_values(base: torch.Tensor, sizes: Any) -> torch.Tensor:
+    """Stand for a view at a place that values tell, which the graph has to tell."""
+    raise AssertionError("unreachable")
+
+
+_FUNCTIONALIZATION: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out
+
+
+def _steps_to(tensor: FunctionalTensor) -> Any:
+    return _FUNCTIONALIZATION.get_view_meta_sequence(tensor.elem)
+
+
+def unwrap(leaf: Any) -> Any:
+    return leaf.from_functional() if isinstance(leaf, FunctionalTensor) else leaf

@@ -1,0 +1,84 @@
+"""Programs that come as text: a graph at any of our stages, or a module of a target's dialect, taken on from there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from torchstone.compiler.transforms.shapes import refine
+from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
+from torchstone.compiler.driver import Stages, to_contract, to_flat, to_target
+from torchstone.compiler.ir import Graph, TensorType, parse_graph
+from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.lowering.partition import KERNEL_HEADER, join_kernels
+from torchstone.compiler.lowering.target import Target
+
+# In the order of the pipeline; a module of MLIR ends it.
+GRAPHS = ("aten", "contract", "flat")
+MODULES = ("linalg", "tosa")
+
+
+def from_text(text: str, stage: str, target: Target, *, library_calls: bool = True) -> Stages:
+    """Take the text of a stage through the stages after it and return the text of all of them, ``stage`` included.
+
+    A size written ``?`` in an ``aten`` graph is worked out (see ``shapes.refine``). ParseError says where the text is
+    no graph, VerifyError which rule it breaks, Unsupported which op the target does not take.
+    """
+    if stage in MODULES:
+        return Stages(_modules(text, stage))
+    if stage not in GRAPHS:
+        names = (*GRAPHS, *MODULES)
+        raise TorchstoneError(f'no text is taken at stage "{stage}"{did_you_mean(stage, names)}: {", ".join(names)}')
+    graph = parse_graph(text)
+    texts: dict[str, Callable[[], str]] = {}
+    if stage == "aten":
+        graph = refine(graph).graph if _is_open(graph) else graph
+        texts["aten"] = graph.__str__
+        graph, _ = to_contract(graph, target, {}, library_calls=library_calls)
+    if stage != "flat":
+        texts["contract"] = graph.__str__
+        graph, _ = to_flat(graph, target, library_calls=library_calls)
+    return Stages({**texts, **_lowered(graph, target)})
+
+
+def _lowered(flat: Graph, target: Target) -> dict[str, Callable[[], str]]:
+    verify_graph(flat)
+    lowered = to_target(flat, target)
+    lowered.load()
+    return {"flat": flat.__str__, **lowered.texts}
+
+
+def _is_open(graph: Graph) -> bool:
+    """Say whether a size is left to be worked out."""
+    values = [*graph.args, *(r for op in graph.ops for r in op.results)]
+    nested = [g for op in graph.ops for g in op.graphs.values()]
+    return any(isinstance(v.type, TensorType) and None in v.type.shape for v in values) or any(map(_is_open, nested))
+
+
+def _modules(text: str, stage: str) -> dict[str, Callable[[], str]]:
+    """Take on the module of a kernel, or those of all kernels that a schedule runs."""
+    _, *parts = re.split(KERNEL_HEADER, text)
+    if not parts:
+        return _module(text, stage)
+    kernels = [_module(part, stage) for part in parts]
+    return {name: partial(join_kernels, [kernel[name] for kernel in kernels]) for name in kernels[0]}
+
+
+def _module(text: str, stage: str) -> dict[str, Callable[[], str]]:
+    from torchstone.compiler.lowering.mlir_passes import pipelines
+    from torchstone.compiler.runtime.cpu.allocating_kernel import load_returning
+
+    module = pipelines.parse(text)
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    if len(functions) != 1:
+        raise TorchstoneError(f"expected a module of one function, got {len(functions)}")
+    texts = {stage: lambda: text}
+    if stage == "tosa":
+        from torchstone.compiler.lowering.tosa.validate import to_linalg, validate
+
+        validate(module)
+        to_linalg(module)
+        linalg = str(module)
+        texts["linalg"] = lambda: linalg
+    return {**texts, "llvm": load_returning(module).llvm}

@@ -1,0 +1,1 @@
+"""TODO compiler/lowering/mlir_passes."""

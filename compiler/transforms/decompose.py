@@ -1,0 +1,143 @@
+"""The pass ``decompose``: ATen ops with neither a rule of ours nor a place in the target become simpler ATen ops.
+
+The decompositions are PyTorch's own. Each is run on fake tensors of the op's types under the recorder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+
+from torchstone.compiler.transforms.shapes import FakeSizes, find_overload
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.capture.program import Guard
+from torchstone.compiler.capture.symbolic.conditions import guards_of
+from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
+from torchstone.compiler.capture.trace.recorder import Mutation, Recorder
+from torchstone.compiler.capture.symbolic.run_time_sizes import require_guards
+from torchstone.compiler.capture.trace.schemas import schema_call
+from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
+from torchstone.compiler.ir.sizes import symbols_bound
+
+
+@cache
+def decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """PyTorch's table: core ATen's decompositions first, then every other one it registers."""
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    return {**decomposition_table, **core_aten_decompositions()}
+
+
+def decompose(graph: Graph, keep: Callable[[Operation], bool], hints: Mapping[str, int]) -> tuple[Graph, list[Guard]]:
+    """Return a graph in which every ``aten`` op is kept or has no decomposition, and the guards the tracing added.
+
+    ``keep(op)`` says that an op needs no decomposition. ``hints`` gives an example size for each symbol.
+    """
+    if all(keep(op) and not op.graphs for op in graph.ops):
+        return graph, []
+    sizes = FakeSizes(hints)
+    guards: list[Guard] = []
+    out = Graph(graph.name, graph.args)
+    values: dict[int, Any] = {id(a): a for a in graph.args}
+
+    def mapped(leaf: Any) -> Any:
+        return values.get(id(leaf), leaf) if isinstance(leaf, Value) else leaf
+
+    def nested(inner: Graph) -> Graph:
+        inner, more = decompose(inner, keep, hints)
+        guards.extend(more)
+        return inner
+
+    def place(op: Operation, ancestors: frozenset[str]) -> None:
+        operands = tuple(map_operand(o, mapped) for o in op.operands)
+        moved = Operation(op.name, operands, op.results, op.attributes, op.location)
+        traced = None if keep(op) else _trace(moved, sizes)
+        # A decomposition that leads back to an op it came from makes no progress.
+        if traced is None or any(inner.name in {*ancestors, op.name} for inner in traced[0]):
+            out.ops.append(moved.with_graphs(nested))
+            return
+        ops, results = traced
+        for inner in ops:
+            place(inner, ancestors | {op.name})
+        values.update({id(old): mapped(new) for old, new in zip(op.results, results, strict=True)})
+
+    for op in graph.ops:
+        place(op, frozenset())
+    out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)
+    require_guards(out, sizes.env, sizes.torch_names)
+    return out, [*guards, *guards_of(sizes.env, sizes.torch_names, without=symbols_bound(out))]
+
+
+def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]] | None:
+    """Run the decomposition of ``op``; None when PyTorch has none for these arguments."""
+    func = find_overload(op.name)
+    fn = decompositions().get(func)
+    if fn is None and not func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return None
+    recorder = Recorder(op.name)
+    recorder.location = op.location.noted(op.name)
+    sizes.location = recorder.location
+    with sizes.mode:
+        fakes: dict[int, torch.Tensor] = {}
+
+        def fake(leaf: Any) -> Any:
+            if isinstance(leaf, Value):
+                if isinstance(leaf.type, TensorType) and id(leaf) not in fakes:
+                    fakes[id(leaf)] = sizes.tensor(leaf.type)
+                    recorder.alias(fakes[id(leaf)], leaf)
+                return fakes.get(id(leaf))
+            return from_literal(leaf, sizes.size)
+
+        def convert(operand: Any) -> Any:
+            if isinstance(operand, tuple):
+                return [convert(item) for item in operand]
+            return fake(operand)
+
+        args, kwargs = schema_call(func, [convert(o) for o in op.operands])
+        try:
+            with recorder:
+                out = fn(*args, **kwargs) if fn is not None else func.decompose(*args, **kwargs)
+                if out is NotImplemented:
+                    return None
+                flat = out if isinstance(out, list | tuple) else (out,)
+                typed = [_typed(leaf, old.type) for leaf, old in zip(flat, op.results, strict=True)]
+                results = [recorder.operand(leaf) for leaf in typed]
+        except Mutation as error:
+            raise Unsupported(
+                f"{op.name}: PyTorch's decomposition writes in place ({error})", op=op.name, where=describe(op)
+            ) from None
+        except TorchstoneError as error:
+            raise Unsupported(f"{op.name}: {error.message}", op=op.name, where=describe(op)) from error
+        except Exception as error:
+            raise Unsupported(
+                f"{op.name}: PyTorch's decomposition raises {type(error).__name__}: {error}",
+                op=op.name,
+                where=describe(op),
+            ) from error
+    if recorder.captures:
+        raise Unsupported(f"{op.name}: PyTorch's decomposition uses a constant tensor", op=op.name, where=describe(op))
+    sizes.name_back(recorder.graph.ops)
+    for old, new in zip(op.results, results, strict=True):
+        if isinstance(new, Value) and _differ(old.type, new.type):
+            message = f"{op.name}: PyTorch's decomposition gives {new.type} for {old.type}"
+            raise Unsupported(message, op=op.name, where=describe(op))
+    return recorder.graph.ops, results
+
+
+def _typed(leaf: Any, kind: Any) -> Any:
+    """A result in the dtype that eager gave: of two dtypes a decomposition has the wider, and a loss its input's."""
+    if isinstance(leaf, torch.Tensor) and isinstance(kind, TensorType):
+        return leaf.to(TO_TORCH[kind.dtype])
+    return leaf
+
+
+def _differ(left: Any, right: Any) -> bool:
+    """Whether two types are of tensors that cannot have one shape."""
+    if not isinstance(left, TensorType) or not isinstance(right, TensorType):
+        return False
+    if len(left.dims) != len(right.dims):
+        return True
+    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(left.dims, right.dims, strict=True))

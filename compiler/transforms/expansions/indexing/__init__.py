@@ -1,0 +1,1 @@
+"""TODO compiler/transforms/expansions/indexing."""

@@ -1,0 +1,69 @@
+"""Exponentials, logarithms and roots in float32. ``ulps`` is measured over all magnitudes."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+from torchstone.compiler.transforms.legalizations.common import Formula, formula
+
+
+@formula("exp2", ulps=1.0)
+def exp2(x: Formula) -> Formula:
+    """pow(2, x)."""
+    return Formula(x.b, x.of(2.0)).pow(x)
+
+
+@formula("sqrt", ulps=1.0)
+def sqrt(x: Formula) -> Formula:
+    """pow(x, 1/2) above 0; ±0 and NaN themselves; NaN below."""
+    return (x > 0.0).where(x.pow(0.5), (x < 0.0).where(nan, x))
+
+
+@formula("rsqrt", ulps=1.5)
+def rsqrt(x: Formula) -> Formula:
+    """1 / sqrt(x).
+
+    With s = m 2**e the root, 1 <= m < 2: half an ULP of s is 2**(e - 24), which moves 1 / s by 2**(-e - 24) / m**2. An
+    ULP of 1 / s, which lies above 2**(-e - 1), is 2**(-e - 24): it moves by one at most, and rounding by half of one.
+    No root and no inverse of one is subnormal, 2**-75 < s < 2**64.
+    """
+    return 1.0 / x.sqrt()
+
+
+@formula("expm1", ulps=1.5)
+def expm1(x: Formula) -> Formula:
+    """exp(x) - 1; within 1/2 of 0, where that cancels, x + x**2 p(x), with p the Taylor series."""
+    p = x.polynomial([1 / 362880, 1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2])
+    near = (x == 0.0).where(x, x + x * x * p)  # -0 + 0 would be 0
+    return (x.abs() < 0.5).where(near, x.exp() - 1.0)
+
+
+@formula("log1p", ulps=2.0)
+def log1p(x: Formula) -> Formula:
+    """log(u) - ((u - 1) - x) / u with u = 1 + x: the second term is what rounding u lost."""
+    u = x + 1.0
+    corrected = u.log() - ((u - 1.0) - x) / u
+    # x itself where it is all lost (±0 included); at -1 and inf the correction is NaN.
+    exceptional = (u == 0.0) | (u == inf)
+    return (u == 1.0).where(x, exceptional.where(u.log(), corrected))
+
+
+def _exact_powers(x: Formula, base: float, estimate: Formula) -> Formula:
+    """Return the nearest integer to the estimate where it is the logarithm exactly, else the estimate."""
+    n = estimate.round()
+    hit = Formula(x.b, x.of(base)).pow(n) == x
+    # A negative power of ten is no float32: a float32 equal to a rounded one has another logarithm.
+    hit = hit if base == 2.0 else hit & (n >= 0.0)
+    return hit.where(n, estimate)
+
+
+@formula("log2", ulps=1.5)
+def log2(x: Formula) -> Formula:
+    """log(x) / log(2), exact at the powers of two."""
+    return _exact_powers(x, 2.0, x.log() * 1.4426950408889634)
+
+
+@formula("log10", ulps=2.0)
+def log10(x: Formula) -> Formula:
+    """log(x) / log(10), exact at the powers of ten."""
+    return _exact_powers(x, 10.0, x.log() * 0.4342944819032518)

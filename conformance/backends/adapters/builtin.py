@@ -1,0 +1,177 @@
+"""torchstone's own compiler as three backends: one contract, three targets."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.backends.protocol import Availability, BackendError, BackendUnsupported, counted
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STAGES = {"capture": "capture", "contract": "lower", "lower": "lower", "compile": "compile", "run": "run"}
+
+
+class _Builtin:
+    """A target of ``torchstone.compile``."""
+
+    name = ""
+    packages: tuple[str, ...] = ("torch", "torchstone")
+    options: tuple[str, ...] = ()
+    library_calls = True
+
+    @property
+    def target(self) -> str:
+        return self.name.partition("+")[0]
+
+    @property
+    def executors(self) -> tuple[str, ...]:
+        """Who runs the target's compiled code; a library call is PyTorch's."""
+        return (self.target,)
+
+    def configured(self, options: Sequence[str]) -> _Builtin:
+        """Return this backend with options on."""
+        out = copy.copy(self)
+        out.name = "+".join([self.name, *options])
+        out.library_calls = "no-library-calls" not in options
+        return out
+
+    def available(self) -> Availability:
+        return Availability(True)
+
+    def versions(self) -> dict[str, str]:
+        return _versions(self.packages)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the options of ``compile``. Every result is on trial, those too that eager would not compute."""
+        return {"target": self.target, "library_calls": self.library_calls, "alias_results": False}
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.driver import compile
+
+        try:
+            executable = compile(fn, args, **self.settings())
+        except TorchstoneError as error:
+            raise _translate(error) from error
+        return self._runner(executable)
+
+    def compile_dynamic(
+        self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Any]:
+        from torch.export import Dim
+
+        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.driver import compile
+
+        shapes = tuple(dict.fromkeys(axes, Dim.AUTO) or None for axes in dims)
+        try:
+            executable = compile(fn, args, dynamic_shapes=(shapes,), **self.settings())
+        except TorchstoneError as error:
+            raise _translate(error) from error
+        return self._runner(executable, refused="PyTorch's export took a size for fixed")
+
+    def _runner(self, executable: Any, refused: str = "") -> Callable[..., Any]:
+        """The executable as a backend's; with ``refused``, a guard that does not hold is a refusal for that reason."""
+        from torchstone.compiler.diagnostics import GuardError, TorchstoneError
+
+        def run(*tensors: Tensor) -> Any:
+            try:
+                return executable(*tensors)
+            except GuardError as error:
+                if refused:
+                    raise BackendUnsupported(f"{refused}: {error}", "capture") from error
+                raise _translate(error) from error
+            except TorchstoneError as error:
+                raise _translate(error) from error
+
+        ran = {self.executors[0]: counted(executable.compiled_ops), "eager": counted(executable.library_calls)}
+        run.__dict__["evidence"] = {"ran": {executor: ops for executor, ops in ran.items() if ops}}
+        return run
+
+
+class _Mlir(_Builtin):
+    packages = ("torch", "torchstone", "torch-mlir")
+    batch = 32
+
+    def compile_many(
+        self, programs: Iterable[tuple[Callable[..., Any], tuple[Tensor, ...]]]
+    ) -> list[Callable[..., Any] | Exception]:
+        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.driver import compile_many
+
+        return [
+            _translate(one)
+            if isinstance(one, TorchstoneError)
+            else one
+            if isinstance(one, Exception)
+            else self._runner(one)
+            for one in compile_many(programs, **self.settings())
+        ]
+
+    def available(self) -> Availability:
+        from torchstone.compiler.runtime.cpu.level import refusal
+
+        if reason := refusal():
+            return Availability(False, reason)
+        # Looking for the package is enough: which bindings serve, and whether they are whole, is the runtime's say.
+        if any(importlib.util.find_spec(name) is not None for name in ("mlir", "torch_mlir")):
+            return Availability(True)
+        return Availability(False, "no MLIR Python bindings", "pip install torch-mlir")
+
+
+class Linalg(_Mlir):
+    """ATen -> FlatIR -> linalg -> LLVM, in process."""
+
+    name = "linalg"
+    random_numbers = "eager"
+    options = ("no-library-calls",)
+
+
+class Tosa(_Mlir):
+    """ATen -> FlatIR -> TOSA, then upstream's tosa-to-linalg and the same runtime."""
+
+    name = "tosa"
+
+
+class TensorRT(_Builtin):
+    """ATen -> FlatIR -> TensorRT's network API; a simulator of it stands in where the library is absent."""
+
+    name = "tensorrt"
+    packages = ("torch", "torchstone", "tensorrt")
+
+    def versions(self) -> dict[str, str]:
+        found = _versions(self.packages)
+        return found if "tensorrt" in found else found | {"tensorrt": "simulator"}
+
+    @property
+    def executors(self) -> tuple[str, ...]:
+        return ("tensorrt simulator",) if self.uses_eager_kernels else ("tensorrt",)
+
+    @property
+    def uses_eager_kernels(self) -> bool:
+        """Whether engines are simulated: the simulator computes each layer by PyTorch."""
+        return self.versions()["tensorrt"] == "simulator"
+
+
+def _translate(error: Any) -> BackendError | BackendUnsupported:
+    from torchstone.compiler.diagnostics import Unsupported
+
+    stage = STAGES.get(error.stage, "compile")
+    if isinstance(error, Unsupported):
+        return BackendUnsupported(str(error), stage, op=error.op)
+    return BackendError(str(error), stage)
+
+
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

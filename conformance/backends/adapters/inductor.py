@@ -1,0 +1,116 @@
+"""PyTorch's own compiler: ``torch.compile`` with the inductor backend, the whole program in one graph.
+
+Every verdict carries the kernels that inductor generated, and the ATen ops that ran during the call all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.watch import eager_ops
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Inductor:
+    """Each program is compiled from scratch: dynamo is reset, inductor's caches of finished graphs are off.
+
+    What dynamo cannot put into one graph is ``unsupported`` at capture. An op that inductor leaves to ATen, for want of
+    a lowering or by choice, is eager's own: a ``fallback``. So would be a program that dynamo runs in eager unasked.
+    """
+
+    name = "inductor"
+    executors = ("inductor",)
+    options = ("cuda",)
+
+    def configured(self, options: Sequence[str]) -> Backend:
+        """Return inductor for a CUDA device."""
+        from torchstone.conformance.backends.cuda import OnCuda
+
+        return OnCuda(self)
+
+    def available(self) -> Availability:
+        compiler = os.environ.get("CXX", "g++")
+        if shutil.which(compiler) or shutil.which("clang++"):
+            return Availability(True)
+        return Availability(False, f"no C++ compiler ({compiler})", "apt-get install g++  # or set CXX")
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": version("torch")}
+
+    def warm_up(self) -> None:
+        """Compile one kernel: the first one also compiles headers and probes the CPU, 10 to 30 s of it."""
+        import torch
+
+        self.compile(lambda x: x + 1, (torch.ones(8),))
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        import torch
+        import torch._inductor.config
+        from torch._dynamo import exc
+        from torch._inductor.graph import GraphLowering
+        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+        from torchstone.conformance.program.fx import as_module
+        from torchstone.conformance.program.tensor_storage import fresh
+
+        torch._dynamo.reset()
+        module = as_module(fn)
+        sources: list[str] = []
+        with (
+            torch._inductor.config.patch(_OPTIONS),
+            torch._dynamo.config.patch(suppress_errors=False),
+            mock.patch.object(GraphLowering, "save_output_code", sources.append),
+        ):
+            compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="inductor")
+            try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
+                compiled(*fresh(args))
+            except (exc.Unsupported, exc.UserError) as error:  # the second: a branch that hangs on data
+                raise BackendUnsupported(_first_lines(error), "capture") from error
+            except exc.BackendCompilerFailed as error:
+                if isinstance(error.inner_exception, GuardOnDataDependentSymNode):  # seen as late as in a decomposition
+                    raise BackendUnsupported(_first_lines(error), "capture") from error
+                raise BackendError(_first_lines(error), "compile") from error
+            except exc.TorchDynamoException as error:
+                raise BackendError(_first_lines(error), "capture") from error
+            except Exception as error:
+                raise BackendError(_first_lines(error), "run") from error
+        return _Executable(compiled, [kernel for source in sources for kernel in _KERNEL.findall(source)])
+
+
+class _Executable:
+    """What torch.compile returned, with the evidence of its first call."""
+
+    def __init__(self, compiled: Callable[..., Any], kernels: list[str]) -> None:
+        self.compiled = compiled
+        self.kernels = kernels
+        self.evidence: dict[str, Any] = {}
+
+    def __call__(self, *args: Tensor) -> Any:
+        if self.evidence:
+            return self.compiled(*args)
+        with eager_ops() as ops:
+            results = self.compiled(*args)
+        ran = {"inductor": counted(self.kernels), "eager": counted(ops.elements())}
+        self.evidence = {"ran": {executor: told for executor, told in ran.items() if told}}
+        return results
+
+
+# In the code that inductor writes for a graph, a kernel of its own is compiled into a name.
+_KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
+
+# A cache of finished graphs would let one case answer for another; the C++ cache below it is keyed by the code.
+_OPTIONS = {"fx_graph_cache": False, "compile_threads": 1}
+
+
+def _first_lines(error: BaseException, count: int = 6) -> str:
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: " + "\n".join(lines[:count])

@@ -1,0 +1,230 @@
+"""torch-mlir as three backends: its official FX importer to linalg, TOSA or StableHLO, run on torchstone's CPU runtime.
+
+torch-mlir's own reference runtime is not in the wheel; what is on trial is its import and lowering. An op that its
+lowering rejects is ``unsupported`` with the op's name; a result that our runtime cannot execute is an ``error`` at
+the compile stage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.export_support import Exported, capture
+from torchstone.conformance.backends.packaged import Packaged
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# How the dialect that torch-mlir ends in becomes linalg on tensors; each is the dialect's own upstream conversion.
+TO_LINALG = {
+    "linalg-on-tensors": "",
+    "tosa": (
+        "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-tensor,tosa-to-arith{include-apply-rescale=true},"
+        "tosa-to-scf),canonicalize"
+    ),
+    "stablehlo": "func.func(chlo-legalize-to-stablehlo),stablehlo-legalize-to-linalg,canonicalize",
+}
+DECLINED = re.compile(
+    r"failed to legalize|unsupported|not supported|does not support|unimplemented|not implemented|unhandled|"
+    r"does not conform|only support",
+    re.IGNORECASE,
+)
+
+
+class _TorchMlir(Packaged):
+    """One of torch-mlir's output types."""
+
+    output_type = ""
+    executors = ("torch-mlir",)
+    packages = (("torch-mlir", "torch_mlir.fx"),)
+    install = "pip install torch-mlir"
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        exported, module = self.imported(fn, args)
+        module = self._lower(module)
+        _call_expm1(module)
+        return _Executable(exported, module)
+
+    def imported(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> tuple[Exported, Any]:
+        """Return the program and its module in torch-mlir's output type."""
+        exported = capture(fn, args, _module("extras.fx_decomp_util").get_decomposition_table())
+        fx, compiler_utils = _module("fx"), _module("compiler_utils")
+        context = _module("ir").Context()
+        _module("dialects.torch").register_dialect(context)
+        importer = _module("extras.fx_importer").FxImporter(context=context)
+        with _diagnostics(context) as said, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                module = fx.export_and_import(
+                    exported.program, output_type=self.output_type, fx_importer=importer, decomposition_table={}
+                )
+            except compiler_utils.TorchMlirCompilerError as error:
+                raise _declined(said, str(error)) from error
+            except NotImplementedError as error:
+                raise BackendUnsupported(f"importer: {error}", "lower") from error
+            except KeyError as error:  # the importer's table of dtypes
+                raise BackendUnsupported(f"importer: it has no {error}", "lower") from error
+            except AssertionError as error:
+                if "ml_dtypes" not in str(error):
+                    raise BackendError(f"importer: AssertionError: {error}", "lower") from error
+                reason = "importer: constants of this dtype need the package ml_dtypes: pip install ml_dtypes"
+                raise BackendUnsupported(reason, "lower") from error
+            except Exception as error:
+                raise BackendError(f"importer: {type(error).__name__}: {error}", "lower") from error
+        return exported, module
+
+    def _lower(self, module: Any) -> Any:
+        """Return the module in linalg on tensors."""
+        if TO_LINALG[self.output_type]:
+            with _diagnostics(module.context) as said:
+                _run(TO_LINALG[self.output_type], module, said)
+        return module
+
+
+class TorchMlirLinalg(_TorchMlir):
+    name = "torch-mlir-linalg"
+    output_type = "linalg-on-tensors"
+
+
+class TorchMlirTosa(_TorchMlir):
+    name = "torch-mlir-tosa"
+    output_type = "tosa"
+
+
+class TorchMlirStablehlo(_TorchMlir):
+    name = "torch-mlir-stablehlo"
+    output_type = "stablehlo"
+
+    def _lower(self, module: Any) -> Any:
+        _register_stablehlo()
+        module = super()._lower(module)
+        if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", str(module)):
+            raise BackendUnsupported(f"{left.group()} has no conversion to linalg", "compile", op=left.group())
+        return module
+
+
+class _Executable:
+    """The lowered module as a callable with the program's results."""
+
+    def __init__(self, exported: Exported, module: Any) -> None:
+        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.mlir import bindings
+        from torchstone.compiler.runtime.cpu.allocating_kernel import load_returning
+
+        self.exported = exported
+        # MLIR's integers are signless: the exported program knows which of them were unsigned.
+        dtypes = [getattr(value, "dtype", None) for value in exported.outputs]
+        ops = counted(_COMPUTES.findall(str(module)))
+        self.evidence = {"ran": {"torch-mlir": ops} if ops else {}}
+        try:
+            self.kernel = load_returning(module, result_dtypes=dtypes, provider=bindings("torch_mlir"))
+        except TorchstoneError as error:
+            raise BackendError(f"on torchstone's runtime: {error}", "compile") from error
+
+    def __call__(self, *args: Tensor) -> Any:
+        from torchstone.compiler.diagnostics import TorchstoneError
+
+        try:
+            results: list[Any] = list(self.kernel(args))
+        except TorchstoneError as error:
+            raise BackendError(f"on torchstone's runtime: {error}", "run") from error
+        return self.exported.finish(args, results)
+
+
+# The ops of a lowered module that compute tensors; nothing but what is lowered from it runs.
+_COMPUTES = re.compile(
+    r"(?<=[= ])(?:linalg|tm_tensor)\.(?!yield|index)\w+(?= )|\b(?:tensor\.(?:generate|concat|pad|"
+    r"insert_slice|collapse_shape|expand_shape|from_elements)|scf\.(?:for|while))(?= )"
+)
+
+
+def _module(name: str) -> Any:
+    """Import a module of torch-mlir; its native parts have no types."""
+    return importlib.import_module(f"torch_mlir.{name}")
+
+
+@contextmanager
+def _diagnostics(context: Any) -> Iterator[list[str]]:
+    """Collect MLIR's messages, which otherwise go to the process's stderr."""
+    said: list[str] = []
+
+    def listen(diagnostic: Any) -> bool:
+        said.append(str(diagnostic.message))
+        return True
+
+    handler = context.attach_diagnostic_handler(listen)
+    try:
+        yield said
+    finally:
+        handler.detach()
+
+
+def _call_expm1(module: Any) -> None:
+    """Let the C library compute ``math.expm1``, in float32 at least.
+
+    What our runtime lowers math by is MLIR's conversion to LLVM, which makes ``exp(x) - 1`` of it: near 0 that loses
+    every digit, and torch-mlir asked for the function that does not.
+    """
+    ir = _module("ir")
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "math.expm1":
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    with module.context:
+        float32, float64 = ir.F32Type.get(), ir.F64Type.get()
+        for op in found:
+            (value,), (result,) = op.operands, op.results
+            wide = float64 if value.type == float64 else float32
+            with ir.InsertionPoint(op), op.location:
+                given = value if value.type == wide else _created(ir, "arith.extf", wide, value)
+                name = ir.FlatSymbolRefAttr.get("expm1" if wide == float64 else "expm1f")
+                called = _created(ir, "func.call", wide, given, callee=name)
+                result.replace_all_uses_with(
+                    called if value.type == wide else _created(ir, "arith.truncf", value.type, called)
+                )
+            op.erase()
+            declared = f"func.func private @{name.value}({wide}) -> {wide}"
+            if name.value not in ir.SymbolTable(module.operation):
+                ir.InsertionPoint.at_block_begin(module.body).insert(ir.Operation.parse(declared))
+
+
+def _created(ir: Any, op: str, result: Any, operand: Any, **attributes: Any) -> Any:
+    return ir.Operation.create(op, results=[result], operands=[operand], attributes=attributes).result
+
+
+def _run(pipeline: str, module: Any, said: list[str]) -> None:
+    with module.context:
+        try:
+            _module("passmanager").PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
+        except _module("ir").MLIRError as error:
+            raise _declined(said, str(error), stage="compile") from error
+
+
+def _declined(said: list[str], error: str, stage: str = "lower") -> BackendUnsupported | BackendError:
+    """Tell an op that is rejected from a lowering that broke, by what MLIR said."""
+    message = "; ".join(said[:2]) or next((line for line in error.splitlines() if line.strip()), "no message")
+    message = message[:600]
+    if not DECLINED.search(message):
+        return BackendError(message, stage)
+    op = re.search(r'name = "torch\.(aten\.[\w.]+)"', message) or re.search(r"'(?:torch\.)?([\w.]+)'", message)
+    return BackendUnsupported(message, stage, op=op.group(1) if op else "")
+
+
+def _register_stablehlo() -> None:
+    if not _REGISTERED:
+        _module("_mlir_libs._stablehlo").register_stablehlo_passes()
+        _REGISTERED.append(True)
+
+
+_REGISTERED: list[bool] = []

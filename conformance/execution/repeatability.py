@@ -1,0 +1,157 @@
+"""A backend's second call: whether it gives the same again, and whether its results are memory of their own.
+
+PyTorch promises that a result is fresh memory unless it is a view: writing to it changes no input, no other result and
+nothing that a later call returns. What promises nothing is left alone: a copy where eager gives a view is right, and so
+is either where PyTorch documents "a view or a copy". Ranges of addresses say what may be shared; that it is shared is
+shown by writing to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.execution.poison import HUGE, HUGER, garbage
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.execution.memory import overlapping, same_bits, scribble
+from torchstone.conformance.oracle.pytree import dense, flatten, paths
+from torchstone.conformance.execution.undefined_behavior import SEED
+from torchstone.conformance.execution.verdict import Kind, Outcome
+
+Run = Callable[..., Any]
+
+VIEW_OR_COPY = frozenset(
+    ("contiguous", "flatten", "ravel", "reshape", "reshape_as", "resolve_conj", "resolve_neg", "to")
+)
+"""Operators whose documentation leaves open whether the result is a view of the operand."""
+
+
+def observe(function: Run, args: tuple[Tensor, ...], byte: int = 0, seed: int = SEED) -> Observed:
+    """Run a callable from a seed; keep what it returned and what it left in its arguments.
+
+    With a ``byte``, memory that nobody wrote to holds it while the callable runs.
+    """
+    torch.default_generator.manual_seed(seed)
+    if not byte:
+        return Observed(function(*args), args)
+    with garbage(byte):
+        return Observed(function(*args), args)
+
+
+def call_again(
+    case: Case, executable: Run, expected: Observed, first: Observed, repeats: bool = True
+) -> Finding | None:
+    """What a second call of a backend that was right the first time brings to light; None when it is right again.
+
+    Where its bits differ there is a third, and each is judged like the first, unless nothing says that it ``repeats``
+    itself. Raises what the backend raises.
+    """
+    second = observe(executable, case.fresh_args(), HUGER)
+    shared = _shared_with_eager(case, executable, expected, first) or _shared_in_time(
+        case, executable, first, second, repeats
+    )
+    if shared is not None:
+        return shared
+    if not repeats or same_leaves(first, second):
+        return None
+    third = observe(executable, case.fresh_args(), HUGE)
+    for number, run in ((2, second), (3, third)):
+        finding = judge(case.program, case.args, expected, run)
+        if finding.outcome is Outcome.MISMATCH:
+            message = f"call {number} on the same inputs differs from the first, and from eager: {finding.message}"
+            return Finding(finding.outcome, Kind.NONDETERMINISTIC, message, finding.evidence | {"call": number})
+    return Finding(Outcome.PASS, evidence={"varies": "the bits differ from one call to the next; each is right"})
+
+
+def wavers(case: Case, executable: Run, first: Observed) -> bool:
+    """Whether a backend gives something else when it is called again on the same inputs, twice."""
+    try:
+        return any(not same_leaves(first, observe(executable, case.fresh_args(), byte)) for byte in (HUGER, HUGE))
+    except Exception:
+        return True
+
+
+def same_leaves(left: Observed, right: Observed) -> bool:
+    """Whether two runs left the same numbers everywhere; a NaN is a NaN."""
+    mine, others = (flatten((run.outputs, run.inputs)) for run in (left, right))
+    return len(mine) == len(others) and all(map(equal, mine, others))
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Whether two leaves are the same number or tensor of numbers."""
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        if left.layout == right.layout and same_bits(left, right):
+            return True
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return False
+        left, right = dense(left), dense(right)
+        return bool(((left == right) | ((left != left) & (right != right))).all())
+    return type(left) is type(right) and bool(left == right or left != left)
+
+
+def _shared_with_eager(case: Case, executable: Run, expected: Observed, first: Observed) -> Finding | None:
+    """A result that shares memory with an input, another result or itself, where eager's does not."""
+    pairs = _pairs(first)
+    if not pairs:
+        return None
+    new = sorted(pairs - _pairs(expected))
+    if any(call.operator in VIEW_OR_COPY for call in case.program.calls):
+        outputs = len(flatten(first.outputs))
+        new = [pair for pair in new if pair[1] < outputs]
+    if not new:
+        return None
+    run = observe(executable, case.fresh_args())
+    leaves = _named(run)
+    for one, other in new:
+        name, written = leaves[one]
+        if one == other:
+            return _aliasing(f"elements of {name} lie in one place in memory, where eager's have each their own")
+        beside, seen = leaves[other]
+        before = dense(seen).clone()
+        scribble(written)
+        if not same_bits(before, dense(seen)):
+            return _aliasing(f"{name} shares memory with {beside}, where eager's does not: writing to it changes both")
+    return None
+
+
+def _named(run: Observed) -> list[tuple[str, Any]]:
+    return [*paths(run.outputs, "output"), *paths(list(run.inputs), "input")]
+
+
+def _pairs(run: Observed) -> set[tuple[int, int]]:
+    """The leaves of a run, by place, that may share memory: results with each other, an input or themselves."""
+    outputs = flatten(run.outputs)
+    found = {(i, j) for i, j in overlapping(outputs, [*outputs, *run.inputs]) if i < j}
+    return found | {(i, i) for i, value in enumerate(outputs) if _folded(value)}
+
+
+def _folded(value: Any) -> bool:
+    """Whether several elements of a tensor lie in one place."""
+    if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
+        return False
+    return any(not step and size > 1 for size, step in zip(value.shape, value.stride(), strict=True))
+
+
+def _shared_in_time(case: Case, executable: Run, first: Observed, second: Observed, repeats: bool) -> Finding | None:
+    """A result that lies in memory of an earlier call's: one of the two is not what its caller was given."""
+    earlier, later = flatten((first.outputs, first.inputs)), flatten(second.outputs)
+    names = [name for name, _ in _named(first)]
+    for i, j in overlapping(earlier, later):
+        kept = dense(later[j]).clone()
+        scribble(earlier[i])
+        scribbled = dense(earlier[i]).clone()
+        again = flatten(observe(executable, case.fresh_args()).outputs)
+        what = f"{_named(second)[j][0]} lies in the memory of {names[i]} of an earlier call"
+        if not same_bits(scribbled, dense(earlier[i])):
+            return _aliasing(f"{what}: a later call overwrites what an earlier one returned")
+        if repeats and len(again) == len(later) and not equal(again[j], kept):
+            return _aliasing(f"{what}: writing to an earlier result changes what later calls return")
+    return None
+
+
+def _aliasing(message: str) -> Finding:
+    return Finding(Outcome.MISMATCH, Kind.ALIASING, message)

@@ -1,0 +1,203 @@
+"""What eager's kernels use without a look, or return without writing it: of such a case eager has no answer.
+
+``unsafe(case)`` says why; running it would corrupt the process's memory, or give what lay there before. The rules are
+those of PyTorch's documentation of each operator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.conformance.program.case import Case
+
+SEED = 20
+Rule = Callable[[Mapping[str, Any]], "str | None"]
+
+
+def _eigenvalues(given: Mapping[str, Any]) -> str | None:
+    if bool(torch.isnan(given["self"]).any()):
+        return "eager's eigvals corrupts memory where its operand has a NaN"
+    return None
+
+
+def _segments(given: Mapping[str, Any]) -> str | None:
+    data, axis = given["data"], given["axis"]
+    lengths, offsets = given["lengths"], given["offsets"]
+    ends = offsets if lengths is None else lengths
+    if ends is None or not ends.dim() or not data.dim():
+        return None
+    if ends.shape[:-1] != data.shape[:axis]:
+        return "segment_reduce: lengths or offsets are not as many as the rows"
+    size = data.shape[axis]
+    if lengths is not None:
+        fits = bool((lengths >= 0).all()) and bool((lengths.sum(-1) <= size).all())
+    else:
+        fits = bool((offsets.diff(dim=-1) >= 0).all()) and bool((offsets[..., :1] >= 0).all())
+        fits = fits and bool((offsets[..., -1:] <= size).all())
+    return None if fits else "segment_reduce: the segments go beyond the data"
+
+
+def _bags(given: Mapping[str, Any]) -> str | None:
+    offsets = given["offsets"]
+    if given["include_last_offset"] and offsets.numel() and int(offsets[-1]) != given["indices"].numel():
+        return "embedding_bag: the last offset is not the number of indices"
+    return None
+
+
+def _pivots(given: Mapping[str, Any]) -> str | None:
+    lu, pivots = given["LU_data"], given["LU_pivots"]
+    if not given["unpack_pivots"] or lu.dim() < 2:
+        return None
+    rows = lu.shape[-2]
+    if pivots.shape != (*lu.shape[:-2], min(lu.shape[-2:])) or bool(((pivots < 1) | (pivots > rows)).any()):
+        return "lu_unpack: the pivots are not those of such a matrix"
+    return None
+
+
+def _channels(given: Mapping[str, Any]) -> str | None:
+    x = given["input"]
+    names = ("weight", "bias", "running_mean", "running_var")
+    if x.dim() > 1 and any(t is not None and t.numel() != x.shape[1] for t in map(given.get, names)):
+        return "batch_norm: a parameter has not as many elements as there are channels"
+    written = [given.get(name) for name in names[2:]] if given.get("training", True) else []
+    if any(t is not None and t.numel() > 1 and t.stride(-1) == 0 for t in written):
+        return "batch_norm: the running statistics it updates, one after the other, are one in memory"
+    return None
+
+
+def _places(given: Mapping[str, Any]) -> str | None:
+    x, bins = given["self"], given["bins"]
+    counts = bins if isinstance(bins, list | tuple) else [bins]
+    if not x.numel() or not x.is_floating_point() or not all(isinstance(count, int) for count in counts):
+        return None
+    ranges = given.get("range") or [given.get("min", 0), given.get("max", 0)] * len(counts)
+    margin = 1.0 if "min" in given else 0.5  # of histc, and of the others
+    columns = x.reshape(-1, x.shape[-1]).unbind(1) if bins is counts else [x.reshape(-1)]
+    for column, count, low, high in zip(columns, counts, ranges[::2], ranges[1::2], strict=False):
+        if low == high:
+            low, high = column.min().item(), column.max().item()
+        low, high = (low - margin, high + margin) if low == high else (low, high)
+        first, last = (torch.tensor(edge, dtype=torch.float64).to(x.dtype) for edge in (low, high))
+        inside = column[(column >= first) & (column <= last)]
+        if bool(((inside - first) * count / (last - first)).isnan().any()):
+            return "histogram: the width of the range is no number of the dtype, or nothing: eager has NaN be a place"
+    return None
+
+
+def _rows(given: Mapping[str, Any]) -> str | None:
+    if not given["self"].numel() and given["reduction"] != 0:
+        return "eager's loss of no rows is memory that nobody wrote to"
+    return None
+
+
+def _maxima(given: Mapping[str, Any]) -> str | None:
+    x, indices = given["self"], given["indices"]
+    dims = 3 if "3d" in given["operator"] else 2
+    if not indices.numel() or x.dim() < dims:
+        return None
+    first = 0 if "adaptive" in given["operator"] else -1  # of a window without a maximum
+    if bool(((indices < first) | (indices >= math.prod(x.shape[-dims:]))).any()):
+        return f"{given['operator']}: an index is none of the input's: eager writes there"
+    return None
+
+
+# By the operator's name in ATen. (Under a dispatch mode PyTorch takes eigvals to eig, which looks for NaN itself.)
+RULES: Mapping[str, Rule] = {
+    "linalg_eigvals": _eigenvalues,
+    "_linalg_eigvals": _eigenvalues,
+    "linalg_eig": _eigenvalues,
+    "segment_reduce": _segments,
+    "max_pool2d_with_indices_backward": _maxima,
+    "max_pool3d_with_indices_backward": _maxima,
+    "adaptive_max_pool2d_backward": _maxima,
+    "adaptive_max_pool3d_backward": _maxima,
+    "_embedding_bag": _bags,
+    "_embedding_bag_forward_only": _bags,
+    "lu_unpack": _pivots,
+    "histc": _places,
+    "histogram": _places,
+    "_histogramdd_from_bin_cts": _places,
+    "multi_margin_loss": _rows,
+    "multilabel_margin_loss_forward": _rows,
+    "native_batch_norm": _channels,
+    "_native_batch_norm_legit": _channels,
+    "_native_batch_norm_legit_functional": _channels,
+    "_native_batch_norm_legit_no_training": _channels,
+    "_batch_norm_with_update": _channels,
+    "_batch_norm_with_update_functional": _channels,
+    "_batch_norm_no_update": _channels,
+}
+# What calls of those are named in programs, if not as in ATen; other programs are not run to see.
+OPERATORS = frozenset(RULES) | {
+    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss", "lstm", "histogramdd"
+}  # fmt: skip
+
+
+class Unsafe(Exception):
+    """Eager would corrupt the memory of the process, or give what it never wrote."""
+
+
+class _Watched(TorchDispatchMode):
+    """Raises ``Unsafe`` before an operator is given what its rule excludes."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.removeprefix("aten::")
+        rule = RULES.get(name)
+        if rule is not None:
+            schema = func._schema.arguments
+            given = {a.name: a.default_value for a in schema} | {a.name: v for a, v in zip(schema, args, strict=False)}
+            if reason := rule(given | kwargs | {"operator": name}):
+                raise Unsafe(reason)
+        return func(*args, **kwargs)
+
+
+class _States(TorchFunctionMode):
+    """Raises ``Unsafe`` before ``torch.lstm`` counts cell states by hidden ones. No dispatch mode sees it called."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") == "lstm":
+            hidden, cell = next(argument for argument in args[1:] if isinstance(argument, tuple | list))
+            if hidden.shape[:1] != cell.shape[:1]:
+                raise Unsafe("lstm: there are not as many cell states as hidden ones")
+        return func(*args, **(kwargs or {}))
+
+
+def unsafe(case: Case) -> str:
+    """Why eager has no answer to the case, or an empty string."""
+    if not any(call.operator in OPERATORS for call in case.program.calls):
+        return ""
+    try:
+        if any(call.operator == "lstm" for call in case.program.calls) and (refused := _without_onednn(case)):
+            return f"oneDNN's LSTM does not look at sizes that PyTorch's own refuses: {refused}"
+        torch.default_generator.manual_seed(SEED)
+        with _Watched():
+            case.program(*case.fresh_args())
+    except Unsafe as error:
+        return str(error)
+    except Exception:  # for whoever runs it next
+        pass
+    return ""
+
+
+def _without_onednn(case: Case) -> str:
+    """What eager raises without oneDNN, or an empty string. Raises ``Unsafe`` where it reads past an end even so."""
+    was = torch._C._get_mkldnn_enabled()  # torch.backends.mkldnn.flags sets more, with a warning
+    try:
+        torch._C._set_mkldnn_enabled(False)
+        torch.default_generator.manual_seed(SEED)
+        with _States():
+            case.program(*case.fresh_args())
+    except Unsafe:
+        raise
+    except Exception as error:
+        return str(error).split("\n", 1)[0]
+    finally:
+        torch._C._set_mkldnn_enabled(was)
+    return ""

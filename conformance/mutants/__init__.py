@@ -1,0 +1,27 @@
+"""Planted bugs: the built-in compiler with one mistake at a time, for the harness to find.
+
+    torchstone run --backend torchstone.conformance.mutants:linalg+sub-swapped --op sub
+
+Each is a row of a table: what is wrong, in which ops it should be seen, and how it is planted, which is by replacing a
+row of one of the compiler's own tables (or a function of its runtime) for as long as it compiles and runs. The compiler
+knows nothing of it.
+"""
+
+from torchstone.conformance.mutants import arithmetic
+from torchstone.conformance.mutants import attributes
+from torchstone.conformance.mutants import floats
+from torchstone.conformance.mutants import layout
+from torchstone.conformance.mutants import runtime
+from torchstone.conformance.mutants.backend import Planted
+from torchstone.conformance.mutants.mutant import Bug
+
+BUGS: dict[str, Bug] = {}
+for _bug in (*arithmetic.ROWS, *floats.ROWS, *layout.ROWS, *attributes.ROWS, *runtime.ROWS):
+    if _bug.name in BUGS:
+        raise ValueError(f"there are two bugs called {_bug.name}")
+    BUGS[_bug.name] = _bug
+
+NAME = "torchstone.conformance.mutants:linalg"
+linalg = Planted(BUGS)
+
+__all__ = ["BUGS", "NAME", "Bug", "Planted", "linalg"]

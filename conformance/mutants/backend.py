@@ -1,0 +1,62 @@
+"""The built-in compiler with a bug of the library planted in it, as a backend."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.backends.adapters.builtin import Linalg
+from torchstone.conformance.mutants.mutant import Bug, both
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Planted(Linalg):
+    """``linalg``; with the name of a bug as its option, that bug is in it whenever it compiles or runs.
+
+    Only then: two of them in one process do not see each other's bugs, and nor does eager.
+    """
+
+    def __init__(self, table: dict[str, Bug]) -> None:
+        self.table = table
+        self.options = tuple(table)
+        self.bugs: tuple[Bug, ...] = ()
+
+    def configured(self, options: Sequence[str]) -> Planted:
+        out = copy.copy(self)
+        out.name = "+".join([self.name, *options])
+        out.bugs = tuple(self.table[option] for option in options)
+        return out
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        with both(*(bug.plant for bug in self.bugs))():
+            yield
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        with self.planted():
+            return self._running(super().compile(fn, args))
+
+    def compile_dynamic(
+        self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Any]:
+        with self.planted():
+            return self._running(super().compile_dynamic(fn, args, dims))
+
+    def compile_many(
+        self, programs: Iterable[tuple[Callable[..., Any], tuple[Tensor, ...]]]
+    ) -> list[Callable[..., Any] | Exception]:
+        with self.planted():
+            compiled = super().compile_many(programs)
+        return [one if isinstance(one, Exception) else self._running(one) for one in compiled]
+
+    def _running(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*tensors: Tensor) -> Any:
+            with self.planted():
+                return compiled(*tensors)
+
+        run.__dict__.update(compiled.__dict__)
+        return run

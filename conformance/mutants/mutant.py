@@ -1,0 +1,153 @@
+"""What a planted bug is, and the ways of planting one: a row of a table of the compiler replaced for a while."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from unittest import mock
+
+Plant: TypeAlias = Callable[[], AbstractContextManager[Any]]
+"""Plants a bug for as long as the context lasts. What it replaces is looked up when it is entered."""
+
+Rule: TypeAlias = Callable[..., Any]
+Wrong: TypeAlias = Callable[[Rule], Rule]
+"""From what is right to what takes its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A wrong compiler: what is wrong with it, and in which ops of PyTorch's database that should be seen.
+
+    ``group`` is the class of mistakes that it is one of; ``harmful`` says that it may end the process that it is in.
+    """
+
+    name: str
+    group: str
+    wrong: str
+    ops: tuple[str, ...]
+    plant: Plant
+    harmful: bool = False
+
+
+def rows(group: str, *bugs: tuple[str, str, str, Plant], harmful: str = "") -> tuple[Bug, ...]:
+    """The rows of one class: name, what is wrong, the ops by spaces, how it is planted; the names that are harmful."""
+    return tuple(
+        Bug(name, group, wrong, tuple(ops.split()), plant, name in harmful.split()) for name, wrong, ops, plant in bugs
+    )
+
+
+def both(*plants: Plant) -> Plant:
+    @contextmanager
+    def planted() -> Iterator[None]:
+        with ExitStack() as stack:
+            for plant in plants:
+                stack.enter_context(plant())
+            yield
+
+    return planted
+
+
+# Anywhere
+
+
+def patched(path: str, wrong: Wrong) -> Plant:
+    """Replace what ``module:attribute`` names, under ``torchstone.compiler``."""
+
+    def planted() -> AbstractContextManager[Any]:
+        module, _, attributes = path.partition(":")
+        owner: Any = importlib.import_module(f"torchstone.compiler.{module}")
+        *owners, last = attributes.split(".")
+        for attribute in owners:
+            owner = getattr(owner, attribute)
+        return mock.patch.object(owner, last, wrong(getattr(owner, last)))
+
+    return planted
+
+
+# ATen -> FlatIR
+
+
+def expansion(ops: str, wrong: Wrong) -> Plant:
+    """Replace the rules of ATen ops, separated by spaces and without their ``aten.``."""
+
+    def planted() -> AbstractContextManager[Any]:
+        from torchstone.compiler.transforms.expansions import EXPANSIONS
+        from torchstone.compiler.transforms.rules import Row
+
+        names = [f"aten.{op}" for op in ops.split()]
+        return mock.patch.dict(EXPANSIONS._rows, {op: Row(op, wrong(EXPANSIONS[op].rule)) for op in names})
+
+    return planted
+
+
+def arguments(ops: str, **changes: Callable[[Any], Any]) -> Plant:
+    """Let the rules have other arguments: by the parameter's name, what becomes of its value."""
+
+    def wrong(right: Rule) -> Rule:
+        signature = inspect.signature(right)
+        if unknown := set(changes) - set(signature.parameters):
+            raise TypeError(f"the rule of {ops} takes no {', '.join(unknown)}")
+
+        def rule(b: Any, *given: Any) -> Any:
+            bound = signature.bind(b, *given)
+            bound.apply_defaults()
+            for name, change in changes.items():
+                bound.arguments[name] = change(bound.arguments[name])
+            return right(*bound.args, **bound.kwargs)
+
+        return rule
+
+    return expansion(ops, wrong)
+
+
+def primitives(ops: str, **wrong: Rule) -> Plant:
+    """Let the rules of ATen ops build something else for some primitives.
+
+    ``sub=lambda b, x, y: b.sub(y, x)`` is given the right builder, the operands and the attributes by name.
+    """
+
+    def wrongly(right: Rule) -> Rule:
+        from torchstone.compiler.transforms.rules import Expander
+
+        class Crooked(Expander):
+            def emit(self, name: str, *operands: Any, **attributes: Any) -> Any:
+                if name not in wrong:
+                    return super().emit(name, *operands, **attributes)
+                straight = Expander(self.ops, self.op)
+                out = wrong[name](straight, *operands, **attributes)
+                return out if isinstance(out, tuple) else (out,)
+
+        return lambda b, *given: right(Crooked(b.ops, b.op), *given)
+
+    return expansion(ops, wrongly)
+
+
+# FlatIR -> linalg
+
+
+def scalar(table: str, op: str, wrong: Wrong) -> Plant:
+    """Replace a row of ``FLOAT``, ``INT`` or ``COMPLEX``: how a primitive is computed on one element."""
+
+    def planted() -> AbstractContextManager[Any]:
+        from torchstone.compiler.lowering.linalg import complexes, elementwise
+
+        rules: Any = complexes.RULES if table == "COMPLEX" else getattr(elementwise, table)
+        return mock.patch.dict(rules, {op: wrong(rules[op])})
+
+    return planted
+
+
+def arith(name: str, *order: int) -> Wrong:
+    """The op of MLIR's arith or math dialects, on operands in this order."""
+
+    def wrong(right: Rule) -> Rule:
+        from torchstone.compiler import mlir
+
+        build = getattr(mlir.arith, name, None) or getattr(mlir.math, name)
+        return lambda scope, *operands: build(*(operands[at] for at in order))
+
+    return wrong

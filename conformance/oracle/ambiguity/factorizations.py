@@ -1,0 +1,81 @@
+"""What stays the same whichever factors a decomposition gives.
+
+The sign or phase of singular vectors is left open: two right answers differ. For such ops a second comparison judges
+derived values instead: the matrix the factors multiply to, and that they are orthogonal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from torchstone.conformance.program.literals import Ref
+from torchstone.conformance.program.program import Program
+
+
+def _gram(columns: Tensor) -> Tensor:
+    return columns.mH @ columns
+
+
+def _svd(out: Any, source: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    left, singular, right = out
+    rank = singular.shape[-1]
+    product = (left[..., :rank] * singular.unsqueeze(-2)) @ right[..., :rank, :]
+    return singular, product, _gram(left), _gram(right.mH)
+
+
+def _torch_svd(out: Any, source: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    left, singular, right = out
+    if not compute_uv:
+        return out
+    return _svd((left, singular, right.mH), source)
+
+
+def _lowrank(out: Any, source: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return _torch_svd(out, source)
+
+
+def _eigh(out: Any, source: Tensor, UPLO: str = "L") -> Any:
+    values, vectors = out
+    return values, (vectors * values.unsqueeze(-2)) @ vectors.mH, _gram(vectors)
+
+
+def _qr(out: Any, source: Tensor, mode: str = "reduced") -> Any:
+    orthogonal, triangular = out
+    if mode == "r":
+        return _gram(triangular)
+    return orthogonal @ triangular, _gram(orthogonal), triangular.tril(-1)
+
+
+def _torch_qr(out: Any, source: Tensor, some: bool = True) -> Any:
+    return _qr(out, source)
+
+
+_TABLE: dict[str, Callable[..., Any]] = {
+    "linalg.svd": _svd,
+    "svd": _torch_svd,
+    "svd_lowrank": _lowrank,
+    "pca_lowrank": _lowrank,
+    "linalg.eigh": _eigh,
+    "linalg.qr": _qr,
+    "qr": _torch_qr,
+}
+
+
+def derivation(program: Program) -> Callable[[tuple[Tensor, ...], Any], Any] | None:
+    """For a program of one call to such an op: from its inputs and results to what must agree. ``None`` otherwise."""
+    if len(program.calls) != 1 or program.outputs != Ref(program.calls[0].result):
+        return None
+    call = program.calls[0]
+    name = call.target.removeprefix("torch.").removeprefix("Tensor.")
+    rule = _TABLE.get(name)
+    if rule is None:
+        return None
+
+    def derive(inputs: tuple[Tensor, ...], out: Any) -> Any:
+        args, kwargs = program.fill((call.args, call.kwargs), inputs)
+        return rule(out, *args, **kwargs)
+
+    return derive

@@ -1,0 +1,350 @@
+"""The judgement: from what eager and the backend gave, to pass, mismatch or ill-conditioned, with the evidence.
+
+In order, each step only on the numbers the one before did not settle:
+
+1. structure, layout, shape, dtype; integers and bools exactly; floating numbers within the dtype's ULPs of eager's,
+   zeros and NaN with their sign where each step of the program decides it;
+2. the float64 run: the backend may be no further from it than eager is, within a factor and the ULPs, element by
+   element, where inexact steps are given the room of the rounding model;
+3. conditioning: what eager itself gives when its inputs move by one ULP, or what float64 gives when steps round
+   differently, is ``ill-conditioned``. Not so when the inputs lie exactly on the discontinuity (a tie to round, an
+   edge of a domain): the function's value there is defined, and the backend has it wrong;
+4. overflow: what some order of the steps gives where they leave the dtype's range is ``ill-conditioned`` too, and so
+   is the NaN of a documented formula that eager's kernel loses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.oracle.ambiguity.ties import Choice
+from torchstone.conformance.oracle.perturbation.conditioning import amplified, conditioned, overflowed, undefined
+from torchstone.conformance.oracle.context import NUMBERS, Context
+from torchstone.conformance.oracle.evidence import FURTHER, Weighed, further, inexact, show
+from torchstone.conformance.oracle.ambiguity.factorizations import derivation
+from torchstone.conformance.execution.memory import same_bits, touched
+from torchstone.conformance.oracle.exactness.nan_sign import either_sign, other_nans
+from torchstone.conformance.oracle.reference.runs import Referee
+from torchstone.conformance.oracle.reference.spread import second, strayed, surer, truth_of
+from torchstone.conformance.oracle.exactness.single_rounding import misrounded
+from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths, shape_of
+from torchstone.conformance.oracle.ambiguity.turned import turned
+from torchstone.conformance.oracle.ulp import ulp, wide
+from torchstone.conformance.oracle.elementwise import allowed, near, refereed, same
+from torchstone.conformance.oracle.exactness.signed_zero import other_signs
+from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.oracle.tolerances import WIDER, tolerance
+from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a run left: the value it returned, and the input tensors as it left them."""
+
+    outputs: Any
+    inputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``outcome`` is pass, mismatch or ill-conditioned. ``evidence`` holds JSON values only."""
+
+    outcome: Outcome
+    kind: str = ""
+    message: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the backend was found right."""
+        return self.outcome is Outcome.PASS
+
+
+PASS = Finding(Outcome.PASS)
+_OPEN = Finding(Outcome.PASS, evidence={"rule": "equal up to what PyTorch leaves open"})
+
+
+def judge(
+    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, *, seed: int | None = None
+) -> Finding:
+    """Compare a backend's run of ``program`` on ``args`` with eager's. ``args`` are pristine and stay so.
+
+    ``seed`` is given of a program that draws at random, where the backend draws what eager does from that seed.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        referee = Referee(program, args, seed=seed)
+        finding = _judge(referee, expected, actual)
+        if finding.kind != Kind.VALUE:
+            return finding
+        if (seed is None and _chosen(program, args, actual)) or _derived(program, args, expected, actual, seed):
+            return _OPEN
+        for beside in (_judge(*choice) for choice in either_sign(referee, expected, actual)):
+            if beside.ok:
+                return _OPEN
+        for beside in (_judge(*choice) for choice in turned(referee, expected, actual)):
+            if beside.ok:
+                return _OPEN
+            # The other choice is as right, and so is what is ill-conditioned beside it.
+            if beside.outcome is Outcome.ILL_CONDITIONED and finding.outcome is Outcome.MISMATCH:
+                finding = beside
+        return finding
+
+
+def _chosen(program: Program, args: tuple[Tensor, ...], actual: Observed) -> bool:
+    """Whether the backend is right beside eager with another choice among equal elements."""
+    given = flatten(actual.outputs)
+    # Integer values may pass for indices: from the other end the indices come first.
+    return any(_right_beside(program, args, actual, some) for some in (given, given[::-1]))
+
+
+def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, given: list[Any]) -> bool:
+    inputs = fresh(args)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), Choice(given) as choice:
+            outputs = program(*inputs)
+    except Exception:  # what eager does not run under a mode, it has but one choice for
+        return False
+    referee = Referee(program, args, around=lambda: Choice(given))
+    return choice.made and _judge(referee, Observed(outputs, inputs), actual).ok
+
+
+def _derived(
+    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None
+) -> bool:
+    """Whether the backend is right in what stays the same whichever results are given."""
+    derive = derivation(program)
+    if derive is None:
+        return False
+    try:
+        wanted = Observed(derive(fresh(args), expected.outputs), expected.inputs)
+        given = Observed(derive(fresh(args), actual.outputs), actual.inputs)
+    except Exception:  # factors that do not multiply
+        return False
+    return _judge(Referee(program, args, derive, seed=seed), wanted, given).ok
+
+
+def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
+    targets = [call.target for call in referee.program.calls]
+    rows, given = (list(paths(run.outputs, "output")) for run in (expected, actual))
+    mismatch = _structure(rows, given, expected, actual)
+    if mismatch is not None:
+        return mismatch
+    findings: list[Finding] = []
+    for index, ((name, wanted), (_, value)) in enumerate(zip(rows, given, strict=True)):
+        findings.append(_leaf(name, wanted, value, Context(referee, index, targets)))
+        if findings[-1].outcome is Outcome.MISMATCH:
+            return findings[-1]
+    settled, stray, evidence = touched(referee.pristine, expected.inputs, actual.inputs)
+    if stray:
+        return Finding(Outcome.MISMATCH, Kind.MUTATION, f"mutated: {stray}", evidence)
+    for index in (index for index, done in enumerate(settled) if not done):
+        wanted, value = expected.inputs[index], actual.inputs[index]
+        untouched = same_bits(wanted, referee.pristine[index])
+        context = Context(referee, len(rows) + index, targets, strict=untouched)
+        finding = _leaf(f"input[{index}]", wanted, value, context)
+        if finding.kind:
+            return replace(finding, kind=Kind.MUTATION, message=f"mutated: {finding.message}")
+        findings.append(finding)
+    for finding in findings:
+        if finding.outcome is Outcome.ILL_CONDITIONED:
+            return finding
+    further_off = next((f.evidence[EAGER_FURTHER] for f in findings if EAGER_FURTHER in f.evidence), None)
+    rules = {finding.evidence["rule"] for finding in findings if "rule" in finding.evidence}
+    if not rules:
+        return PASS
+    evidence = {"rule": ", ".join(sorted(rules))} | ({EAGER_FURTHER: further_off} if further_off else {})
+    return Finding(Outcome.PASS, evidence=evidence)
+
+
+def _structure(
+    rows: list[tuple[str, Any]], given: list[tuple[str, Any]], expected: Observed, actual: Observed
+) -> Finding | None:
+    if [name for name, _ in rows] == [name for name, _ in given]:
+        return None
+    what = f"expected {shape_of(expected.outputs)}, got {shape_of(actual.outputs)}"
+    return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"the results have another structure: {what}")
+
+
+def _identical(left: Tensor, right: Tensor) -> bool:
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return False
+    left, right = dense(left), dense(right)
+    return bool(((left == right) | ((left != left) & (right != right))).all())
+
+
+def _leaf(name: str, expected: Any, actual: Any, context: Context) -> Finding:
+    if isinstance(expected, Tensor) != isinstance(actual, Tensor):
+        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}")
+    if not isinstance(expected, Tensor):
+        return _scalar(name, expected, actual, context)
+    if expected.layout != actual.layout or expected.is_quantized != actual.is_quantized:
+        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected {expected.layout}, got {actual.layout}")
+    if expected.shape != actual.shape:
+        message = f"{name}: expected {describe(expected)}, got {describe(actual)}"
+        return Finding(Outcome.MISMATCH, Kind.SHAPE, message)
+    if expected.dtype != actual.dtype:
+        message = f"{name}: expected {describe(expected)}, got {describe(actual)}"
+        return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
+    if expected.device != actual.device:
+        message = f"{name}: expected a tensor on {expected.device}, got one on {actual.device}"
+        return Finding(Outcome.MISMATCH, Kind.DEVICE, message)
+    if same_bits(expected, actual):
+        return PASS
+    expected, actual = dense(expected), dense(actual)
+    finding = _tensor(name, expected, actual, context)
+    return (_signs(name, expected, actual, context) or finding) if finding.ok else finding
+
+
+def _signs(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
+    """A mismatch where zeros or NaN have another sign than eager's, and eager's is part of the result."""
+    bad = other_nans(actual, expected)
+    if bool(bad.any()) and (context.strict or context.referee.keeps_nans):
+        weighed = Weighed(None, note="the sign of NaN")
+        return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, context.dtype_of(expected))
+    return _zeros(name, expected, actual, context)
+
+
+def _zeros(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
+    """A mismatch where zeros have another sign than eager's, and eager's is part of the result."""
+    bad = other_signs(actual, expected)
+    if not bool(bad.any()):
+        return None
+    truth = None
+    if not context.strict:
+        truth, _ = truth_of(expected, context) if context.referee.keeps_zeros else (None, "")
+        if truth is None:
+            return None
+        bad &= (truth.values == 0) & ~other_signs(truth.values, expected)
+    if not bool(bad.any()):
+        return None
+    weighed = Weighed(None if truth is None else truth.values, note="the sign of zero")
+    return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, context.dtype_of(expected))
+
+
+def _kind(value: Any) -> str:
+    return "tensor" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _scalar(name: str, expected: Any, actual: Any, context: Context) -> Finding:
+    """A number, string or None of the program's results; floats were read out of a tensor of the program's dtype."""
+    if type(expected) is not type(actual) and not (_plain(expected) and _plain(actual)):
+        message = f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}"
+        return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
+    if expected == actual:
+        return PASS
+    if type(expected) in NUMBERS:
+        dtype = context.referee.dtype
+        dtype = torch.promote_types(dtype, torch.complex32) if isinstance(expected, complex) else dtype
+        with contextlib.suppress(OverflowError, RuntimeError):  # an integer of more than 64 bits
+            pair = [torch.tensor(value, dtype=NUMBERS[type(expected)]) for value in (expected, actual)]
+            return _tensor(name, pair[0], pair[1], replace(context, dtype=dtype))
+    return Finding(Outcome.MISMATCH, Kind.VALUE, f"{name}: expected {expected!r}, got {actual!r}")
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, tuple | list)
+
+
+def _tensor(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding:
+    if not expected.numel() or _identical(expected, actual):
+        return PASS
+    if not inexact(expected):
+        return _discrete(name, expected, actual, context)
+    dtype = context.dtype_of(expected)
+    row = tolerance(dtype, context.targets)
+    e, b = wide(expected), wide(actual)
+    if context.strict:
+        return _report(name, expected, actual, ~same(b, e), Weighed(), Outcome.MISMATCH, dtype)
+    bad = ~near(b, e, dtype, row.ulps, row.tiny)
+    if not bool(bad.any()):
+        return _nearest(name, expected, actual, context) or Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
+    beyond = bad.clone()
+    truth, note = truth_of(expected, context)
+    if truth is None:
+        bad &= ~near(b, e, dtype, WIDER * row.ulps, row.tiny)
+        rule = f"wider tolerance: {note}"
+    else:
+        bad &= ~refereed(b, e, truth, dtype, row)
+        rule = "float64"
+        if bool(bad.any()):
+            truth = strayed(truth, expected, context)
+            bad &= ~refereed(b, e, truth, dtype, row)
+        if bool(bad.any()):
+            truth = surer(truth, expected, context)
+            bad &= ~refereed(b, e, truth, dtype, row)
+        if bool(bad.any()) and (exact := second(truth, context)) is not None:
+            bad &= ~refereed(b, e, exact, dtype, row)
+            rule = "SciPy"
+            truth = exact
+    weighed = Weighed(bound=WIDER * row.ulps * ulp(e.abs(), dtype) + row.tiny, row=row, note=note)
+    better = torch.zeros_like(bad)
+    if truth is not None:
+        better = beyond & further(b, e, truth.values)
+        weighed = Weighed(truth.values, truth.spread, allowed(e, truth, dtype, row), row, note)
+    if not bool(bad.any()):
+        evidence: dict[str, Any] = {"rule": rule}
+        if bool(better.any()):
+            _, shown = show(name, expected, actual, better, weighed, dtype)
+            keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
+            evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
+        return Finding(Outcome.PASS, evidence=evidence)
+    soft = bad & (conditioned(b, e, truth, dtype, row, context) | overflowed(b, e, bad, dtype, row, context))
+    soft |= bad & (better | undefined(b, e, dtype, context))
+    if truth is not None and bool((bad & ~soft).any()):
+        soft |= bad & amplified(b, e, truth, dtype, context)
+    hard = bad & ~soft
+    outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
+    return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
+
+
+def _nearest(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
+    """A mismatch where the one operation of a program is not rounded to the nearest number, as eager rounds it."""
+    dtype = expected.dtype
+    if dtype.is_complex or dtype is torch.float64 or context.referee.rounds_once != dtype:
+        return None
+    truth = context.other(context.referee.float64, expected)
+    if truth is None:
+        return None
+    bad = misrounded(wide(actual), wide(expected), truth, dtype)
+    if not bool(bad.any()):
+        return None
+    weighed = Weighed(truth, note="one operation, which is not rounded to the nearest number")
+    return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, dtype)
+
+
+def _discrete(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding:
+    bad = expected != actual
+    if context.strict:
+        return _report(name, expected, actual, bad, Weighed(), Outcome.MISMATCH, expected.dtype)
+    referee = context.referee
+    truth = context.other(referee.float64, expected)
+    soft = torch.zeros_like(bad)
+    if truth is not None:
+        for run in [truth, *context.others(referee.noisy + referee.wild, expected)]:
+            soft |= run == actual
+    if not referee.all_exact:
+        near_by, on_edge = torch.zeros_like(bad), torch.zeros_like(bad)
+        for run in context.others(referee.moved, expected):
+            near_by |= run == actual
+        for run in context.others(referee.barely_moved, expected):
+            on_edge |= run == actual
+        soft |= near_by & ~on_edge
+    outcome = Outcome.MISMATCH if bool((bad & ~soft).any()) else Outcome.ILL_CONDITIONED
+    shown = bad & ~soft if outcome is Outcome.MISMATCH else bad
+    weighed = Weighed(truth, note=referee.float64.problem)
+    return _report(name, expected, actual, shown, weighed, outcome, expected.dtype)
+
+
+def _report(
+    name: str, expected: Tensor, actual: Tensor, bad: Tensor, weighed: Weighed, outcome: Outcome, dtype: torch.dtype
+) -> Finding:
+    message, evidence = show(name, expected, actual, bad, weighed, dtype)
+    return Finding(outcome, Kind.VALUE if outcome is Outcome.MISMATCH else "", message, evidence)

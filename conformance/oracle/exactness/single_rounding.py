@@ -1,0 +1,78 @@
+"""Programs of one operation of IEEE 754, whose result is the nearest number there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from torchstone.conformance.oracle.perturbation.rounding import is_exact
+from torchstone.conformance.oracle.ulp import precision, representable, ulp
+from torchstone.conformance.oracle.tolerances import NEAREST
+
+BASIC = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "reciprocal"))
+CONVERSIONS = frozenset(("_to_copy", "copy", "convert_element_type"))
+
+
+class Steps(TorchDispatchMode):
+    """Notes what rounds: ``rounded`` are the dtypes that single operations of IEEE 754 round to, ``others`` counts the
+    steps that are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounded: list[torch.dtype] = []
+        self.others = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func._schema.name.partition("::")[2].rstrip("_")
+        leaves = tree_leaves((args, kwargs or {}))
+        if name in CONVERSIONS and isinstance(out, Tensor):
+            source = args[1] if name == "copy" else args[0]
+            if _narrower(out.dtype, source.dtype):
+                self.rounded.append(out.dtype)
+        elif name in BASIC and isinstance(out, Tensor) and _plain(leaves, out.dtype):
+            self.rounded.append(out.dtype)
+        elif not is_exact(func):
+            self.others += 1
+        return out
+
+    @property
+    def once(self) -> torch.dtype | None:
+        """The dtype that all is rounded to, if there is one such step and no other."""
+        return self.rounded[0] if len(self.rounded) == 1 and not self.others else None
+
+
+def _narrower(dtype: torch.dtype, source: torch.dtype) -> bool:
+    """Whether a conversion may round."""
+    if not dtype.is_floating_point:
+        return False
+    return not source.is_floating_point or precision(dtype) < precision(source)
+
+
+def _plain(leaves: list[Any], dtype: torch.dtype) -> bool:
+    """Whether an operation on 16-bit numbers has nothing beside its operands: no factor, no number to be rounded."""
+    if dtype not in (torch.float16, torch.bfloat16):
+        return False
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    numbers = [leaf for leaf in leaves if isinstance(leaf, int | float) and not isinstance(leaf, bool)]
+    return (
+        all(tensor.dtype == dtype for tensor in tensors)
+        and not any(isinstance(leaf, str) for leaf in leaves)  # a rounding mode
+        and len(tensors) + len(numbers) <= 2
+        and all(bool(representable(torch.tensor(float(number), dtype=torch.float64), dtype)) for number in numbers)
+    )
+
+
+def misrounded(actual: Tensor, expected: Tensor, truth: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where eager's number is the nearest, and the backend's another that is not, of results of one rounding.
+
+    All three in float64. Not where numbers are subnormal, which may be flushed, nor next to overflow.
+    """
+    info = torch.finfo(dtype)
+    unit = NEAREST * ulp(truth.abs(), dtype)
+    ordinary = torch.isfinite(actual) & torch.isfinite(expected) & (truth.abs() >= info.tiny) & (truth.abs() < info.max)
+    return ordinary & ((expected - truth).abs() <= unit) & ((actual - truth).abs() > unit)

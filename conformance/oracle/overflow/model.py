@@ -1,0 +1,288 @@
+"""The overflow model: which results depend on where a program leaves the range of its dtype.
+
+``3e38 + 3e38 - 3e38`` is infinite in float32 when the sum begins on the left, and 3e38 when it begins on the right.
+The float64 twin never leaves float32's range, and cannot tell. A run of this model is a run of the twin that overflows
+where the narrower dtype may:
+
+- An accumulation (a sum, a contraction, a transform) whose positive terms alone exceed the range may give +inf, one
+  whose negative terms alone do may give -inf, and where both do, NaN. Where one sign stays within the range, no order
+  of the additions overflows to that side. Terms that are infinite or NaN are in every order: they decide the result,
+  except that an infinity may meet an overflow of the other sign.
+- A Fourier transform multiplies by roots of unity, and each algorithm leaves out others that are 0 or 1: a term that
+  is not finite reaches any result of its transform, or misses it, as an infinity or NaN.
+- A mean and a variance, in one pass or in two, and what is normalized by them, may be NaN where they are infinite:
+  there PyTorch's own decompositions stand beside eager, whatever they make of infinities.
+- A product of several factors may overflow before a small one comes in, and underflow before a large one does; where
+  both may, it may be NaN. Its sign is in every order the same (products.py).
+- Where sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
+- Any other step gives infinity where its exact result exceeds the range, or stays finite where it is fused into the
+  next. Of float64, which has no wider twin, that is a product and the addition after it.
+- An accumulation in float64 is computed on operands scaled by a power of two (scaled.py).
+
+The orders are drawn at random, and each element has its own: a number that no order gives is in no run.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from torchstone.conformance.oracle.perturbation.rounding import RoundingNoise, agree, decompositions, length_of, movable
+from torchstone.conformance.oracle.overflow.products import FACTORS, orders_of_factors
+from torchstone.conformance.oracle.overflow.scaling import SHIFT, Products, changed, plain, restored, shifted, terms
+from torchstone.conformance.oracle.tolerances import real_dtype
+
+TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r", "_fft_r2c", "fft_c2c", "fft_c2r", "fft_r2c"))
+_MOMENTS = """
+    _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
+    _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm std std_mean var var_mean
+"""
+MOMENTS = frozenset(_MOMENTS.split())
+PRODUCTS = frozenset(("_trilinear", "cumprod", "prod"))  # of complex factors; real ones: products.py
+REGROUPED = TRANSFORMS | {"_trilinear"}
+"""What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""
+
+Sums = str
+"""Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random. ``lost``:
+nowhere, and what they cancel to has lost the digits that rounding loses, of float64."""
+
+
+class Overflow(RoundingNoise):
+    """Runs what is inside it in the range of ``dtype``, without rounding. ``steps``: whether steps that are no
+    accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone."""
+
+    def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str) -> None:
+        super().__init__(dtype, seed)
+        self.choice = sums
+        self.steps = steps
+        self.range = _past(real_dtype(dtype))
+        # The halves are added up in float32, by eager and by any compiler that is to be right.
+        self.room = max(self.range, _past(torch.float32))
+        self.widest = real_dtype(dtype) is torch.float64
+        self.products = Products()
+        self.within = 0
+        """How many moments deep in their decompositions."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        if not self.widest or self.steps != "some" or not movable(out) or out.is_complex():
+            return out
+        if _name(func) == "mul":
+            self.products.keep(args, out, self._coin(out))
+        return self.products.add(func, args, kwargs, out) if _name(func) in ("add", "sub") else out
+
+    def _round(self, value: Any) -> Any:
+        if not movable(value) or self.steps == "never" or (self.steps == "moments" and not self.within):
+            return value
+        return _by_part(value, self._overflowed)
+
+    def _overflowed(self, value: Tensor) -> Tensor:
+        beyond = torch.isfinite(value) & (value.abs() >= self.range)
+        if self.steps == "some":
+            beyond &= self._coin(value)
+        return torch.where(beyond, torch.copysign(torch.full_like(value, math.inf), value), value)
+
+    def _coin(self, like: Tensor) -> Tensor:
+        return torch.randint(0, 2, like.shape, generator=self.generator).bool()
+
+    def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Moments that update running statistics are taken apart as those that do not."""
+        rule = decompositions().get(func) if _name(func) in MOMENTS else None
+        if rule is None or not self._stands_for(func, rule, args, kwargs):
+            return super()._written_to(func, args, kwargs)
+        self.within += 1
+        try:
+            with self:
+                return rule(*args, **kwargs)
+        finally:
+            self.within -= 1
+
+    def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        self.within += _name(func) in MOMENTS
+        try:
+            return super()._decomposed(func, args, kwargs)
+        finally:
+            self.within -= _name(func) in MOMENTS
+
+    def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
+        what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
+        if _name(func) in MOMENTS:
+            self.sums += 1  # a norm by statistics that are given adds nothing up, and has its formula all the same
+            ordinary = [
+                each(*tree_map(plain, _copied(args)), **tree_map(plain, _copied(kwargs))) for each in (rule, func)
+            ]
+            return agree(*ordinary)
+        steps, whole = (each(*_copied(args), **_copied(kwargs)) for each in (rule, func))
+        loose = self.widest and self.steps != "never"
+        if loose:
+            small = [each(*tree_map(shifted, _copied(args)), **_copied(kwargs)) for each in (rule, func)]
+            loose = agree(*map(_rescaled, small))
+        return agree(steps, _where_finite(steps, whole) if loose else whole)
+
+    def _accumulated(
+        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
+    ) -> Any:
+        name = _name(func)
+        if name in FACTORS and movable(out) and not out.is_complex():
+            return orders_of_factors(func, args, out, self.room, functools.partial(self._kinds, out.shape))
+        least = 1.0 if name in PRODUCTS else 0.0
+        beyond = math.inf if name in REGROUPED else least
+        factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
+        try:
+            chosen, scale = terms(func, args, kwargs)
+            scale = scale if self.widest else None
+            small = shifted if scale else lambda leaf: leaf
+            size = functools.partial(_size, least=math.ldexp(least, -SHIFT) if scale else least, beyond=beyond)
+            runs = [
+                (small, args, kwargs),
+                (lambda leaf: _finite_part(small(leaf)), args, kwargs),
+                (lambda leaf: size(small(leaf)), _unnormalized(name, args), factors),
+            ]
+            calls = [changed(each, given, named, chosen) for each, given, named in runs]
+            whole, net, total = (func(*given, **named) for given, named in calls)
+            noise = total
+            if scale and self.choice == "lost":
+                given, named = changed(lambda leaf: size(small(_fine_part(leaf))), args, kwargs, chosen)
+                growth = max(1.0, math.sqrt(length_of(operands, results)) / 8.0) * torch.finfo(torch.float64).eps
+                noise = tree_map(functools.partial(_lost, growth=growth), total, func(*given, **named))
+        except Exception:  # an op of its own rules about its operands, such as a factorization
+            return out
+        if "avg_pool" in name:
+            net, total = (value * _window(name, args) for value in (net, total))
+        if name in TRANSFORMS:
+            total = _over(total, args[1])
+        leaves, spec = tree_flatten(out)
+        rows = zip(
+            leaves,
+            *(tree_flatten(tree)[0] for tree in (whole, net, total, noise)),
+            scale or [0] * len(leaves),
+            strict=True,
+        )
+        return tree_unflatten([self._in_some_order(name, *row) for row in rows], spec)
+
+    def _in_some_order(self, name: str, out: Any, whole: Any, net: Any, total: Any, noise: Any, degree: int) -> Any:
+        """A result of an accumulation, given what its terms, the finite ones and the sizes of all accumulate to, on
+        scaled operands if it has a ``degree``; ``noise`` is how far the order moves it."""
+        if not movable(out) or net.shape != out.shape:
+            return out
+        room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else self.room
+        out = restored(out, whole, degree) if degree else out
+        total = torch.maximum(total.real, total.imag) if total.is_complex() else total
+        up = down = ~(total.expand(out.shape) < room)
+        if not out.is_complex() and name not in TRANSFORMS | PRODUCTS:
+            # Small terms of one sign are lost beside large ones of the other.
+            lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
+            up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))
+        if self.choice == "lost" and degree:
+            lost = shifted(noise.real, degree * SHIFT)
+            out = _by_part(out, lambda part: part + lost * self._even(part))
+        return _by_part(out, lambda part: self._chosen(part, up, down, name in TRANSFORMS | MOMENTS))
+
+    def _even(self, like: Tensor) -> Tensor:
+        return torch.rand(like.shape, generator=self.generator, dtype=torch.float64) * 2.0 - 1.0
+
+    def _chosen(self, out: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:
+        """``out``, and where it may go ``up`` or ``down`` what the run chooses. ``mixed``: infinities may be NaN."""
+        chosen = self._kinds(out.shape)
+        finite = torch.isfinite(out)
+        result = torch.where(finite & up & (chosen == 0), math.inf, out)
+        result = torch.where(finite & down & (chosen == 1), -math.inf, result)
+        lost = (finite & up & down) | ((out == math.inf) & down) | ((out == -math.inf) & up)
+        if mixed:
+            lost |= torch.isinf(out)
+        return torch.where(lost & (chosen == 2), math.nan, result)
+
+    def _kinds(self, shape: torch.Size) -> Tensor:
+        """What the run chooses for each result: 0 to go up, 1 down, 2 both, 3 and 4 none."""
+        if self.choice == "any":
+            return torch.randint(0, 4, shape, generator=self.generator)
+        return torch.full(shape, ("up", "down", "both", "none", "lost").index(self.choice))
+
+
+def _past(dtype: torch.dtype) -> float:
+    """The least number that rounds to infinity."""
+    info = torch.finfo(dtype)
+    largest, exponent = math.frexp(info.max)
+    return math.inf if dtype is torch.float64 else math.ldexp(largest + info.eps / 4, exponent)
+
+
+def _copied(args: Any) -> Any:
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, args)
+
+
+def _name(func: Any) -> str:
+    return func._schema.name.partition("::")[2]
+
+
+def _where_finite(steps: Any, whole: Any) -> list[Any]:
+    """The leaves of ``whole``, but those of ``steps`` where either is not finite."""
+
+    def pick(one: Any, other: Any) -> Any:
+        if not movable(one) or one.shape != other.shape:
+            return other
+        return torch.where(torch.isfinite(one) & torch.isfinite(other), other, one)
+
+    return [pick(*pair) for pair in zip(tree_flatten(steps)[0], tree_flatten(whole)[0], strict=True)]
+
+
+def _by_part(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    return torch.complex(change(value.real), change(value.imag)) if value.is_complex() else change(value)
+
+
+def _finite_part(leaf: Any) -> Any:
+    return torch.where(torch.isfinite(leaf), leaf, 0.0) if movable(leaf) else leaf
+
+
+def _size(leaf: Any, least: float, beyond: float) -> Any:
+    """The magnitude of an operand's terms, ``beyond`` for those that are not finite: in place of the operand, an
+    accumulation gives the sum of its terms' sizes."""
+    if not movable(leaf):
+        return leaf
+    return torch.where(torch.isfinite(leaf), leaf.abs().clamp(min=least), beyond).to(leaf.dtype)
+
+
+def _lost(total: Any, fine: Any, growth: float) -> Any:
+    """How far the order of its terms moves a sum that stays in range: by roundings of what they add up to, and by no
+    more than the terms that round at all (an addition strays by no more than the smaller of its operands)."""
+    if not movable(total):
+        return total
+    return torch.minimum(growth * total.abs(), 2.0 * fine.abs())
+
+
+def _rescaled(results: Any) -> Any:
+    """Results on scaled operands, compared as those on operands of ordinary size are."""
+    return tree_map(lambda leaf: shifted(leaf, SHIFT), results)
+
+
+def _fine_part(leaf: Any) -> Any:
+    """The terms of which sums within the range may be rounded: no multiples of the largest numbers' ULP."""
+    unit = math.ldexp(1.0, 1023 - 52)
+    return _by_part(leaf, lambda x: torch.where(x.fmod(unit) == 0, 0.0, x)) if movable(leaf) else leaf
+
+
+def _window(name: str, args: Any) -> int:
+    """How many terms at most an average pool adds up before it divides."""
+    space = int(name[len(name.rstrip("d")) - 1])
+    wanted = args[1] if len(args[1]) == space else [args[1][0]] * space
+    if "adaptive" not in name:
+        return math.prod(wanted)
+    sizes = args[0].shape[-space:]
+    return math.prod(min(size, -(-size // max(count, 1)) + 1) for size, count in zip(sizes, wanted, strict=True))
+
+
+def _unnormalized(name: str, args: Any) -> Any:
+    """A transform may be normalized after it is added up: the sizes of its terms are those before."""
+    return (*args[:2], 0, *args[3:]) if name in TRANSFORMS and len(args) > 3 else args
+
+
+def _over(total: Tensor, dims: Any) -> Tensor:
+    """The largest magnitude over the transformed dims, which is that of the first: the sum of the terms' sizes."""
+    return total.abs().amax(dims, keepdim=True) if total.dim() else total.abs()

@@ -1,0 +1,110 @@
+"""Room beyond the range of float64: operands scaled by a power of two, which rounds nothing that is near the range.
+
+Nothing wider than float64 can run its programs. An op that is homogeneous of degree d (a sum and a transform of degree
+1, a contraction and a variance of degree 2) gives ``2**(-d * SHIFT)`` times its result when its operands are scaled by
+``2**-SHIFT``: the same digits, and what no longer overflows did so by the order of the steps alone. Operands below
+``2**-530`` lose digits: what they add to a sum is a part in ``2**460`` of what overflows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.weak import WeakIdKeyDictionary
+
+from torchstone.conformance.oracle.perturbation.rounding import movable
+from torchstone.conformance.oracle.elementwise import same
+
+SHIFT = 544
+"""A product of the two largest numbers, scaled twice, leaves room for sums of ``2**64`` such."""
+
+
+def shifted(leaf: Any, by: int = -SHIFT) -> Any:
+    """A tensor of float64 or complex128 times ``2**by``; anything else as it is."""
+    if not movable(leaf):
+        return leaf
+    if leaf.is_complex():
+        return torch.complex(shifted(leaf.real, by), shifted(leaf.imag, by))
+    half = by // 2
+    return leaf * math.ldexp(1.0, half) * math.ldexp(1.0, by - half)  # either factor alone is a float64
+
+
+def restored(out: Tensor, scaled: Tensor, degree: int) -> Tensor:
+    """``out``, and where it is not finite the number that ``scaled`` stands for, rounded to the range."""
+    if out.is_complex():
+        return torch.complex(restored(out.real, scaled.real, degree), restored(out.imag, scaled.imag, degree))
+    return torch.where(torch.isfinite(out), out, shifted(scaled, degree * SHIFT))
+
+
+def terms(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[list[int], list[int] | None]:
+    """The operands (leaves of ``(args, kwargs)``, by index) in which ``func`` is homogeneous: all, or one of them.
+
+    And of each result the degree, 1 or 2, as two runs on plain numbers show it; where a result is of no such degree,
+    all the operands, and None. The runs differ by powers of two, so the comparison is exact.
+    """
+    operands = [index for index, leaf in enumerate(tree_flatten((args, kwargs))[0]) if movable(leaf)]
+    choices = [operands, *([index] for index in operands)] if len(operands) > 1 else [operands]
+    for chosen in choices:
+        runs = [
+            tree_flatten(func(*given, **named))[0]
+            for given, named in (
+                changed(plain, args, kwargs, chosen),
+                changed(lambda leaf: shifted(plain(leaf), -1), args, kwargs, chosen),
+            )
+        ]
+        found = [_degree(*pair) for pair in zip(*runs, strict=True)]
+        if None not in found:
+            return chosen, [degree for degree in found if degree is not None]
+    return operands, None
+
+
+def changed(change: Callable[[Any], Any], args: Any, kwargs: dict[str, Any], chosen: list[int]) -> tuple[Any, Any]:
+    """``args`` and ``kwargs`` with the leaves that are ``chosen`` changed."""
+    leaves, spec = tree_flatten((args, kwargs))
+    return tree_unflatten([change(leaf) if index in chosen else leaf for index, leaf in enumerate(leaves)], spec)
+
+
+def plain(leaf: Any) -> Any:
+    """Positive numbers, no two the same, in place of a tensor's."""
+    if not movable(leaf):
+        return leaf
+    values = 1.0 + torch.arange(leaf.numel(), dtype=torch.float64).reshape(leaf.shape) / max(leaf.numel(), 1)
+    return values.to(leaf.dtype)
+
+
+def _degree(whole: Any, half: Any) -> int | None:
+    if not movable(whole):
+        return 1
+    for degree in (1, 2):
+        if bool(same(shifted(half, degree), whole).all()) and (not whole.numel() or bool(torch.isfinite(whole).any())):
+            return degree
+    return None
+
+
+class Products:
+    """Products that exceed float64's range and are fused into the next addition, each element as a coin falls."""
+
+    def __init__(self) -> None:
+        self._kept: Any = WeakIdKeyDictionary()
+
+    def keep(self, args: Any, out: Any, fused: Tensor) -> None:
+        """``out`` is the product of ``args``: keep what it is where it is ``fused``."""
+        left, right = (leaf if isinstance(leaf, Tensor) else torch.tensor(leaf, dtype=out.dtype) for leaf in args)
+        if bool((fused & torch.isinf(out)).any()):
+            self._kept[out] = torch.where(fused, shifted(left) * shifted(right), shifted(out, -2 * SHIFT))
+
+    def add(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
+        """``out``, which ``func`` gave by adding ``args``, as it is where a fused product was among them."""
+        if not any(isinstance(leaf, Tensor) and leaf in self._kept for leaf in args):
+            return out
+        return restored(out, func(*map(self._wide, args), **kwargs), 2)
+
+    def _wide(self, leaf: Any) -> Any:
+        if isinstance(leaf, Tensor) and leaf in self._kept:
+            return self._kept[leaf]
+        return shifted(leaf, -2 * SHIFT) if isinstance(leaf, Tensor) else math.ldexp(leaf, -2 * SHIFT)

@@ -1,0 +1,335 @@
+"""The rounding model: what a program's result may be when every inexact step is rounded somehow.
+
+A run of the float64 twin in which each ATen op is taken apart by PyTorch's own decompositions, and each step's result
+moved by up to one ULP of the narrower dtype wherever that dtype could not hold it exactly. Steps that accumulate (sums,
+contractions, norms, solvers) also have their operands moved, by an amount that grows with the length of the
+accumulation: that stands for another order of the additions, and keeps the magnitudes in view when the terms cancel
+(Higham and Mary, A new approach to probabilistic rounding error analysis, 2019). Steps that are exact in any precision
+(comparison, rounding to an integer, moving data) get no noise, so a value exactly on a tie stays on it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from torchstone.conformance.oracle.random.replay import may_draw, watched
+from torchstone.conformance.oracle.perturbation.recurrences import RECURRENCES
+from torchstone.conformance.oracle.perturbation.sums import adds_in_float32
+from torchstone.conformance.oracle.ulp import precision, representable
+from torchstone.conformance.oracle.perturbation.oscillatory_zeros import WAVES
+from torchstone.conformance.oracle.tolerances import SAME_FORMULA, real_dtype
+
+_EXACT = """
+    _local_scalar_dense _to_copy _unique _unique2 _unsafe_view abs adaptive_max_pool2d adaptive_max_pool3d amax
+    amin aminmax argmax argmin as_strided bitwise_and bitwise_not bitwise_or bitwise_xor bucketize cat ceil
+    channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd copy copysign cummax cummin diag_embed
+    diagonal_scatter embedding empty empty_like empty_strided eq equal fill flip floor fmax fmin frac full
+    full_like gather ge gt heaviside index index_copy index_fill index_put index_select isfinite isinf isnan
+    isneginf isposinf item kthvalue le lift lift_fresh logical_and logical_not logical_or logical_xor lt
+    masked_fill masked_scatter masked_select max max_pool1d_with_indices max_pool2d_with_indices
+    max_pool3d_with_indices maximum median min minimum mode nan_to_num nanmedian ne neg new_empty new_full
+    new_ones new_zeros nextafter nonzero ones ones_like permute pixel_shuffle pixel_unshuffle put real
+    reflection_pad1d reflection_pad2d reflection_pad3d relu repeat repeat_interleave replication_pad1d
+    replication_pad2d replication_pad3d reshape resize roll rot90 round scalar_tensor scatter searchsorted
+    select_scatter sgn sign signbit slice_scatter sort stack take topk tril tril_indices triu triu_indices trunc
+    unbind unfold_copy unique_consecutive unique_dim unsafe_split view view_copy where zero zeros zeros_like
+"""
+MAX_DEPTH = 20
+_EXACT_PRIMS = """
+    as_strided broadcast_in_dim collapse_view conj conj_physical convert_element_type copy_strided device_put iota
+    split_dim squeeze transpose view_of view_element_type
+"""
+EXACT = frozenset(_EXACT.split())
+EXACT_PRIMS = frozenset(_EXACT_PRIMS.split())
+
+
+def is_exact(func: Any) -> bool:
+    """Whether an op's results are the same numbers in any precision: it selects, moves, compares or rounds."""
+    space, name = func._schema.name.split("::")
+    if func.is_view or name in EXACT or name.rstrip("_") in EXACT or _copies_view(name):
+        return True
+    return space == "prims" and name in EXACT_PRIMS
+
+
+@functools.cache
+def _copies_view(name: str) -> bool:
+    view = getattr(torch.ops.aten, name.removesuffix("_copy"), None) if name.endswith("_copy") else None
+    return view is not None and any(getattr(view, overload).is_view for overload in view.overloads())
+
+
+@functools.cache
+def decompositions() -> dict[Any, Any]:
+    from torch._decomp import decomposition_table  # half a second, and only for cases that need a referee
+
+    table = {**decomposition_table, **RECURRENCES, **WAVES}
+    for scan in (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default):
+        table.pop(scan, None)  # theirs makes a matrix of each row: gigabytes, of rows that are long
+    return table
+
+
+def agree(left: Any, right: Any) -> bool:
+    """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts."""
+    pairs = zip(tree_flatten(left)[0], tree_flatten(right)[0], strict=True)
+    return all(
+        a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, *SAME_FORMULA, equal_nan=True)
+        for a, b in pairs
+        if isinstance(a, Tensor)
+    )
+
+
+def _accumulates(func: Any) -> bool:
+    space, name = func._schema.name.split("::")
+    if space == "prims":  # they carry no tags
+        return name in ("sum", "prod", "var", "svd") or name.startswith("fft_")
+    return torch.Tag.pointwise not in func.tags
+
+
+def _results(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Tensor]:
+    """What an op gives; of an embedding bag's sums, not the integers beside them, which tell of its indices alone."""
+    tensors = [result for result in tree_flatten(out)[0] if isinstance(result, Tensor)]
+    if func._schema.name not in ("aten::_embedding_bag", "aten::_embedding_bag_forward_only"):
+        return tensors
+    mode = args[4] if len(args) > 4 else kwargs.get("mode", 0)
+    return tensors if mode == 2 else [result for result in tensors if movable(result)]  # 2 is the maximum
+
+
+def movable(value: Any) -> bool:
+    return (
+        isinstance(value, Tensor) and value.dtype in (torch.float64, torch.complex128) and value.layout is torch.strided
+    )
+
+
+def transformed(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
+    """How many terms go into one result of a Fourier transform, of all its dims together; 1 for any other op."""
+    name = func._schema.name.split("::")[1].lstrip("_")
+    if not name.startswith("fft_"):
+        return 1.0
+    given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    sizes = [args[0].shape[dim] for dim in given["dim"]]
+    return float(math.prod([*sizes[:-1], given.get("last_dim_size", sizes[-1])])) if sizes else 1.0
+
+
+def _by_complex(func: Any, given: Any, imaginary: Tensor, shape: torch.Size) -> Tensor:
+    """The transform of real numbers as one of complex numbers: imaginary parts that cancel leave their rounding."""
+    args, kwargs = given
+    named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    dims = list(named["dim"])
+    whole = torch.ops.aten._fft_c2c(torch.complex(args[0], imaginary), dims, named.get("normalization", 0), True)
+    return whole.narrow(dims[-1], 0, shape[dims[-1]]) if dims else whole
+
+
+def length_of(operands: list[Tensor], results: list[Tensor]) -> float:
+    """About how many terms go into one result: exact for reductions and matrix products, a guess for the rest."""
+    sizes = sorted((operand.numel() for operand in operands), reverse=True)
+    produced = max([result.numel() for result in results] + [1])
+    if not sizes or not sizes[0]:
+        return 1.0
+    product = math.sqrt(sizes[0] * sizes[1] / produced) if len(sizes) > 1 else 1.0
+    longest = max(max([*operand.shape, 1]) for operand in operands)
+    return max(sizes[0] / produced, product, longest, 1.0)
+
+
+Found: TypeAlias = dict[tuple[Any, ...], bool]
+"""Which decompositions stand for their ops: the how manieth, of which op, on what shapes and dtypes."""
+
+
+class RoundingNoise(TorchDispatchMode):
+    """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
+    ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. Runs of one program on inputs
+    that differ by no more than rounding may share what they have ``found``."""
+
+    def __init__(
+        self, dtype: torch.dtype, seed: int, scale: float = 1.0, direction: int = 0, found: Found | None = None
+    ) -> None:
+        super().__init__()
+        self.found = {} if found is None else found
+        self.asked = 0
+        self.scale = scale
+        self.direction = direction
+        self.eps = 2.0 ** (1 - precision(dtype))
+        self.dtype = dtype
+        self.depth = 0
+        self.sums = 0
+        self.in_float32 = False
+        # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
+        self.exact_in = torch.float32 if real_dtype(dtype) is torch.float64 else dtype
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def _sides(self, like: Tensor) -> Tensor:
+        if self.direction:
+            return torch.full(like.shape, float(self.direction), dtype=torch.float64)
+        return torch.randint(0, 2, like.shape, generator=self.generator).to(torch.float64) * 2.0 - 1.0
+
+    def _move(self, value: Tensor, ulps: float, uneven: bool = False) -> Tensor:
+        """Each number moved by ``ulps`` times the scale, give or take a quarter when ``uneven``: two terms that cancel
+        and are moved to the same side still show that they cancelled. Infinities and NaN stay as they are."""
+        size: Any = ulps * self.scale * self.eps
+        if uneven:
+            size = size * (0.75 + 0.5 * torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
+        if value.is_complex():
+            moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
+        else:
+            moved = value * (1.0 + size * self._sides(value))
+        beyond = torch.isfinite(value) & ~torch.isfinite(moved)
+        if bool(beyond.any()):  # float64's own largest numbers go down only, by sizes that tell two of them apart
+            size = size * (0.25 + torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
+            moved = torch.where(beyond, value * (1.0 - size), moved)
+        return torch.where(torch.isfinite(value), moved, value)
+
+    def _round(self, value: Any) -> Any:
+        if not movable(value):
+            return value
+        return torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.depth:
+            self.in_float32 = adds_in_float32(func, self.dtype)
+        if is_exact(func):
+            return func(*args, **kwargs)
+        if may_draw(func, kwargs):
+            out, drew = watched(func, args, kwargs)
+            if drew:
+                return out
+            if func._schema.is_mutable:  # and cannot be run again on what it has written to
+                return self._rounded(_written(func, args, kwargs), out)
+        if func._schema.is_mutable:
+            return self._written_to(func, args, kwargs)
+        steps = self._decomposed(func, args, kwargs)
+        if steps is not NotImplemented:
+            return steps
+        out = func(*args, **kwargs)
+        tensors = _results(func, args, kwargs, out)
+        if _accumulates(func) and all(map(movable, tensors)):
+            self.sums += 1
+            operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf)]
+            out = self._accumulated(func, args, kwargs, out, operands, tensors)
+        return tree_map(self._round, out)
+
+    def _accumulated(
+        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
+    ) -> Any:
+        """What an accumulation that gave ``out`` may give in another order."""
+        if self._sums_exactly(operands, results):
+            return out
+        terms = transformed(func, args, kwargs)
+        moved = self._moved_operands(args, kwargs, [], results, terms)
+        if func._schema.name.endswith("fft_r2c"):
+            again = self._moved_operands(args, kwargs, [], results, terms)
+            return _by_complex(func, moved, again[0][0] - moved[0][0], results[0].shape)
+        return func(*moved[0], **moved[1])
+
+    def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""
+        written = _written(func, args, kwargs)
+        if _accumulates(func):
+            self.sums += 1
+            read = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
+            if not self._sums_exactly(read, []):
+                args, kwargs = self._moved_operands(args, kwargs, written, [])
+        return self._rounded(written, func(*args, **kwargs))
+
+    def _rounded(self, written: list[Any], out: Any) -> Any:
+        for tensor in written:
+            if movable(tensor):
+                tensor.copy_(self._round(tensor))
+        return tree_map(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
+
+    def _moved_operands(
+        self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor], terms: float = 1.0
+    ) -> Any:
+        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
+        scale = _growth(max(length_of(operands, results), terms))
+        if self.in_float32:
+            scale *= torch.finfo(torch.float32).eps / self.eps
+
+        def move(leaf: Any) -> Any:
+            return self._move(leaf, scale, uneven=True) if movable(leaf) and not _holds(written, leaf) else leaf
+
+        return tree_map(move, (args, kwargs))
+
+    def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The op by its decomposition, so that each of its steps is rounded; ``NotImplemented`` when it has none.
+
+        Nor when the op accumulates and none of the steps says so: a chain of additions fixes an order of its own.
+        """
+        rule = decompositions().get(func)
+        if rule is None or self.depth >= MAX_DEPTH:
+            return NotImplemented
+        sums = self.sums
+        self.depth += 1
+        try:
+            if not self._stands_for(func, rule, args, kwargs):
+                return NotImplemented
+            with self:
+                steps = rule(*args, **kwargs)
+            return NotImplemented if _accumulates(func) and self.sums == sums else steps
+        except Exception:  # a decomposition that does not take these arguments: the op itself does
+            return NotImplemented
+        finally:
+            self.depth -= 1
+
+    def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether what an op's decomposition gives may stand for what the op gives; asked once for all the runs."""
+        self.asked += 1
+        operands = (leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor))
+        key = (self.asked, func, *((leaf.shape, leaf.dtype) for leaf in operands))
+        if key not in self.found:
+            self.found[key] = agree(rule(*args, **kwargs), func(*args, **kwargs))
+        return self.found[key]
+
+    def _sums_exactly(self, operands: list[Tensor], results: list[Tensor]) -> bool:
+        """Whether no order of the additions rounds: whole numbers whose partial sums stay small. (That a result is a
+        number of the dtype says little: terms that cancel leave few bits.)"""
+        if not all(bool((operand == _whole(operand)).all()) for operand in operands):
+            return False
+        largest = math.prod(max(1.0, float(operand.abs().max())) for operand in operands if operand.numel())
+        small = largest * length_of(operands, results) <= 2.0 ** precision(self.exact_in)
+        return small and all(bool(representable(result, self.exact_in).all()) for result in results)
+
+
+def _whole(value: Tensor) -> Tensor:
+    if value.is_complex():
+        return torch.complex(value.real.round(), value.imag.round())
+    return value.round()
+
+
+def _growth(length: float) -> float:
+    """Operands moved independently by this many ULP disturb a sum of ``length`` terms as much as a running sum's own
+    rounding does: by ``eps * sum(|terms|)`` for short ones, and ``eps * sqrt(length) / 8`` times that for long ones."""
+    root = math.sqrt(length)
+    return root * max(1.0, root / 8.0)
+
+
+def _holds(tensors: list[Any], leaf: Any) -> bool:
+    return any(tensor is leaf for tensor in tensors)
+
+
+def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+    written: list[Any] = []
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
+            written.extend(tree_flatten(value)[0])
+    return written
+
+
+class CallLog(TorchDispatchMode):
+    """Notes whether ``holds`` is so of everything that ran inside it."""
+
+    def __init__(self, holds: Callable[[Any], bool]) -> None:
+        super().__init__()
+        self.holds = holds
+        self.always = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        self.always = self.always and self.holds(func)
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,34 @@
+"""Functions whose eager kernels lose a NaN, by the formulas that PyTorch documents.
+
+- The fused kernel of attention takes a row whose largest logit compares as smaller than -inf for one that is masked
+  entirely: a NaN in it gives NaN or 0, by the length of the row and the width of the machine's vectors.
+- The orthogonal polynomials of NaN, from degree 2 on, leave their loop before its first step and return a variable
+  that was never set.
+
+Their results there are no function of the inputs. A number elsewhere is judged by eager, as ever.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.conformance.oracle.perturbation.recurrences import RECURRENCES
+
+
+@functools.cache
+def _formulas() -> dict[Any, Any]:
+    from torch._decomp import decomposition_table
+
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    return {**RECURRENCES, attention: decomposition_table[attention]}
+
+
+class Formulas(TorchDispatchMode):
+    """Runs what is inside it with these functions by their formulas, in float64."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return _formulas().get(func, func)(*args, **(kwargs or {}))

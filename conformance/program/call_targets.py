@@ -1,0 +1,180 @@
+"""From a dotted public PyTorch name to the callable it names, and back, within an allowlist.
+
+A case file is data from anywhere, so a name in it may reach nothing but tensor operators: a name resolves only when it
+sits in one of ``NAMESPACES``, passes that namespace's rule and is not denied by ``conformance.allowlist``. Addresses,
+files, hooks, storages, pickling, callbacks and every other module of Python or torch stay out of reach.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.masked
+import torch.signal
+import torch.sparse
+
+from torchstone.compiler.diagnostics import did_you_mean
+from torchstone.conformance.program.allowlist import denied
+from torchstone.conformance.program.literals import ProgramError
+
+NAMESPACES: dict[str, Any] = {
+    "torch": torch,
+    "torch.Tensor": torch.Tensor,
+    "torch.nn.functional": torch.nn.functional,
+    "torch.linalg": torch.linalg,
+    "torch.special": torch.special,
+    "torch.fft": torch.fft,
+    "torch.masked": torch.masked,
+    "torch.sparse": torch.sparse,
+    "torch.signal.windows": torch.signal.windows,
+    "torch.autograd": torch.autograd,  # `grad` alone
+    "torch.ops.aten": torch.ops.aten,
+}
+
+PROPERTIES = ("T", "H", "mT", "mH", "real", "imag")
+CASTS = ("bfloat16", "bool", "byte", "cdouble", "cfloat", "chalf", "char", "double", "float", "half", "int", "long")
+_TENSOR_EXTRA = frozenset({*CASTS, "short", "type", "unique", "new_tensor"})
+_MATRICES = ("dsmm", "hsmm", "lu", "pca_lowrank", "saddmm", "spmm", "svd_lowrank")
+_TORCH_EXTRA = frozenset({"as_tensor", "asarray", "manual_seed", "tensor", *_MATRICES, *torch.functional.__all__})
+_ARITHMETIC = """
+    abs add and div eq floordiv ge gt iadd iand idiv ifloordiv ilshift imod imul invert ior ipow irshift isub itruediv
+    ixor le lshift lt matmul mod mul ne neg or pos pow radd rand rdiv rfloordiv rlshift rmatmul rmod rmul ror rpow
+    rrshift rshift rsub rtruediv rxor sub truediv xor
+"""
+_DUNDERS: dict[str, Callable[..., Any]] = {
+    f"__{name}__": getattr(torch.Tensor, f"__{name}__") for name in _ARITHMETIC.split()
+} | {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
+
+
+@functools.cache
+def _torch_functions() -> frozenset[str]:
+    """Names of the operators that are functions of ``torch`` itself."""
+    return frozenset(dir(vars(torch._C)["_VariableFunctions"]))
+
+
+@functools.cache
+def _operator_names() -> frozenset[str]:
+    """Names of the ATen operators the dispatcher knows. TorchScript's own (``aten::save`` …) are not among them."""
+    names = torch._C._dispatch_get_all_op_names()
+    return frozenset(name.removeprefix("aten::").split(".")[0] for name in names if name.startswith("aten::"))
+
+
+def _is_operator_function(value: Any) -> bool:
+    """Whether a member of a namespace of Python functions is itself one (not a class, a module, a re-export)."""
+    if isinstance(value, types.BuiltinFunctionType):
+        return True
+    if not inspect.isfunction(value):
+        return False
+    home = value.__module__ or ""
+    return home in ("torch.nn.functional", "torch.functional") or home.startswith(
+        ("torch.masked", "torch.signal.windows", "torch.sparse", "torch.fft", "torch.special", "torch.linalg")
+    )
+
+
+def _lookup_aten(rest: str) -> Callable[..., Any] | None:
+    name, dot, overload = rest.partition(".")
+    if name not in _operator_names() or (dot and not overload) or (name not in _DUNDERS and denied(name)):
+        return None
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None or (overload and overload not in packet.overloads()):
+        return None
+    return getattr(packet, overload) if overload else packet
+
+
+@functools.cache
+def lookup(target: str) -> Callable[..., Any] | None:
+    """Like ``resolve``, with ``None`` for a name that is unknown or forbidden."""
+    found = _lookup(target)
+    return found if callable(found) else None
+
+
+def _lookup(target: str) -> Callable[..., Any] | None:
+    if target.startswith("torch.ops.aten."):
+        return _lookup_aten(target.removeprefix("torch.ops.aten."))
+    prefix, _, name = target.rpartition(".")
+    namespace = NAMESPACES.get(prefix)
+    if namespace is None or not name.isidentifier():
+        return None
+    if name.startswith("__"):
+        return _DUNDERS.get(name) if prefix == "torch.Tensor" else None
+    if denied(name):
+        return None
+    if prefix == "torch.Tensor":
+        if name in PROPERTIES:
+            return operator.attrgetter(name)
+        known = name in _TENSOR_EXTRA or name in _operator_names()
+        return getattr(namespace, name, None) if known else None
+    value = getattr(namespace, name, None)
+    if prefix == "torch.autograd":
+        return value if name == "grad" else None
+    if prefix == "torch":
+        known = name in _TORCH_EXTRA or (name in _torch_functions() and name in _operator_names())
+        return value if known else None
+    return value if _is_operator_function(value) else None
+
+
+def resolve(target: str) -> Callable[..., Any]:
+    """The callable a dotted name stands for, e.g. ``torch.nn.functional.softmax``, ``torch.ops.aten.add.Tensor``.
+
+    Raises ``ProgramError`` when the name is outside the allowlist or nothing bears it.
+    """
+    found = lookup(target)
+    if found is not None:
+        return found
+    raise ProgramError(f"unknown or forbidden target {target!r}{_reason(target) or _suggest(target)}")
+
+
+def _reason(target: str) -> str:
+    prefix, _, name = target.rpartition(".")
+    if prefix.startswith("torch.ops.aten."):
+        prefix, name = "torch.ops.aten", target.split(".")[3]
+    why = denied(name) if prefix in NAMESPACES else ""
+    return f": it {why}" if why else ""
+
+
+def _suggest(target: str) -> str:
+    prefix, _, name = target.rpartition(".")
+    if prefix not in NAMESPACES or prefix == "torch.ops.aten" or name.startswith("_"):
+        return ""
+    public = [f"{prefix}.{name}" for name in dir(NAMESPACES[prefix]) if not name.startswith("_")]
+    return did_you_mean(target, [candidate for candidate in public if lookup(candidate) is not None])
+
+
+@functools.cache
+def _names_by_identity() -> dict[int, str]:
+    """``id`` of each allowed callable to its shortest public name. The namespaces keep the callables alive."""
+    names: dict[int, str] = {}
+    for prefix, namespace in NAMESPACES.items():
+        if prefix == "torch.ops.aten":
+            continue
+        for name in dir(namespace):
+            target = f"{prefix}.{name}"
+            value = lookup(target)
+            if value is not None and not isinstance(value, operator.attrgetter):
+                names.setdefault(id(value), target)
+    return names
+
+
+def name_of(function: Any) -> str | None:
+    """The public name that resolves to this function, or ``None``. Takes property getters and slots as well."""
+    if isinstance(function, torch._ops.OpOverload):
+        schema = function._schema
+        candidate = f"torch.ops.{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
+    elif isinstance(function, torch._ops.OpOverloadPacket):
+        candidate = f"torch.ops.{function._qualified_op_name.replace('::', '.')}"
+    elif function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__:
+        return f"torch.Tensor.{function.__name__}"
+    elif getattr(function, "__name__", "") == "__get__":
+        name = getattr(function.__self__, "__name__", "")
+        return f"torch.Tensor.{name}" if name in PROPERTIES else None
+    else:
+        candidate = _names_by_identity().get(id(function), "")
+    if not candidate.startswith("torch."):
+        return None
+    return candidate if lookup(candidate) is function else None

@@ -1,0 +1,73 @@
+"""A Program as a ``torch.fx.GraphModule``: the form in which ``torch.compile`` and ``torch.export`` take it.
+
+Tracing a Program itself would put its interpreter on trial; the graph module holds the calls and nothing else, and
+what a compiler reports against it names the calls.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from torchstone.conformance.program.literals import Ref
+from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.call_targets import resolve
+
+METHODS = "torch.Tensor."
+
+
+def to_module(program: Program) -> fx.GraphModule:
+    """Return a module whose ``forward`` takes the program's tensors and returns its outputs (a tree of tensors)."""
+    graph = fx.Graph()
+    env: dict[str, Any] = {name: graph.placeholder(name) for name in program.inputs}
+
+    def fill(value: Any) -> Any:
+        if isinstance(value, Ref):
+            found = env[value.name]
+            for step in value.path:
+                found = graph.call_function(operator.getitem, (found, step))
+            return found
+        if isinstance(value, slice):
+            return slice(fill(value.start), fill(value.stop), fill(value.step))
+        if isinstance(value, (tuple, list)):
+            return type(value)([fill(item) for item in value])
+        if isinstance(value, dict):
+            return {key: fill(item) for key, item in value.items()}
+        return value
+
+    for call in program.calls:
+        if call.target == "torch.manual_seed":
+            continue  # no compiler takes it; values that depend on the seed are not compared anyway
+        args, kwargs = tuple(fill(arg) for arg in call.args), {key: fill(arg) for key, arg in call.kwargs.items()}
+        name = call.target.removeprefix(METHODS)
+        function = resolve(call.target)
+        if isinstance(function, operator.attrgetter):
+            env[call.result] = graph.call_function(getattr, (*args, name))
+        elif call.target.startswith(METHODS) and not name.startswith("__"):
+            env[call.result] = graph.call_method(name, args, kwargs)
+        else:
+            env[call.result] = graph.call_function(function, args, kwargs)
+    graph.output(fill(program.outputs))
+    return fx.GraphModule(torch.nn.Module(), graph, class_name="Program")
+
+
+def as_module(fn: Callable[..., Any]) -> torch.nn.Module:
+    """Return ``fn`` as a module: a Program's graph, a module as it is, any other callable called by ``forward``."""
+    if isinstance(fn, Program):
+        return to_module(fn)
+    if isinstance(fn, torch.nn.Module):
+        return fn
+    return _Wrapped(fn)
+
+
+class _Wrapped(torch.nn.Module):
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args: Any) -> Any:
+        return self.fn(*args)

@@ -1,0 +1,116 @@
+"""The part of a script that puts a program through a compiler's own path, with nothing of torchstone's.
+
+Scripts carry the source of a function of ``backends/paths.py``. Where torchstone has to run what the compiler makes,
+the function ends with the lowering, and shows the failures up to there. A script exits with 1 when the failure shows
+and with 0 when it does not; a compiler that dies or hangs does so in a process of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.escape import literal
+from torchstone.conformance.execution.poison import HUGE, HUGER
+from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
+
+FATAL = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM)
+SECONDS = 120
+CALLS = 5  # with each of two fillings
+
+
+def path_of(name: str, verdict: Verdict | None) -> Callable[..., Any] | None:
+    """Return the function that shows a backend's failure by itself, None if there is none."""
+    from torchstone.conformance.repro.compiler_paths import LOWERINGS, PATHS
+
+    early = verdict is not None and verdict.stage in (Stage.CAPTURE, Stage.LOWER)
+    return PATHS.get(name) or (LOWERINGS.get(name) if early else None)
+
+
+def fatal(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.outcome in FATAL
+
+
+def guard() -> list[str]:
+    """Statements that do the rest of the script in another process and tell how that ends."""
+    return [
+        'if sys.argv[1:] != ["here"]:',
+        "    try:",
+        f'        code = subprocess.run([sys.executable, __file__, "here"], timeout={SECONDS}).returncode',
+        "    except subprocess.TimeoutExpired as error:",
+        "        sys.exit(str(error))",
+        '    sys.exit(f"killed by signal {-code}" if code < 0 else code)',
+        "",
+    ]
+
+
+def definitions(path: Callable[..., Any], case: Case) -> list[str]:
+    """The compiler's path, and the program as a module; arguments that it writes to are results of it."""
+    lines = [*inspect.getsource(path).rstrip().splitlines(), "", "", "class Module(torch.nn.Module):"]
+    lines.append("    def forward(self, *args):")
+    if not writes(case):
+        return [*lines, "        return program(*args)", "", ""]
+    return [
+        *lines,
+        "        args = [arg.clone() for arg in args]",
+        "        results = tree_leaves(program(*args))",
+        "        return [leaf for leaf in results if not any(leaf is arg for arg in args)], args",
+        "",
+        "",
+    ]
+
+
+def writes(case: Case) -> bool:
+    """Whether the program may write to its arguments: in place, to an output, to running statistics."""
+    return any(
+        call.target.endswith(("_", "batch_norm", "instance_norm")) or "out" in call.kwargs
+        for call in case.program.calls
+    )
+
+
+def main(
+    path: Callable[..., Any], backend: str, case: Case, verdict: Verdict | None, closeness: tuple[float, float]
+) -> list[str]:
+    """Statements that compare what the compiler gives with eager."""
+    from torchstone.conformance.repro.compiler_paths import LOWERINGS
+
+    name = path.__name__
+    lines = [
+        "expected = Module()(*inputs())" if writes(case) else "expected = program(*inputs())",
+        'print("eager:", expected)',
+        "exported = torch.export.export(Module(), inputs(), strict=False)",
+    ]
+    if path in LOWERINGS.values():
+        return [*lines, f"{name}(exported)"]
+    rtol, atol = closeness
+    return [
+        *lines,
+        "expected = [leaf for leaf in tree_leaves(expected) if isinstance(leaf, torch.Tensor)]",
+        f"compiled = {name}(exported)",
+        *again(
+            [
+                "actual = compiled(*inputs())",
+                f"print({literal(repr(f'{backend}:'))}, actual)",
+                f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
+            ],
+            verdict,
+        ),
+    ]
+
+
+def repeated(verdict: Verdict | None) -> bool:
+    """Whether the failure is that calls on the same inputs differ."""
+    return verdict is not None and verdict.kind == Kind.NONDETERMINISTIC
+
+
+def again(lines: list[str], verdict: Verdict | None) -> list[str]:
+    """Statements of one call; of several, in memory filled with one byte or another, where calls differ."""
+    if not repeated(verdict):
+        return lines
+    return [
+        f"for byte in ({HUGE}, {HUGER}) * {CALLS}:",
+        "    ctypes.CDLL(None).mallopt(-6, byte)  # M_PERTURB: what memory holds that nobody has written to",
+        *(f"    {line}" for line in lines),
+    ]

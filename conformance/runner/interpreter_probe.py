@@ -1,0 +1,67 @@
+"""A look into another interpreter: whether a backend can run there, and with which versions.
+
+Run there as a script, ``python -P probe.py FD BACKEND FOLDER``: until the checks have passed it imports nothing but the
+standard library. It writes a line to the descriptor when the backend is about to be loaded, and then a JSON object, one
+line too; what a backend prints as it is imported goes elsewhere.
+"""
+
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+OLDEST = (3, 11)
+NEEDED = ("torch", "numpy", "safetensors", "scipy")
+
+
+LOADING = "loading"
+
+
+def look(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
+    """Return ``error``, or ``ok``, ``reason``, ``install`` and ``versions``."""
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST:
+        return {"error": f"is Python {found}, and torchstone needs {'.'.join(map(str, OLDEST))} or newer"}
+    for name in NEEDED:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            return {"error": f"cannot import {name} ({told}); install it there: {sys.executable} -m pip install {name}"}
+    from importlib.metadata import version
+
+    from torchstone.conformance.runner.protocol import VERSION
+    from torchstone.conformance.runner.worker import preload
+
+    preload()
+    from torchstone.conformance.backends.protocol import load
+
+    if ":" in backend:  # one under development, beside the user
+        sys.path.insert(0, folder)
+    os.write(descriptor, f"{LOADING}\n".encode())
+    instance = load(backend)
+    told = ask(instance)
+    return {**told, "protocol": VERSION, "versions": {**told["versions"], "torch": version("torch"), "python": found}}
+
+
+def ask(backend: Any) -> dict[str, Any]:
+    """What a backend says of itself: ``ok``, ``reason``, ``install`` and ``versions``."""
+    state = backend.available()
+    versions = dict(backend.versions()) if state.ok else {}
+    return {"ok": state.ok, "reason": state.reason, "install": state.install, "versions": versions}
+
+
+def main() -> None:
+    """Look, and tell; whatever is raised is told too."""
+    descriptor, backend, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    try:
+        told = look(backend, folder, descriptor)
+    except BaseException as error:
+        told = {"error": f"{type(error).__name__}: {error}"}
+    os.write(descriptor, json.dumps(told, default=str).encode())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Where a worker was when it died: a few shared bytes, written at a cost of nanoseconds. And how it died, in words."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import tempfile
+
+from torchstone.conformance.execution.verdict import Stage
+
+OUTSIDE = 0  # the backend has not been called for this case: eager, the oracle or the harness is at work
+COMPILE, RUN, COMPARE = 1, 2, 3
+STAGES = (None, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
+BATCH = 4  # many cases are being compiled together: whose fault it is cannot be told
+LOADING = 5  # the worker is as it should be, and the backend is being imported, asked whether it can run, warmed up
+COUNT = slice(8, 16)  # where the number of cases stands that the worker has begun
+
+
+def create() -> int:
+    """Return the descriptor of fresh bytes, to be passed to a worker."""
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(mmap.PAGESIZE))
+        file.flush()
+        return os.dup(file.fileno())
+
+
+def read(descriptor: int) -> Stage | None:
+    """Return the stage that the worker was in; None before the backend was first called."""
+    (value,) = os.pread(descriptor, 1, 0)
+    return STAGES[value] if value < len(STAGES) else None
+
+
+def in_batch(descriptor: int) -> bool:
+    """Say whether the worker was compiling many cases together."""
+    return os.pread(descriptor, 1, 0) == bytes([BATCH])
+
+
+def loading(descriptor: int) -> bool:
+    """Say whether the worker was loading its backend."""
+    return os.pread(descriptor, 1, 0) == bytes([LOADING])
+
+
+def begun(descriptor: int) -> int:
+    """Return how many cases the worker has begun."""
+    return int.from_bytes(os.pread(descriptor, 8, COUNT.start), "little")
+
+
+class Mark:
+    """The bytes as the worker holds them. Its descriptor may be closed, or worse: the memory stays."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._bytes = mmap.mmap(descriptor, mmap.PAGESIZE)
+        self._begun = 0
+
+    def set(self, value: int) -> None:
+        """Say where the worker is."""
+        self._bytes[0] = value
+
+    def begin(self) -> None:
+        """Say that another case begins."""
+        self.set(OUTSIDE)
+        self._begun += 1
+        self._bytes[COUNT] = self._begun.to_bytes(8, "little")
+
+
+def describe_exit(code: int) -> str:
+    """Say how a process ended: ``killed by SIGSEGV`` or ``exited with code 3``."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,321 @@
+"""Workers on a Ray cluster, asked as a local pool is: ``results`` in, verdicts out.
+
+A *seat* is a Ray actor that takes one CPU and holds a pool of one isolated worker, so a case is tried on a node just as
+it is at home. Cases travel as the bytes of their files; only the isolated worker reads them. Each seat has one batch in
+hand and one behind it; a batch is about as many cases as take half a second. What a lost node had in hand is asked
+again elsewhere, each case alone, and a verdict counts once: that of the call that came back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from torchstone.conformance.errors import HarnessError, InputError
+from torchstone.conformance.runner.interrupts import no_interrupt
+from torchstone.conformance.runner.pool import Result
+from torchstone.conformance.runner.retry import about
+from torchstone.conformance.runner.ray.node_pool import Seat, describe, differences
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+
+if TYPE_CHECKING:
+    from torchstone.conformance.program.case import Case
+
+INSTALL = "pip install torchstone[ray]"
+TICK_SECONDS = 0.2
+HIRE_SECONDS = 3.0
+STARTUP_SECONDS = 300.0
+CLOSE_SECONDS = 10.0
+BATCH_SECONDS = 0.5
+BATCH_MOST = 64
+CALLS_AHEAD = 2
+LOSSES = 3  # so many seats may die of one case alone before it is given up
+
+
+@contextlib.contextmanager
+def connect(address: str | None = None) -> Iterator[None]:
+    """Join the cluster at ``address``, else that of ``RAY_ADDRESS`` or of this machine, else start one here.
+
+    Nothing of Ray is shown; what was started here is stopped at the end. Raises ``InputError``.
+    """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        ray: Any = import_module("ray")
+    except ImportError as error:
+        raise InputError(f"--executor ray needs Ray ({error}); install it with: {INSTALL}") from error
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level="CRITICAL",
+            include_dashboard=None if address not in (None, "local") else False,
+        )
+    except Exception as error:  # ConnectionError, ValueError, RuntimeError: as many kinds as ways to fail
+        where = f"the Ray cluster at {address}" if address else "a Ray cluster"
+        raise InputError(f"cannot join {where}: {str(error).strip().splitlines()[0]}") from error
+    inside: Any = import_module("ray._private.worker")
+    if hasattr(inside, "print_to_stdstream"):  # deaths of nodes and actors are printed whatever log_to_driver says
+        inside.print_to_stdstream = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        with no_interrupt():
+            ray.shutdown()
+
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",  # of a cluster started here: a worker's clock runs as it does at home
+}
+
+
+@dataclass(eq=False)
+class _Task:
+    number: int
+    case: Case
+    data: bytes
+    losses: int = 0
+
+
+@dataclass(eq=False)
+class _Call:
+    seat: _Seat
+    tasks: list[_Task]
+    began: float
+
+
+@dataclass(eq=False)
+class _Seat:
+    actor: Any
+    node: str = ""  # known once it is ready
+    calls: list[Any] = field(default_factory=list)  # references, oldest first
+    size: int = 1
+    lost: Any = None  # the call that it had in hand when it was lost
+
+
+class Cluster:
+    """Seats for one backend; a context manager, inside ``connect``. ``jobs`` seats at most, None for every CPU.
+
+    ``on_node(name, versions)`` is told of each node that joins. Raises ``HarnessError`` for a node whose versions are
+    not those of this machine, when no seat can be had, and when workers cannot start.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        *,
+        jobs: int | None = None,
+        timeout: float = 60.0,
+        memory: int = 8 << 30,
+        tick: Callable[[], None] | None = None,
+        on_node: Callable[[str, dict[str, str]], None] | None = None,
+    ) -> None:
+        self.backend, self.jobs, self.tick, self.on_node = backend, jobs, tick, on_node
+        self._ray: Any = import_module("ray")
+        self._settings = (backend, timeout, memory, os.getcwd(), os.environ.get("OMP_NUM_THREADS"))
+        self._here = describe(backend)
+        self._nodes: dict[str, Any] = {}  # node id to the reference of its description, None once it is as it should
+        self._joining: dict[Any, _Seat] = {}  # the reference of its node's id to a seat that is starting
+        self._held: dict[str, list[_Seat]] = {}  # seats that are ready, by nodes that are not described yet
+        self._seats: list[_Seat] = []
+        self._calls: dict[Any, _Call] = {}
+        self._again: deque[_Task] = deque()
+        self._hired = 0.0
+        self._useful = time.monotonic()  # when a seat was last there
+        self._trouble = ""
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def results(self, cases: Iterable[Case]) -> Iterator[Result]:
+        """Try cases as they are generated, and yield the results as they come, in whatever order."""
+        numbers = itertools.count()
+        source = ((number, case) for number, case in zip(numbers, cases, strict=False))
+        drained = False
+        while not drained or self._again or self._calls:
+            self._hire()
+            for seat in [seat for seat in self._seats if len(seat.calls) < CALLS_AHEAD]:
+                tasks = self._batch(seat, source)
+                if not tasks:
+                    drained = True
+                    break
+                self._ask(seat, tasks)
+            yield from self._wait()
+            if self.tick is not None:
+                self.tick()
+
+    def _batch(self, seat: _Seat, source: Iterator[tuple[int, Case]]) -> list[_Task]:
+        if self._again:
+            return [self._again.popleft()]
+        chosen = itertools.islice(source, seat.size)
+        return [_Task(number, case, case.to_bytes()) for number, case in chosen]
+
+    def _ask(self, seat: _Seat, tasks: list[_Task]) -> None:
+        batch = [(task.number, about(task.case), task.data) for task in tasks]
+        reference = seat.actor.attempt.remote(batch)
+        seat.calls.append(reference)
+        self._calls[reference] = _Call(seat, tasks, time.monotonic())
+
+    def _wait(self) -> Iterator[Result]:
+        """Wait for news, at most a tick, and act on it."""
+        described = [reference for reference in self._nodes.values() if reference is not None]
+        waited = [*self._calls, *self._joining, *described]
+        if not waited:
+            time.sleep(TICK_SECONDS)
+            return
+        done, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
+        if not done:
+            done, _ = self._ray.wait(waited, num_returns=1, timeout=TICK_SECONDS)
+        for reference in done:
+            if reference in self._joining:
+                self._joined(reference)
+            elif reference in self._calls:
+                yield from self._answered(reference)
+            else:
+                self._admit(reference)
+
+    # -- seats --------------------------------------------------------------------------------------------------
+
+    def _hire(self) -> None:
+        """Ask for as many seats as there are CPUs, now and then: nodes come and go."""
+        now = time.monotonic()
+        if self._seats:
+            self._useful = now
+        elif now - self._useful > STARTUP_SECONDS:
+            known = self._ray.cluster_resources().get("CPU", 0)
+            free = self._ray.available_resources().get("CPU", 0)
+            why = self._trouble or f"{free:g} of its {known:g} CPUs are free"
+            raise HarnessError(f"no worker could be had from the cluster in {STARTUP_SECONDS:.0f} s: {why}")
+        if now - self._hired < HIRE_SECONDS:
+            return
+        self._hired = now
+        cpus = int(self._ray.cluster_resources().get("CPU", 0))
+        most = cpus if self.jobs is None else min(cpus, self.jobs)
+        held = sum(map(len, self._held.values()))
+        for _ in range(most - len(self._seats) - len(self._joining) - held):
+            actor = self._ray.remote(num_cpus=1, max_concurrency=CALLS_AHEAD + 1)(Seat).remote(*self._settings)
+            self._joining[actor.node.remote()] = _Seat(actor)
+
+    def _joined(self, reference: Any) -> None:
+        seat = self._joining.pop(reference)
+        try:
+            seat.node = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            self._trouble = _brief(error)
+            if "torchstone" in self._trouble:  # a node that has none, or another one
+                raise HarnessError(f"a node of the cluster cannot run torchstone: {self._trouble}") from error
+            return
+        if seat.node not in self._nodes:
+            strategies: Any = import_module("ray.util.scheduling_strategies")
+            there = strategies.NodeAffinitySchedulingStrategy(seat.node, soft=False)
+            task = self._ray.remote(num_cpus=0, max_calls=1, max_retries=0)(describe)
+            self._nodes[seat.node] = task.options(scheduling_strategy=there).remote(self.backend)
+        if self._nodes[seat.node] is None:
+            self._seats.append(seat)
+        else:
+            self._held.setdefault(seat.node, []).append(seat)
+
+    def _admit(self, reference: Any) -> None:
+        node = next(node for node, asked in self._nodes.items() if asked is reference)
+        seats = self._held.pop(node, [])
+        try:
+            there = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise HarnessError(f"node {node[:8]} of the cluster cannot be used: {_brief(error)}") from error
+        except self._ray.exceptions.RayError as error:  # the node went away meanwhile
+            self._trouble = _brief(error)
+            del self._nodes[node]
+            for seat in seats:
+                self._ray.kill(seat.actor)
+            return
+        unlike = differences(self._here, there)
+        if unlike:
+            raise HarnessError(
+                f"node {there['host']} of the cluster has {unlike}: verdicts of a run come from the same versions, "
+                "so install the same ones on every node"
+            )
+        self._nodes[node] = None
+        self._seats += seats
+        if self.on_node is not None:
+            self.on_node(f"{there['host']} ({node[:8]})", there)
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def _answered(self, reference: Any) -> Iterator[Result]:
+        call = self._calls.pop(reference)
+        oldest = call.seat.calls[0]
+        call.seat.calls.remove(reference)
+        try:
+            verdicts, ended = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise HarnessError(f"a worker of the cluster failed: {_brief(error)}") from error
+        except self._ray.exceptions.RayError as error:  # the seat, its node or the way there is lost
+            call.seat.lost = call.seat.lost or oldest
+            yield from self._lost(call, call.seat.lost is reference, _brief(error))
+            return
+        tasks = {task.number: task for task in call.tasks}
+        for number, text in verdicts:
+            task = tasks.pop(number)
+            yield Result(task.case, Verdict.from_json(text), task.data)
+        if ended:
+            raise HarnessError(ended)
+        seconds = time.monotonic() - call.began
+        if seconds < BATCH_SECONDS and len(call.tasks) == call.seat.size:
+            call.seat.size = min(2 * call.seat.size, BATCH_MOST)
+        elif seconds > 4 * BATCH_SECONDS:
+            call.seat.size = max(1, call.seat.size // 2)
+
+    def _lost(self, call: _Call, in_hand: bool, why: str) -> Iterator[Result]:
+        """Ask the cases of a lost call again; what was in hand when seat after seat died, alone, is given up."""
+        if call.seat in self._seats:
+            self._seats.remove(call.seat)
+            self._ray.kill(call.seat.actor)  # it may be alive behind a network that is not
+        for task in call.tasks:
+            task.losses += in_hand
+            if task.losses < LOSSES:
+                self._again.append(task)
+                continue
+            verdict = Verdict(
+                **about(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
+                message=f"{LOSSES} workers of the cluster were lost with this case: {why}", evidence={}, seconds=0.0,
+            )  # fmt: skip
+            yield Result(task.case, verdict, task.data)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the seats, with their workers and files."""
+        with no_interrupt():
+            held = [seat for seats in self._held.values() for seat in seats]
+            ready, starting = [*self._seats, *held], list(self._joining.values())
+            stopping = [seat.actor.stop.remote() for seat in ready]
+            if stopping:
+                with contextlib.suppress(Exception):
+                    self._ray.wait(stopping, num_returns=len(stopping), timeout=CLOSE_SECONDS)
+            for seat in [*ready, *starting]:
+                with contextlib.suppress(Exception):
+                    self._ray.kill(seat.actor)
+            self._seats.clear()
+            self._joining.clear()
+            self._calls.clear()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _brief(error: BaseException) -> str:
+    """What is wrong, out of the many lines that Ray says: the last one of an exception, else the first."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    said = [line for line in lines if line.split(":")[0].rpartition(".")[2].endswith(("Error", "Exception"))]
+    return (said or lines or [type(error).__name__])[-1 if said else 0][:500]

@@ -1,0 +1,222 @@
+"""The boundary between the harness and the backend in a worker: every call into the backend goes through here.
+
+It leaves a mark at each step, puts right what a call leaves changed, and lets out only what the harness can handle:
+exceptions that can be caught and printed, results that can be looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.backends.protocol import BackendError
+from torchstone.conformance.oracle.pytree import dense, flatten
+from torchstone.conformance.runner import progress_mark
+from torchstone.conformance.runner.process_state import State
+
+if TYPE_CHECKING:
+    from torchstone.conformance.backends.protocol import Availability, Backend
+
+BUSY_SECONDS = 0.5  # of the harness's time in which other threads have been busy, before that is looked into
+BUSY = 0.5
+REST_SECONDS = 0.3
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # pyright: ignore[reportAttributeAccessIssue]
+PLAIN = (Tensor, torch.nn.Parameter)
+
+
+class Boundary:
+    """A backend as the worker calls it; whatever is not named here is the backend's own."""
+
+    def __init__(self, backend: Backend, descriptor: int) -> None:
+        self._backend = backend
+        self._mark = progress_mark.Mark(descriptor)
+        self._mark.set(progress_mark.OUTSIDE)
+        self._state = State()
+        self._pid = os.getpid()
+        self._threads = threading.active_count()
+        self._files = _open_files()
+        self._clock = _Clock()
+        self.left: dict[str, None] = {}  # what the case at hand has left changed, in order
+        self.name = backend.name
+        self.batch: int = getattr(backend, "batch", 1)
+        if hasattr(backend, "compile_dynamic"):
+            self.compile_dynamic = self._compile_dynamic
+
+    def available(self) -> Availability:
+        return self._backend.available()
+
+    def versions(self) -> Mapping[str, str]:
+        return self._backend.versions()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Say that a new case begins."""
+        self._mark.begin()
+        self.left = {}
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        return Executable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
+
+    def _compile_dynamic(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
+        return Executable(self, self.call(progress_mark.COMPILE, cast("Any", self._backend).compile_dynamic, fn, args, dims))
+
+    def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
+        found = self.call(progress_mark.BATCH, cast("Any", self._backend).compile_many, programs)
+        return [sound(one) if isinstance(one, BaseException) else Executable(self, one) for one in found]
+
+    def call(self, mark: int, function: Callable[..., Any], *args: Any) -> Any:
+        """Call into the backend."""
+        self._clock.stop()
+        self._state.enter()
+        self._mark.set(mark)
+        try:
+            return function(*args)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            good = sound(error)
+            if good is error:
+                raise
+            raise good from None
+        finally:
+            if os.getpid() != self._pid:  # a child that the backend has forked, on its way into the harness
+                os._exit(0)
+            self.left |= dict.fromkeys(self._state.leave())
+            self._clock.start()
+
+    # -- afterwards ---------------------------------------------------------------------------------------------
+
+    def spent(self) -> str:
+        """Say why this process should not be given another case; an empty string if it may be."""
+        if self._state.spent:
+            return self._state.spent
+        told = getattr(self._backend, "spent", None)
+        if told is not None and (reason := told()):
+            return str(reason)
+        if threading.active_count() > self._threads:
+            return "threads were left running"
+        if _open_files() > self._files + resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4:
+            return "files were left open"
+        if torch.is_inference_mode_enabled():
+            return "inference mode was left on"
+        return "threads were left busy" if self._clock.others_busy() else ""
+
+
+class Executable:
+    """What a backend has compiled; tells what it left changed in its evidence."""
+
+    def __init__(self, boundary: Boundary, compiled: Any) -> None:
+        self._boundary = boundary
+        self._compiled = compiled
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        result = self._boundary.call(progress_mark.RUN, self._compiled, *tensors)
+        self._boundary._mark.set(progress_mark.COMPARE)
+        return readable(result)
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """The callable's own, if it is what it should be."""
+        try:
+            own = dict(getattr(self._compiled, "evidence", None) or {})
+            json.dumps(own)
+        except Exception as error:
+            own = {"evidence": f"not JSON: {type(error).__name__}"}
+        return own | ({"left changed": list(self._boundary.left)} if self._boundary.left else {})
+
+
+def sound(error: BaseException) -> Exception:
+    """The exception, if it is one that can be caught and printed; else one that tells of it."""
+    try:
+        text = str(error)
+        attributes = [str(getattr(error, name, "")) for name in ("stage", "reason", "op")]
+        if isinstance(error, Exception) and type(text) is str and all(type(one) is str for one in attributes):
+            return error
+    except BaseException as problem:
+        text = f"its text cannot be had: {type(problem).__name__}"
+    return BackendError(f"{type(error).__name__}: {text}", stage="run")
+
+
+def readable(result: Any) -> Any:
+    """The result, if it can be looked at. Raises BackendError saying what it holds that has no values."""
+    try:
+        leaves = flatten(result)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    except BaseException as error:
+        raise BackendError(f"the result cannot be taken apart: {type(error).__name__}", stage="run") from None
+    for leaf in tensors:
+        if type(leaf) in PLAIN and leaf.device.type == "cpu" and not _is_wrapped(leaf):
+            continue
+        try:
+            values = dense(leaf)
+            torch.empty(values.shape, dtype=values.dtype).copy_(values)
+        except BaseException as error:
+            what = f"{type(leaf).__name__} on {_device(leaf)}"
+            told = f"{type(error).__name__}: {error}"[:200] if isinstance(error, Exception) else type(error).__name__
+            raise BackendError(f"the result holds a {what}, which has no values: {told}", stage="run") from None
+    return result
+
+
+def _device(leaf: Any) -> str:
+    try:
+        return str(leaf.device)
+    except BaseException:
+        return "no device"
+
+
+def _open_files() -> int:
+    with contextlib.suppress(OSError):
+        return len(os.listdir("/proc/self/fd"))
+    return 0
+
+
+class _Clock:
+    """How much other threads compute while the harness is at work, and the backend should rest."""
+
+    def __init__(self) -> None:
+        self._wall = self._others = 0.0
+        self._enough = BUSY_SECONDS
+        self.start()
+
+    @staticmethod
+    def _now() -> tuple[float, float]:
+        return time.monotonic(), time.process_time() - time.thread_time()
+
+    def start(self) -> None:
+        self._since = self._now()
+
+    def stop(self) -> None:
+        now = self._now()
+        self._wall += now[0] - self._since[0]
+        self._others += now[1] - self._since[1]
+
+    def others_busy(self) -> bool:
+        """Whether other threads are busy, and stay so: those of a runtime may spin a little for more work."""
+        self.stop()
+        self.start()
+        if self._wall < self._enough:
+            return False
+        busy = self._others > BUSY * self._wall
+        self._wall = self._others = 0.0
+        if not busy:
+            return False
+        self._enough *= 4  # what only spins is asked less and less often
+        time.sleep(REST_SECONDS)
+        before = self._now()
+        time.sleep(REST_SECONDS)
+        now = self._now()
+        self.start()
+        return now[1] - before[1] > BUSY * (now[0] - before[0])

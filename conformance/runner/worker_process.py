@@ -1,0 +1,335 @@
+"""The processes as the runner sees them: the fork server, and one worker with its channel, output, memory and death."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torchstone.conformance.runner import forkserver
+from torchstone.conformance.runner import progress_mark
+from torchstone.conformance.runner.temporary_folders import Folder, remove
+from torchstone.conformance.runner.interpreter import Interpreter
+from torchstone.conformance.runner.progress_mark import describe_exit
+from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
+from torchstone.conformance.runner.worker import CASE_ENDS, resident
+from torchstone.conformance.execution.verdict import Stage
+
+TAIL_BYTES = 8192
+CHUNK = 1 << 18
+LOG = "forkserver.log"
+FAREWELL_SECONDS = 20.0
+_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | {
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
+
+
+class Gone(Exception):
+    """The fork server has died, and every worker with it."""
+
+
+class ForkServer:
+    """The process that forks the workers, with a temporary folder for them. Pools that are open together share it."""
+
+    _running: ClassVar[dict[Interpreter, ForkServer]] = {}
+
+    @classmethod
+    def of(cls, interpreter: Interpreter) -> ForkServer:
+        """Return the fork server of an interpreter; ``close`` must be called as often."""
+        server = cls._running.get(interpreter)
+        if server is None:
+            server = cls._running[interpreter] = ForkServer(interpreter)
+        server.users += 1
+        return server
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self.interpreter = interpreter
+        self.folder = Folder()
+        self.users = 0
+        self.up = False
+        self.workers: dict[int, WorkerProcess] = {}
+        self._numbers = itertools.count()
+        self._lock = threading.RLock()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = ["-P", "-m", forkserver.__name__, str(theirs.fileno()), str(os.getpid()), str(self.folder.path)]
+        with theirs, open(self.folder.path / LOG, "wb") as log:
+            try:
+                self.process = subprocess.Popen(
+                    [interpreter.path, *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                    env=os.environ | _ENVIRONMENT | interpreter.environment(self.folder.path),
+                )
+            except BaseException:
+                self.control.close()
+                self.folder.close()
+                raise
+        self.control.setblocking(False)
+
+    def start(self, backend: str, cache: str, disk: int, look: bool = False) -> WorkerProcess:
+        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises Gone."""
+        number = next(self._numbers)
+        scratch = self.folder.path / f"worker-{number}"
+        worker = WorkerProcess(self, number, scratch, self.folder.path / cache, disk)
+        self.workers[number] = worker
+        environment = dict(os.environ) | _ENVIRONMENT | self.interpreter.environment(self.folder.path)
+        hello = {"hello": VERSION, "backend": backend, "folder": os.getcwd(), "environment": environment, "look": look}
+        worker.send(hello)
+        return worker
+
+    def ask(self, request: Header, descriptors: tuple[int, ...] = ()) -> None:
+        """Send a request. Raises Gone."""
+        with self._lock:
+            try:
+                self.control.setblocking(True)
+                socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
+            except OSError as error:
+                raise Gone from error
+            finally:
+                self.control.setblocking(False)
+
+    def hear(self, wait: bool = False) -> None:
+        """Read what the fork server has to say of its workers. Raises Gone."""
+        with self._lock:
+            self.control.setblocking(wait)
+            try:
+                while data := self.control.recv(forkserver.MESSAGE):
+                    self.control.setblocking(False)
+                    message: dict[str, Any] = json.loads(data)
+                    if "up" in message:
+                        self.up = True
+                    elif "pid" in message:
+                        self.workers[message["worker"]].pid = message["pid"]
+                    elif "died" in message:
+                        self.workers.pop(message["worker"]).code = message["died"]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise Gone from error
+            raise Gone
+
+    def bury(self, worker: WorkerProcess) -> None:
+        """Kill a worker and wait until it is dead. Raises Gone."""
+        if worker.code is None:
+            self.ask({"kill": worker.number})
+        while worker.code is None:
+            self.hear(wait=True)
+
+    def last_words(self) -> str:
+        """The last line that the fork server printed, or how it ended."""
+        with contextlib.suppress(OSError):
+            lines = (self.folder.path / LOG).read_text(errors="replace").strip().splitlines()
+            if lines:
+                return lines[-1]
+        code = self.process.poll()
+        return "" if code is None else describe_exit(code)
+
+    def close(self, gone: bool = False) -> None:
+        """Let go of it; the last one, or who has found it ``gone``, ends it and everything below it."""
+        self.users -= 1
+        if gone or self.users == 0:
+            for interpreter in [one for one, server in self._running.items() if server is self]:
+                del self._running[interpreter]
+        if self.users:
+            return
+        if not self.up:
+            self.process.kill()
+        self.control.close()
+        try:
+            self.process.wait(FAREWELL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for worker in list(self.workers.values()):
+            worker.close()
+        self.folder.close()
+
+
+class WorkerProcess:
+    """A worker in a session of its own, with a temporary folder of its own.
+
+    Nothing here blocks on the worker: sends are buffered, reads take what is there. ``cache`` outlives the process
+    so that its successor starts warm; ``scratch`` goes with it. ``code`` is its exit code, once it has died.
+    """
+
+    def __init__(self, server: ForkServer, number: int, scratch: Path, cache: Path, disk: int) -> None:
+        scratch.mkdir(parents=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        self.number = number
+        self.scratch = scratch
+        self.pid = 0
+        self.code: int | None = None
+        self.mark = progress_mark.create()
+        self.channel, theirs = socket.socketpair()
+        self.output, write_end = os.pipe()
+        self._server = server
+        try:
+            fork = os.environ.get("TORCHSTONE_FORK") != "0"
+            request = {"worker": number, "scratch": str(scratch), "cache": str(cache), "disk": disk, "fork": fork}
+            server.ask(request, (theirs.fileno(), self.mark, write_end))
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(write_end)
+        self.channel.setblocking(False)
+        os.set_blocking(self.output, False)
+        self.channel_open = True
+        self._decoder = Decoder()
+        self._unsent = bytearray()
+        self._tail = bytearray()
+        self._probed: tuple[Stage | None, str] | None = None
+
+    # -- the channel --------------------------------------------------------------------------------------------
+
+    def send(self, header: Header, body: bytes = b"") -> None:
+        """Queue a frame and send as much as the socket takes now."""
+        self._unsent += encode(header, body)
+        self.push()
+
+    def push(self) -> None:
+        """Send what is queued, as far as the socket takes it. A dead worker's frames are dropped."""
+        while self._unsent and self.channel_open:
+            try:
+                count = self.channel.send(self._unsent[:CHUNK])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._unsent.clear()
+                return
+            del self._unsent[:count]
+
+    @property
+    def unsent(self) -> bool:
+        return bool(self._unsent)
+
+    def frames(self) -> list[tuple[Header, bytes]]:
+        """Return the frames that have arrived. ``channel_open`` turns false at the end of the stream."""
+        frames: list[tuple[Header, bytes]] = []
+        while self.channel_open:
+            try:
+                chunk = self.channel.recv(CHUNK)
+            except BlockingIOError:
+                break
+            except OSError:
+                chunk = b""
+            if not chunk:
+                self.channel_open = False
+                break
+            try:
+                frames += self._decoder.feed(chunk)
+            except ProtocolError:
+                self.channel_open = False  # whoever wrote this was not the worker's loop: let it die as a crash
+                break
+            if self._decoder.broken:
+                self.channel_open = False
+            if len(chunk) < CHUNK:
+                break
+        return frames
+
+    # -- its output ---------------------------------------------------------------------------------------------
+
+    def read_output(self, limit: int = 4 << 20) -> bool:
+        """Move what the worker printed into the tail, at most ``limit`` bytes; false at the end of the stream."""
+        while limit > 0:
+            try:
+                chunk = os.read(self.output, CHUNK)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not chunk:
+                return False
+            limit -= len(chunk)
+            self._tail += chunk
+            del self._tail[:-TAIL_BYTES]
+        return True
+
+    @property
+    def tail(self) -> str:
+        """The end of what the worker printed since its last case ended."""
+        if self._probed is not None:
+            return self._probed[1]
+        return _clean(self._tail.rpartition(CASE_ENDS)[2])
+
+    # -- life and death -----------------------------------------------------------------------------------------
+
+    def resident(self) -> int:
+        return resident(self.pid) if self.pid and self.code is None else 0
+
+    def stage(self) -> Stage | None:
+        """Say where in its case the worker is, or was when it died; None before the backend was called."""
+        if self._probed is not None:
+            return self._probed[0]
+        return progress_mark.read(self.mark)
+
+    def begun(self) -> int:
+        """The number of cases that the worker has begun."""
+        return progress_mark.begun(self.mark)
+
+    def in_batch(self) -> bool:
+        """Say whether the worker is, or was when it died, compiling many cases together."""
+        return progress_mark.in_batch(self.mark)
+
+    def loading(self) -> bool:
+        """Say whether the worker is, or was when it died, loading its backend."""
+        return progress_mark.loading(self.mark)
+
+    def probe(self, wait: float = 0.2) -> None:
+        """Ask a hanging worker for its Python stack, and let that be its last words.
+
+        The signal may end what the worker hangs in; nothing that it does or prints after it counts, so the *first*
+        output after the signal is kept, up to the end of the case.
+        """
+        self.read_output()
+        stage, before = self.stage(), self.tail
+        stack = bytearray()
+        with contextlib.suppress(ProcessLookupError):
+            if self.pid and self.code is None:
+                os.kill(self.pid, signal.SIGUSR1)
+            deadline = time.monotonic() + wait
+            while time.monotonic() < deadline and len(stack) < TAIL_BYTES and CASE_ENDS not in stack:
+                try:
+                    stack += os.read(self.output, TAIL_BYTES)
+                except BlockingIOError:
+                    time.sleep(0.01)
+                except OSError:
+                    break
+        self._probed = (stage, f"{before}\n{_clean(stack.partition(CASE_ENDS)[0])}".strip())
+
+    def stop(self) -> None:
+        """Kill the process and whatever it started, and remove its folder. Raises Gone, all the same."""
+        try:
+            self._server.bury(self)
+        finally:
+            self.read_output()
+            self.close()
+
+    def close(self) -> None:
+        """Let go of what this process holds of the worker, and remove its folder. Again is no harm."""
+        if self.mark < 0:
+            return
+        self.channel.close()
+        os.close(self.output)
+        os.close(self.mark)
+        self.mark = -1
+        remove(self.scratch)
+
+
+def _clean(output: bytes | bytearray) -> str:
+    """Return output as text, without faulthandler's list of every native module in the process."""
+    lines = output.decode(errors="replace").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()

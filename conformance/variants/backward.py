@@ -1,0 +1,84 @@
+"""The variant ``backward``: a program that takes gradients, made of one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.variants.support import NotApplicable
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, leaf_paths, map_leaves
+from torchstone.conformance.program.program import Call, Program
+
+
+def backward(case: Case) -> Case:
+    """The program, and the gradients of its differentiable results for given gradients of them."""
+    program = case.program
+    if any(call.target == "torch.autograd.grad" for call in program.calls):
+        raise NotApplicable("the program takes gradients already")
+    floats = [name for name, t in case.inputs.items() if t.is_floating_point() or t.is_complex()]
+    if not floats:
+        raise NotApplicable("no input is differentiable")
+    try:
+        forward, results = _forward(case, floats)
+    except RuntimeError:  # an input that is no parameter, a running mean: leave those out that cannot be alone
+        floats = [name for name in floats if _runs(case, name)]
+        forward, results = _forward(case, floats)
+    paths = [path for path, value in leaf_paths(results) if isinstance(value, Tensor) and value.requires_grad]
+    if not paths:
+        raise NotApplicable("no result is differentiable")
+    given = {f"cotangent{i}": torch.randn_like(_at(results, path)) for i, path in enumerate(paths)}
+    refs = [_ref(forward.outputs, path) for path in paths]
+    gradients = Call(
+        "torch.autograd.grad",
+        (refs, [Ref(f"{name}_leaf") for name in floats], [Ref(name) for name in given]),
+        {"allow_unused": True},
+        "gradients",
+    )
+    detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
+    outputs = (*(Ref(call.result) for call in detached), Ref("gradients"))
+    whole = Program((*program.inputs, *given), (*forward.calls, gradients, *detached), outputs)
+    return case.replace(program=whole, inputs={**case.inputs, **given})
+
+
+def _forward(case: Case, wanted: Sequence[str]) -> tuple[Program, Any]:
+    """The program on leaves that ask for gradients in place of the inputs ``wanted``, and what it gives."""
+    program = case.program
+
+    def leaf(value: Any) -> Any:
+        return Ref(f"{value.name}_leaf", value.path) if isinstance(value, Ref) and value.name in wanted else value
+
+    leaves = [Call("torch.Tensor.detach", (Ref(name),), {}, f"{name}_data") for name in wanted]
+    leaves += [Call("torch.Tensor.requires_grad_", (Ref(f"{name}_data"),), {}, f"{name}_leaf") for name in wanted]
+    calls = [
+        Call(c.target, map_leaves(c.args, leaf), {k: map_leaves(v, leaf) for k, v in c.kwargs.items()}, c.result)
+        for c in program.calls
+    ]
+    forward = Program(program.inputs, (*leaves, *calls), map_leaves(program.outputs, leaf))
+    with torch.enable_grad():
+        return forward, forward(*case.fresh_args())
+
+
+def _runs(case: Case, name: str) -> bool:
+    try:
+        _forward(case, [name])
+    except RuntimeError:
+        return False
+    return True
+
+
+def _at(results: Any, path: Sequence[Any]) -> Tensor:
+    for step in path:
+        results = results[step]
+    return results
+
+
+def _ref(outputs: Any, path: Sequence[Any]) -> Ref:
+    """The reference to a result: into the tree of outputs as far as it goes, then into what the call gave."""
+    steps = list(path)
+    while not isinstance(outputs, Ref):
+        outputs = outputs[steps.pop(0)]
+    return Ref(outputs.name, (*outputs.path, *steps))

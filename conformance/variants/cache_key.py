@@ -1,0 +1,66 @@
+"""The variant ``constants``: a program beside one that differs from it in a number alone, compiled in one process.
+
+Code that is kept, to be used again, has to be kept by all that went into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torchstone.conformance.variants.support import alike, answer, same
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import map_leaves
+from torchstone.conformance.program.program import Call, Program
+
+CONSTANTS = "constants"
+
+
+def sibling(case: Case) -> Case | None:
+    """The case with another number among its arguments, for which eager gives another result of the same shapes."""
+    found = answer(case)
+    if found is None:
+        return None
+    for program in _programs(case.program):
+        other = case.replace(program=program)
+        there = answer(other)
+        if there is not None and alike(found, there) and not same(found, there):
+            return other
+    return None
+
+
+def _programs(program: Program) -> Iterator[Program]:
+    """The program with all its fractions changed, then with one of its whole numbers."""
+    fractions = _changed(program, lambda at, value: value * 1.25 + 0.5 if type(value) is float else value)
+    if fractions != program:
+        yield fractions
+    count = sum(1 for _ in _numbers(program))
+    for wanted in range(count):
+        yield _changed(program, lambda at, value, w=wanted: value + 1 if at == w and type(value) is int else value)
+
+
+def _changed(program: Program, change: Any) -> Program:
+    count = -1
+
+    def leaf(value: Any) -> Any:
+        nonlocal count
+        if type(value) not in (int, float):
+            return value
+        count += 1
+        return change(count, value)
+
+    calls = tuple(Call(c.target, map_leaves(c.args, leaf), map_leaves(c.kwargs, leaf), c.result) for c in program.calls)
+    return Program(program.inputs, calls, program.outputs)
+
+
+def _numbers(program: Program) -> Iterator[Any]:
+    found: list[Any] = []
+
+    def leaf(value: Any) -> Any:
+        if type(value) in (int, float):
+            found.append(value)
+        return value
+
+    for call in program.calls:
+        map_leaves((call.args, call.kwargs), leaf)
+    return iter(found)

@@ -1,0 +1,115 @@
+"""The variant ``mixed``: operands of two dtypes, or a tensor and a Python number of another kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.variants.support import NotApplicable, taken
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, map_leaves
+from torchstone.conformance.program.program import Call, Program
+
+Way = Callable[[], Case]
+
+
+def mixed(case: Case) -> Case:
+    """One operand in another dtype, or a number of another kind: one of the ways that eager takes, by the sample."""
+    ways = list(_ways(case))
+    if not ways:
+        raise NotApplicable("no two operands")
+    start = case.index % len(ways)
+    for way in ways[start:] + ways[:start]:
+        changed = way()
+        if taken(changed):
+            return changed
+    raise NotApplicable("eager takes operands of one dtype only")
+
+
+def _ways(case: Case) -> Iterator[Way]:
+    names = list(case.inputs)
+    for turn in range(3):
+        for name in dict.fromkeys((names[0], names[-1])) if len(names) > 1 else ():
+            dtypes = _others(case.inputs[name].dtype)
+            if turn < len(dtypes):
+                yield partial(_as, case, name, dtypes[turn])
+        if turn == 0:
+            yield from (partial(_other_number, case, at) for at in range(_numbers(case)))
+            if len(names) > 1 and _is_operand(case, names[-1]):
+                yield partial(_number_for, case, names[-1])
+
+
+def _as(case: Case, name: str, dtype: torch.dtype) -> Case:
+    return case.replace(inputs={**case.inputs, name: _converted(case.inputs[name], dtype)})
+
+
+def _others(dtype: torch.dtype) -> tuple[torch.dtype, ...]:
+    """Dtypes of another kind, then of another width."""
+    if dtype.is_complex:
+        return torch.float32, torch.int64
+    if dtype.is_floating_point:
+        return torch.int32, torch.float64 if dtype != torch.float64 else torch.float32, torch.bfloat16
+    if dtype == torch.bool:
+        return torch.int8, torch.float32
+    return torch.float32, torch.int64 if dtype != torch.int64 else torch.int16, torch.uint8
+
+
+def _converted(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The numbers in another dtype; of integers the halves, so that there is something that their dtype cannot hold."""
+    if dtype.is_floating_point and not (tensor.is_floating_point() or tensor.is_complex()):
+        return (tensor.to(torch.float64) / 2 + 0.25).to(dtype)
+    numbers = tensor.real if tensor.is_complex() and not dtype.is_complex else tensor
+    return numbers.abs().to(dtype) if dtype == torch.uint8 and numbers.dtype != torch.bool else numbers.to(dtype)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def _numbers(case: Case) -> int:
+    """How many numbers stand where an operand may: not inside a list of sizes, and no flag."""
+    return sum(_is_number(v) for call in case.program.calls for v in (*call.args, *call.kwargs.values()))
+
+
+def _other_number(case: Case, at: int) -> Case:
+    """The case with its number ``at`` one of the other kind: a fraction for a whole one, or the other way round."""
+    count = -1
+
+    def change(value: Any) -> Any:
+        nonlocal count
+        count += _is_number(value)
+        if not _is_number(value) or count != at:
+            return value
+        return value + 0.5 if type(value) is int else int(value)
+
+    calls = tuple(
+        Call(c.target, tuple(map(change, c.args)), {k: change(v) for k, v in c.kwargs.items()}, c.result)
+        for c in case.program.calls
+    )
+    return case.replace(program=Program(case.program.inputs, calls, case.program.outputs))
+
+
+def _is_operand(case: Case, name: str) -> bool:
+    refs = [value for call in case.program.calls for value in (*call.args, *call.kwargs.values())]
+    return sum(isinstance(ref, Ref) and ref.name == name for ref in refs) == 1
+
+
+def _number_for(case: Case, name: str) -> Case:
+    """The case with a Python number in the place of an input: of a kind that the others' dtype cannot hold."""
+    first = next(iter(case.inputs.values()))
+    number = 1.5 if not first.is_floating_point() and not first.is_complex() else 2
+
+    def leaf(value: Any) -> Any:
+        return number if isinstance(value, Ref) and value.name == name else value
+
+    calls = tuple(
+        Call(c.target, map_leaves(c.args, leaf), {k: map_leaves(v, leaf) for k, v in c.kwargs.items()}, c.result)
+        for c in case.program.calls
+    )
+    inputs = {key: tensor for key, tensor in case.inputs.items() if key != name}
+    return case.replace(program=Program(tuple(inputs), calls, case.program.outputs), inputs=inputs)

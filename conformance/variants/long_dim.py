@@ -1,0 +1,171 @@
+"""The variant ``long``: one dim of some thousand elements, the one along which they are put together.
+
+A sum of a dozen numbers is right in nearly any way of adding them; of two thousand it is not. In 16 bits it stands
+still once the next number is less than half the last place of what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from torchstone.conformance.variants.support import NotApplicable, answer
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.dynamic import resized
+from torchstone.conformance.program.literals import map_leaves
+from torchstone.conformance.program.program import Call, Program
+
+LENGTH = 2053
+"""Elements along the dim: a prime, past 2048, where whole numbers end to have places of their own in float16."""
+MOST = 1 << 17
+"""Elements of all inputs."""
+
+ROOM = 1 << 24
+"""Elements of a result that is computed at all, to see how large it is."""
+
+_Dims = tuple[tuple[int, int], ...]
+"""(which input, which dim)."""
+
+
+def long(case: Case) -> Case:
+    """The case with the dim made long whose results grow least by it: a reduction's own, if eager takes that.
+
+    Where results are as large beside the input for several dims, the one along which most of them depend on the first
+    element: a scan's.
+    """
+    best: tuple[tuple[float, int], Case] | None = None
+    for dims in _choices(case.args):
+        if sum(_numel(case.args[i], [d for j, d in dims if j == i]) for i in range(len(case.args))) > MOST:
+            continue
+        grown = _grown(case, dims)
+        if (found := answer(grown)) is None:
+            grown = grown.replace(program=_told(case.program, case.args[dims[0][0]].shape[dims[0][1]]))
+            found = answer(grown) if grown.program != case.program and _fits(grown) else None
+        if found is None:
+            continue
+        size = sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor))
+        if size > MOST:
+            continue
+        number = dims[0][0]
+        rank = (round(size / grown.args[number].numel(), 2), -_dependent(grown, found, number))
+        if best is None or rank < best[0]:
+            best = rank, grown
+    if best is None:
+        raise NotApplicable("no dim can be long")
+    return best[1]
+
+
+def _choices(args: tuple[Tensor, ...]) -> Iterator[_Dims]:
+    """Which dims may be made long together: of one place in inputs of one shape, or of one size anywhere."""
+    seen: set[_Dims] = set()
+    for number, tensor in enumerate(args):
+        for dim, size in enumerate(tensor.shape):
+            if size < 2 or size >= LENGTH or not tensor.numel():
+                continue
+            same = tuple((i, dim) for i, other in enumerate(args) if other.shape == tensor.shape)
+            every = tuple((i, d) for i, other in enumerate(args) for d, n in enumerate(other.shape) if n == size)
+            for dims in (same, every, ((number, dim),)):
+                first = ((number, dim), *(pair for pair in dims if pair != (number, dim)))
+                if frozenset(dims) not in {frozenset(other) for other in seen}:
+                    seen.add(dims)
+                    yield first
+
+
+def _numel(tensor: Tensor, dims: list[int]) -> int:
+    """How many elements there are with these dims long."""
+    return math.prod(LENGTH if d in dims else size for d, size in enumerate(tensor.shape))
+
+
+def _grown(case: Case, dims: _Dims) -> Case:
+    inputs = dict(case.inputs)
+    for number, name in enumerate(inputs):
+        for dim in (d for i, d in dims if i == number):
+            inputs[name] = _lengthened(inputs[name], dim)
+    return case.replace(inputs=inputs)
+
+
+def _told(program: Program, size: int) -> Program:
+    """The program with the length in place of a size among its lists of sizes: the shape that is normalized.
+
+    A list with several of that size, which would be gigabytes (those of a cube that is expanded), stays as it is.
+    """
+
+    def item(value: Any) -> Any:
+        return LENGTH if type(value) is int and value == size else value
+
+    def argument(value: Any) -> Any:
+        if not isinstance(value, tuple | list):
+            return value
+        told = map_leaves(value, item)
+        return told if math.prod(each for each in told if type(each) is int) <= ROOM else value
+
+    calls = tuple(
+        Call(c.target, tuple(map(argument, c.args)), {k: argument(v) for k, v in c.kwargs.items()}, c.result)
+        for c in program.calls
+    )
+    return Program(program.inputs, calls, program.outputs)
+
+
+def _fits(case: Case) -> bool:
+    """Whether no step gives more than there is room for: a list of the same number may have been strides.
+
+    A case that fake tensors do not take is left to eager.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    sizes, log = _Sizes(), logging.getLogger("torch._subclasses.fake_tensor")
+    quiet, log.disabled = log.disabled, True  # it tells each refusal, with where it came from
+    try:
+        with FakeTensorMode() as fake, torch.no_grad():
+            args = [fake.from_tensor(arg) for arg in case.args]
+            with sizes:
+                case.program(*args)
+    except Exception:
+        return sizes.largest <= ROOM
+    finally:
+        log.disabled = quiet
+    return True
+
+
+class _Sizes(TorchDispatchMode):
+    """Raises at the first result that is larger than there is room for."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.largest = max([self.largest, *(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))])
+        if self.largest > ROOM:
+            raise NotApplicable("a result would be too large")
+        return result
+
+
+def _lengthened(tensor: Tensor, dim: int) -> Tensor:
+    """The elements again and again, of floats each time a little smaller: few of them are equal."""
+    longer = resized(tensor, dim, LENGTH)
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return longer
+    shape = [LENGTH if d == dim else 1 for d in range(tensor.dim())]
+    return (longer * (1 - torch.arange(LENGTH, dtype=torch.float64) / (4 * LENGTH)).reshape(shape)).to(tensor.dtype)
+
+
+def _dependent(case: Case, found: list[object], number: int) -> int:
+    """How many of the results are others when the first element of an input is larger than all."""
+    name = list(case.inputs)[number]
+    tensor = case.inputs[name].clone()
+    corner = tensor[(0,) * tensor.dim()]
+    sizes = tensor.real if tensor.is_complex() else tensor
+    corner.fill_(not corner if tensor.dtype == torch.bool else sizes.nan_to_num().max() + 1)
+    changed = answer(case.replace(inputs={**case.inputs, name: tensor})) or []
+    return sum(
+        int((a != b).sum())
+        for a, b in zip(found, changed, strict=False)
+        if isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
+    )

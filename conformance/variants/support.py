@@ -1,0 +1,69 @@
+"""What the ways of asking a case in another way have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.oracle.pytree import dense, flatten
+from torchstone.conformance.execution.undefined_behavior import unsafe
+
+FIRST_DIGITS = 1e-2
+"""Relative and absolute: further apart than this, eager's two results are of different numbers."""
+
+
+class NotApplicable(Exception):
+    """A case has nothing that the variant is about; the message is the reason."""
+
+
+def answer(case: Case) -> list[Any] | None:
+    """The leaves of what eager gives, None where it does not take the case."""
+    try:
+        with torch.no_grad():
+            if unsafe(case):
+                return None
+            torch.default_generator.manual_seed(0)
+            return flatten(case.program(*case.fresh_args()))
+    except Exception:
+        return None
+
+
+def taken(case: Case) -> bool:
+    """Whether eager takes the case."""
+    return answer(case) is not None
+
+
+def alike(one: list[Any], other: list[Any]) -> bool:
+    """Whether two results have the same shapes and dtypes."""
+    return [_kind(leaf) for leaf in one] == [_kind(leaf) for leaf in other]
+
+
+def _kind(leaf: Any) -> Any:
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else type(leaf)
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    """Whether two results are the same in every number."""
+    return alike(one, other) and all(map(_equal, one, other))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        one, other = dense(one), dense(other)
+        return bool(((one == other) | ((one != one) & (other != other))).all())
+    return bool(one == other)
+
+
+def agreeing(one: list[Any], other: list[Any]) -> bool:
+    """Whether two results agree in their first digits."""
+    if not alike(one, other):
+        return False
+    return all(_close(a, b) if isinstance(a, Tensor) else bool(a == b) for a, b in zip(one, other, strict=True))
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    one, other = (dense(t).to(torch.complex128 if t.is_complex() else torch.float64) for t in (one, other))
+    return torch.allclose(one, other, rtol=FIRST_DIGITS, atol=FIRST_DIGITS, equal_nan=True)

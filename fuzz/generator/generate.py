@@ -1,0 +1,119 @@
+"""The generator: a program, built forward one call at a time, from nothing but a sequence of choices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import dtype_name, leaves
+from torchstone.conformance.program.program import Program
+from torchstone.fuzz.generator.choices import Choices, SeededChoices
+from torchstone.fuzz.generator.draft import Draft
+from torchstone.fuzz.generator.rules import Rule, all_rules
+
+ATTEMPTS = 20
+"""How often a call is redrawn, and a program started over, before giving up."""
+
+
+class NothingGenerated(Exception):
+    """None of the ops asked for could be called; the message names them."""
+
+
+def generate(
+    choices: Choices,
+    rules: Sequence[Rule] = (),
+    max_ops: int = 5,
+    must: Sequence[Rule] = (),
+    seed: str = "none",
+    index: int = 0,
+    specials: bool = False,
+) -> Case:
+    """Build a case: a valid, deterministic program of 1 to ``max_ops`` calls, and its inputs.
+
+    ``rules`` are the ops to choose from (all of them if empty); ``must`` are ops of which the program calls at least
+    one; ``seed`` and ``index`` go into the case's id. Every call has run in eager with a finite result, and the program
+    under fake tensors. ``specials`` allows infinities and nans, in inputs and in results. Raises NothingGenerated when
+    no call of the ops could be drawn.
+    """
+    pool = list(rules) or list(all_rules().values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(ATTEMPTS):
+            draft = _drafted(Draft(choices, specials), pool, max_ops, must)
+            if draft and _sound(draft):
+                return _case(draft, seed, index)
+    names = ", ".join(rule.op for rule in (must or pool)[:5])
+    raise NothingGenerated(f"no valid call of {names} could be drawn in {ATTEMPTS} attempts")
+
+
+def nth(
+    seed: int,
+    index: int,
+    rules: Sequence[Rule] = (),
+    max_ops: int = 5,
+    must: Sequence[Rule] = (),
+    specials: bool = False,
+) -> Case:
+    """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it."""
+    choices = SeededChoices(f"{seed}:{index}")
+    return generate(choices, rules, max_ops, must, str(seed), index, specials)
+
+
+def _drafted(draft: Draft, pool: Sequence[Rule], max_ops: int, must: Sequence[Rule]) -> Draft | None:
+    length = draft.choices.integer(1, max_ops)
+    lead = draft.choices.integer(0, length - 1) if must else -1
+    for at in range(length):
+        if not _extend(draft, must if at == lead else pool) and at == lead:
+            return None
+    return draft if draft.calls else None
+
+
+def _extend(draft: Draft, pool: Sequence[Rule]) -> bool:
+    return any(draft.attempt(draft.choices.pick(pool).add_to) for _ in range(ATTEMPTS))
+
+
+def _sound(draft: Draft) -> bool:
+    """Whether the program gives the same results again in another random state, and runs under fake tensors."""
+    program = draft.program()
+    inputs = [draft.inputs[name] for name in program.inputs]
+    before = [tensor.clone() for tensor in inputs]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        again = _tensors(program(*inputs))
+    first = {value.ref: value.tensor for value in draft.values}
+    unchanged = zip((*again, *inputs), (*(first[ref] for ref in leaves(program.outputs)), *before), strict=True)
+    return all(_same(one, other) for one, other in unchanged) and runs_fake(program, inputs, again)
+
+
+def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
+    """Whether the program runs on fake tensors and promises the shapes and dtypes of its real results."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=False) as mode:
+            promised = _tensors(program(*(mode.from_tensor(tensor) for tensor in inputs)))
+    except Exception:  # data-dependent shapes, ops without a meta kernel: a compiler could not capture them either
+        return False
+    return [(t.shape, t.dtype) for t in promised] == [(t.shape, t.dtype) for t in real]
+
+
+def _case(draft: Draft, seed: str, index: int) -> Case:
+    program = draft.program()
+    inputs = {name: draft.inputs[name] for name in program.inputs}
+    names = [call.target.removeprefix("torch.").removeprefix("Tensor.") for call in program.calls]
+    dtype = dtype_name(next(iter(inputs.values())).dtype if inputs else draft.base)
+    return Case(program, inputs, source="fuzz", op="+".join(names), dtype=dtype, variant=f"seed-{seed}", index=index)
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())

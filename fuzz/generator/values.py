@@ -1,0 +1,99 @@
+"""Input tensors: contents that keep numerics finite, and the layouts a compiler must not assume away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torchstone.fuzz.generator.choices import Choices
+
+DTYPES = (
+    (torch.float32, 60),
+    (torch.int64, 8),
+    (torch.bool, 4),
+    (torch.float64, 6),
+    (torch.float16, 4),
+    (torch.bfloat16, 4),
+    (torch.int32, 4),
+    (torch.int16, 2),
+    (torch.int8, 2),
+    (torch.uint8, 3),
+    (torch.complex64, 3),
+)
+"""The dtypes a program starts from, simplest first, with their weights."""
+
+LAYOUTS = (("contiguous", 58), ("transposed", 14), ("strided", 12), ("offset", 8), ("lazy", 2), ("expanded", 6))
+SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0, -float("nan"))
+SIZES = ((2, 30), (3, 25), (1, 15), (4, 12), (5, 8), (8, 4), (7, 3), (0, 3))
+RANKS = ((2, 35), (1, 25), (3, 20), (0, 10), (4, 10))
+
+
+def shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Draw a shape, of one of the given ranks if any are given; 0 and 1 are among the sizes."""
+    allowed = [(rank, weight) for rank, weight in RANKS if ranks is None or rank in ranks]
+    allowed += [(rank, 10) for rank in ranks or () if rank not in dict(RANKS)]
+    drawn = tuple(choices.weighted(SIZES) for _ in range(choices.weighted(allowed)))
+    return drawn[:1] * len(drawn) if len(drawn) > 1 and choices.chance(20) else drawn  # dims that may be mistaken
+
+
+def contents(
+    choices: Choices,
+    size: Sequence[int],
+    dtype: torch.dtype,
+    low: float = -4.0,
+    high: float = 4.0,
+    distinct: bool = False,
+) -> Tensor:
+    """Draw a contiguous tensor with elements in ``low..high``; ``distinct`` asks for no two equal elements.
+
+    Half of the floating-point tensors hold multiples of a quarter: exact in every dtype, easy to read in a
+    reproducer, and full of the ties and cancellations that random fractions never show.
+    """
+    generator = torch.Generator().manual_seed(choices.integer(0, 2**31 - 1))
+    count = int(torch.Size(size).numel())
+    if distinct:
+        order = torch.randperm(count, generator=generator).to(torch.float64)
+        return (order - count // 2 if dtype.is_signed else order).to(dtype).reshape(tuple(size))
+    if dtype == torch.bool:
+        return torch.randint(0, 2, tuple(size), generator=generator).bool()
+    if not dtype.is_floating_point and not dtype.is_complex:
+        floor = 0 if dtype == torch.uint8 else -9
+        first, last = max(int(low * 2.25), floor), min(int(high * 2.25), 9)
+        return torch.randint(first, max(first, last) + 1, tuple(size), generator=generator).to(dtype)
+    if dtype.is_complex:
+        parts = torch.empty((*size, 2), dtype=torch.float64).uniform_(low, high, generator=generator)
+        return torch.view_as_complex(parts).to(dtype)
+    drawn = torch.empty(tuple(size), dtype=torch.float64).uniform_(low, high, generator=generator)
+    grid = (drawn * 4).round() / 4
+    # A quarter that rounds onto the bound itself may leave an open domain, such as that of log.
+    return (grid.where((grid > low) & (grid < high), drawn) if choices.chance(50) else drawn).to(dtype)
+
+
+def sprinkle(choices: Choices, tensor: Tensor) -> Tensor:
+    """Return a floating-point tensor with, mostly, one to three elements made special; others as they are."""
+    if not tensor.dtype.is_floating_point or tensor.numel() == 0 or choices.chance(30):
+        return tensor
+    flat = tensor.flatten()
+    for _ in range(choices.integer(1, 3)):
+        flat[choices.integer(0, flat.numel() - 1)] = choices.pick(SPECIALS)
+    return flat.reshape(tensor.shape)
+
+
+def lay_out(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:
+    """Return the same tensor in a drawn memory layout, or lazily negated; ``expand`` allows a dim of stride 0."""
+    layout = choices.weighted(LAYOUTS if expand else LAYOUTS[:-1])
+    if layout == "transposed" and tensor.dim() >= 2:
+        order = choices.shuffled(list(reversed(range(tensor.dim()))))
+        back = [order.index(dim) for dim in range(tensor.dim())]
+        return tensor.permute(order).contiguous().permute(back)
+    if layout == "strided" and tensor.dim() >= 1:
+        return torch.stack([tensor, torch.zeros_like(tensor)], dim=-1)[..., 0]
+    if layout == "offset" and tensor.dim() >= 1:
+        return torch.cat([torch.zeros_like(tensor[:1]), tensor])[tensor[:1].shape[0] :]
+    if layout == "lazy" and (tensor.is_complex() or tensor.dtype.is_floating_point):
+        return tensor.conj_physical().conj() if tensor.is_complex() else torch._neg_view(tensor.neg())
+    if layout == "expanded" and tensor.dim() >= 1 and tensor.shape[0] > 0:
+        return tensor[:1].clone().expand(tensor.shape)
+    return tensor

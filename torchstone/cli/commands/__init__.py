@@ -1,0 +1,1 @@
+"""TODO torchstone/cli/commands."""

@@ -1,0 +1,34 @@
+"""``torchstone backends``: what can be put on trial here."""
+
+from __future__ import annotations
+
+from torchstone.cli.tables import Format, FormatOption, show
+
+COLUMNS = ("backend", "available", "versions", "reason", "install")
+
+
+def backends(form: FormatOption = Format.table) -> None:
+    """List the registered backends."""
+    show(rows(), COLUMNS, form)
+
+
+def rows() -> list[dict[str, object]]:
+    """One row a backend; one that cannot even be loaded is listed with the reason."""
+    from torchstone.conformance.backends import names
+    from torchstone.conformance.errors import InputError
+    from torchstone.conformance.runner.preflight import look
+
+    found: list[dict[str, object]] = []
+    for name in names():
+        try:
+            state = look(name)
+            if "died" in state:
+                state = {"ok": False, "versions": {}, "reason": f"{state['died']}, as it was loaded", "install": ""}
+            found.append(_row(name, state["ok"], state["versions"], state["reason"], state["install"]))
+        except InputError as error:
+            found.append(_row(name, False, {}, str(error), ""))
+    return found
+
+
+def _row(*values: object) -> dict[str, object]:
+    return dict(zip(COLUMNS, values, strict=True))

@@ -1,0 +1,202 @@
+"""``torchstone compile``: compile a function of the user's own file, or the text of a stage, and print later stages."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchstone.cli.options import CpuLevelOption, check_names, hold_to
+from torchstone.cli.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchstone.compiler.driver import Executable
+    from torchstone.compiler.ir.types import TensorType
+
+STAGES = ("aten", "contract", "flat", "schedule", "linalg", "tosa", "tensorrt", "llvm")
+TEXTS = ("aten", "contract", "flat", "linalg", "tosa")
+_EXAMPLE_SIZE = 5  # of the first symbol; neither 0 nor 1, which PyTorch specializes
+
+
+def compile(
+    what: Annotated[
+        str,
+        typer.Argument(metavar="FILE:FN", help="Python file and a function or module in it; with --from, a text file."),
+    ],
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            help="One argument, repeated in order: a tensor type such as f32[2, 3] (a name in place of a size, "
+            "f32[n, 3], makes it dynamic), or a Python value as JSON. Without it, FN_args() in the file gives the "
+            "tuple of arguments.",
+        ),
+    ] = None,
+    target: Annotated[str, typer.Option(help="linalg, tosa, tensorrt or evaluator.")] = "linalg",
+    emit: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]"),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help=f"FILE is text of this stage ({', '.join(TEXTS)}), as --emit prints it; - reads standard input. In an "
+            "aten graph a size may be ? and is worked out.",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Tell what became of each op instead, line by line of the program.")
+    ] = False,
+    library_calls: Annotated[
+        bool, typer.Option("--library-calls/--no-library-calls", help="Call LibTorch for what has no compiled code.")
+    ] = True,
+    cpu_level: CpuLevelOption = None,
+) -> int:
+    """Compile FN for a target and print the IR of the stages asked for. FILE is run, as python FILE would run it.
+
+    With --from, FILE is not run: it is the text of a stage, and the stages after it are printed.
+    """
+    from torchstone.compiler.lowering.registry import TARGETS, find_target
+    from torchstone.conformance.errors import InputError
+
+    hold_to(cpu_level)
+    check_names("target", [target], TARGETS)
+    check_names("stage", emit or [], STAGES)
+    if origin is not None:
+        check_names("stage of text", [origin], TEXTS)
+        if arg or explain:
+            raise InputError(f"--from {origin} takes neither --arg nor --explain: there is no program, only its text")
+        from torchstone.compiler.from_text import from_text
+
+        stages = from_text(_read(what), origin, find_target(target), library_calls=library_calls)
+        _print(stages, emit or [target if target in stages else "llvm"], f"from {origin}")
+        return 0
+    executable = _compiled(what, arg, target, library_calls)
+    if explain:
+        say(executable.explain().rstrip())
+    if emit or not explain:
+        _print(executable.ir, emit or [target if target in executable.ir else "flat"], f"target {target}")
+    return 0
+
+
+def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool) -> Executable:
+    from torchstone.compiler.driver import compile as build
+    from torchstone.conformance.errors import InputError
+
+    file, _, name = what.rpartition(":")
+    if not file or not name:
+        raise InputError(f"{what}: expected FILE:FN, as in model.py:forward")
+    module = _load(Path(file))
+    names = [n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n))]
+    check_names(f"function in {file}", [name], names)
+    fn = getattr(module, name)
+    fn = fn() if isinstance(fn, type) else fn
+    args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name)
+    return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False)
+
+
+def _print(stages: Mapping[str, str], wanted: list[str], whose: str) -> None:
+    from torchstone.conformance.errors import InputError
+
+    for stage in wanted:
+        if stage not in stages:
+            raise InputError(f"{whose} has no stage {stage}; it has {', '.join(stages)}")
+        if len(wanted) > 1:
+            say(f"// ---- {stage} ----")
+        say(stages[stage].rstrip())
+
+
+def _read(file: str) -> str:
+    from torchstone.conformance.errors import InputError
+
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _load(path: Path) -> Any:
+    from torchstone.conformance.errors import InputError
+
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"{path} raises {type(error).__name__}: {error}") from error
+    return module
+
+
+def _arguments(texts: list[str] | None, example: Any, file: str, name: str) -> tuple[tuple[Any, ...], Any]:
+    """Return the example arguments and the dynamic shapes, None when every size is static."""
+    from torchstone.conformance.errors import InputError
+
+    if not texts:
+        if example is None:
+            raise InputError(f"say what {name} takes: --arg 'f32[2, 3]', or a function {name}_args() in {file}")
+        return tuple(example()), None
+    sizes: dict[str, int] = {}
+    parsed = [_argument(text, sizes) for text in texts]
+    if not sizes:
+        return tuple(value for value, _ in parsed), None
+    import torch
+
+    dims = {symbol: torch.export.Dim(symbol) for symbol in sizes}
+    return tuple(v for v, _ in parsed), tuple({i: dims[s] for i, s in axes.items()} or None for _, axes in parsed)
+
+
+def _argument(text: str, sizes: dict[str, int]) -> tuple[Any, dict[int, str]]:
+    from torchstone.conformance.errors import InputError
+
+    try:
+        return json.loads(text), {}
+    except ValueError:
+        pass
+    kind = _type(text)
+    shape, axes = [], {}
+    for axis, dim in enumerate(kind.shape):
+        if not isinstance(dim, int):
+            axes[axis] = symbol = str(dim)
+            if not symbol.isidentifier():
+                raise InputError(f"--arg {text!r}: a dynamic size is a plain name, got {symbol}")
+            dim = sizes.setdefault(symbol, _EXAMPLE_SIZE + 2 * len(sizes))
+        shape.append(dim)
+    return _tensor(shape, kind), axes
+
+
+def _type(text: str) -> TensorType:
+    from torchstone.compiler.ir import ParseError, TensorType, parse_graph
+    from torchstone.conformance.errors import InputError
+
+    try:
+        kind = parse_graph(f"graph @arg(%x: {text}) {{ return }}").args[0].type
+    except ParseError as error:
+        message = error.message.partition(": ")[2]
+        raise InputError(f"--arg {text!r}: {message}; expected a tensor type such as f32[2, 3], or JSON") from None
+    if not isinstance(kind, TensorType) or None in kind.shape:
+        raise InputError(f"--arg {text!r}: expected a tensor type such as f32[2, 3]")
+    return kind
+
+
+def _tensor(shape: list[int], kind: TensorType) -> Any:
+    import torch
+
+    from torchstone.compiler.capture.trace.aten_literals import TO_TORCH
+
+    dtype = TO_TORCH[kind.dtype]
+    if kind.dtype.is_float or kind.dtype.is_complex:
+        wide = torch.complex64 if kind.dtype.is_complex else torch.float32
+        return torch.randn(shape, dtype=wide).to(dtype)
+    return torch.ones(shape, dtype=dtype)

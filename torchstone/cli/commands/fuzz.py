@@ -1,0 +1,157 @@
+"""``torchstone fuzz``: a campaign from the command line, with progress, and the ranked list it ends with."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
+from torchstone.cli.options import StoreOption
+from torchstone.cli.output import live, say, warn
+from torchstone.conformance.escape import file_name, shell
+
+if TYPE_CHECKING:
+    from torchstone.fuzz.campaign import Plan, Tally
+    from torchstone.fuzz.generator.rules import Rule
+
+
+def fuzz(
+    backend: Annotated[str, typer.Option("--backend", "-b", help="Backend to try. A name or module:attribute.")],
+    time: Annotated[str, typer.Option("--time", help="How long: 60s, 10m, 1h30m.")] = "60s",
+    op: Annotated[
+        list[str] | None, typer.Option("--op", help="Every program calls one of these ops; repeatable [default: any].")
+    ] = None,
+    passing: Annotated[
+        str | None,
+        typer.Option("--passing", metavar="RUN", help="Only ops that passed in this run, or latest."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Stream of programs [default: a random one].")] = None,
+    max_ops: Annotated[int, typer.Option("--max-ops", min=1, max=100, help="Calls in a program, at most.")] = 5,
+    special_values: Annotated[
+        bool, typer.Option("--special-values", help="Put nan, inf and -0 into inputs, which are finite otherwise.")
+    ] = False,
+    programs: Annotated[int | None, typer.Option("--programs", min=1, help="Stop after this many programs.")] = None,
+    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
+    reduce_time: Annotated[str, typer.Option("--reduce-time", help="How long one reduction may take.")] = "60s",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for findings [default: .torchstone/fuzz/BACKEND-SEED].")
+    ] = None,
+    store: StoreOption = None,
+) -> int:
+    """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did."""
+    from torchstone.cli.commands.run import _check, _jobs, _sigterm_interrupts
+    from torchstone.fuzz.duration import seconds
+
+    budget, reduce_seconds, workers = seconds(time), seconds(reduce_time), _jobs(jobs)
+    _check({"sources": [], "backends": [backend]})
+    from torchstone.fuzz.campaign import Plan, campaign
+    from torchstone.fuzz.generator.rules import select
+
+    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    plan = Plan(
+        backend=backend,
+        seconds=budget,
+        seed=seed,
+        out=out or Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed)),
+        pool=_passing(passing, backend, store) if passing else (),
+        must=select(op or ()),
+        max_ops=max_ops,
+        jobs=workers,
+        timeout=timeout,
+        programs=programs,
+        reduce_seconds=reduce_seconds,
+        specials=special_values,
+    )
+    warn(f"fuzzing {backend} with seed {seed}")
+    with _sigterm_interrupts(), _Progress() as progress:
+        tally = campaign(plan, progress.show)
+    _show(plan, tally)
+    if tally.interrupted:
+        again = ["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(plan.out)]
+        warn(f"interrupted; the findings so far are kept. To start over:\n  {shell(again)}")
+        return INTERRUPTED
+    return FAILURES if len(tally.findings) else OK
+
+
+def _passing(run: str, backend: str, store: Path | None) -> tuple[Rule, ...]:
+    """Return the rules of the ops of which the backend passed a sample in a run: what it is known to take."""
+    from torchstone.conformance.errors import InputError
+    from torchstone.conformance.store import VERDICT_COLUMNS, Store
+    from torchstone.conformance.execution.verdict import RIGHT
+    from torchstone.fuzz.generator.rules import all_rules
+
+    with Store(store, readonly=True) as db:
+        record = db.run(run)
+        rows = [dict(zip(VERDICT_COLUMNS, row, strict=True)) for row in db.iter_verdicts(record.run)]
+    passed = {row["op"] for row in rows if row["backend"] == backend and row["outcome"] in RIGHT}
+    found = tuple(rule for op, rule in all_rules().items() if op in passed)
+    if not found:
+        raise InputError(f"run {record.run} has no op that {backend} passed and the fuzzer knows")
+    return found
+
+
+class _Progress:
+    """One line on stderr: live on a terminal, every ten seconds elsewhere."""
+
+    def __enter__(self) -> _Progress:
+        self.live, self.shown = sys.stderr.isatty(), 0.0
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.live:
+            live()
+
+    def show(self, tally: Tally) -> None:
+        """Show the tally when it is time to."""
+        if tally.seconds - self.shown < (0.2 if self.live else 10.0):
+            return
+        self.shown = tally.seconds
+        line = self.line(tally)
+        if self.live:
+            live(line[:150])
+        else:
+            warn(line)
+
+    @staticmethod
+    def line(tally: Tally) -> str:
+        outcomes = "  ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
+        doing = f"  reducing: {tally.reducing}" if tally.reducing else ""
+        return (
+            f"{tally.seconds:.0f} s  {tally.tried} programs  {tally.rate:.1f}/s  {len(tally.ops)} ops  "
+            f"{len(tally.findings)} findings  {outcomes}{doing}"
+        )
+
+
+def _show(plan: Plan, tally: Tally) -> None:
+    """Print the counts and the ranked findings on stdout."""
+    from torchstone.cli.tables import Format, show
+
+    outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
+    say(
+        f"{tally.tried} programs in {tally.seconds:.1f} s ({tally.rate:.1f}/s) over {len(tally.ops)} op kinds, "
+        f"seed {plan.seed}: {outcomes or 'nothing tried'}"
+    )
+    rows = [
+        {
+            "rank": at,
+            "outcome": finding.signature.outcome,
+            "ops": [call.target.removeprefix("torch.") for call in finding.best.program.calls],
+            "calls": len(finding.best.program.calls),
+            "elements": max((tensor.numel() for tensor in finding.best.args), default=0),
+            "seen": len(finding.seen),
+            "confirmed": finding.reduction.confirmed if finding.reduction else None,
+            "message": (finding.reduction.verdict if finding.reduction else finding.verdict).message[:80],
+            "folder": str(finding.folder),
+        }
+        for at, finding in enumerate(tally.findings.ranked(), start=1)
+    ]
+    if not rows:
+        say("no failures")
+        return
+    say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
+    show(rows, list(rows[0]), Format.table)

@@ -1,0 +1,172 @@
+"""``torchstone reduce``: from a failing case to a script that a maintainer can paste."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchstone.cli.errors import FAILURES, OK
+from torchstone.cli.options import StoreOption
+from torchstone.cli.output import say, warn
+from torchstone.cli.pythons import PythonOption, check_backends, check_consent, pythons_of
+from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.conformance.escape import file_name, visible
+
+if TYPE_CHECKING:
+    from torchstone.reducers.failure import Reduction
+
+
+def reduce(
+    case: Annotated[str | None, typer.Argument(metavar="FILE|CASE", help="A saved case, or a case's id.")] = None,
+    backend: Annotated[str, typer.Option("--backend", "-b", help="Backend it fails on.")] = "",
+    run: Annotated[str | None, typer.Option("--run", help="Take the stored case of this run.")] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Reduce all failures of a run (the last, or --run) on the backend, each bug once."),
+    ] = False,
+    outcome: Annotated[
+        list[str] | None,
+        typer.Option("--outcome", help="With --all: only failures of this outcome, as mismatch or crash; repeatable."),
+    ] = None,
+    time: Annotated[str, typer.Option("--time", help="How long for a failure: 60s, 10m.")] = "5m",
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Cases to try for a failure, at most.")] = 2000,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder to write to [default: .torchstone/reduced/CASE, or /BACKEND with --all]."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Folder to add the reduced case to, for `torchstone run --corpus`.")
+    ] = None,
+    python: PythonOption = None,
+    form: FormatOption = Format.table,
+    store: StoreOption = None,
+) -> int:
+    """Shrink a failing case to a standalone script. Exit code 0 if a fresh worker confirms it, 1 if not.
+
+    With --all: 0 if all are confirmed, and their scripts, once run, show what fails. What an earlier command has left
+    in --out is not done again.
+    """
+    from torchstone.cli.commands.replay import find_case
+    from torchstone.conformance.errors import InputError
+    from torchstone.fuzz.duration import seconds
+
+    if not backend:
+        raise InputError("give the --backend that it fails on")
+    if (case is None) is not every:
+        raise InputError("give a case, or --all for the failures of a run, and not both")
+    if outcome and not every:
+        raise InputError("--outcome is for --all: a case fails as it does")
+    if every and keep is not None:
+        raise InputError("--keep is for one case: copy the case.safetensors that --all writes")
+    budget = seconds(time)
+    pythons = pythons_of(python or [], [backend])
+    if every:
+        return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
+    check_backends([backend], pythons)
+    assert case is not None
+    found = find_case(case, store, run)
+    from torchstone.reducers.engine import Budget
+    from torchstone.reducers.failure import reduce
+    from torchstone.reducers.write import keep as keep_in
+    from torchstone.reducers.write import prepare, write
+
+    folder = prepare(out or Path(".torchstone/reduced") / file_name(found.id, backend))
+    if keep is not None:
+        prepare(keep)
+    live = sys.stderr.isatty()
+    reduction = reduce(
+        found,
+        backend,
+        budget=Budget(trials=trials, seconds=budget),
+        timeout=timeout,
+        python=pythons.get(backend),
+        progress=lambda step: warn(f"  {step.name}: {_size(step.size)}") if live else None,
+    )
+    write(reduction, folder)
+    _show(reduction, folder)
+    if keep is not None and reduction.confirmed:
+        say(f"kept      {keep_in(reduction, keep)}")
+    return OK if reduction.confirmed else FAILURES
+
+
+def _all(
+    backend: str, run: str | None, outcomes: list[str], seconds: float, trials: int, timeout: float, out: Path | None,
+    python: str | None, form: Format, path: Path | None,
+) -> int:  # fmt: skip
+    """Reduce the failures of a run, telling each as it is done, and list them."""
+    from torchstone.conformance.errors import UnknownName
+    from torchstone.conformance.store import Store
+
+    with Store(path, readonly=True) as db:
+        record = db.run(run)
+        tried = record.options.get("backends") or []
+        if backend not in tried:
+            raise UnknownName("backend", backend, tried, more=f"; run {record.run} has no other")
+        stored = {"pythons": record.options.get("pythons", {}), "backends": [backend]}
+        if python is None:
+            check_consent(stored, [backend], {}, f"run {record.run}")
+        check_backends([backend], {backend: python} if python else {})
+        from torchstone.reducers.batch import REDUCED, distinct, reduce_all
+        from torchstone.reducers.engine import Budget
+        from torchstone.reducers.write import prepare
+
+        for name in outcomes:
+            if name not in REDUCED:
+                raise UnknownName("outcome", name, REDUCED, more=": what can be reduced")
+        folder = prepare(out or Path(".torchstone/reduced") / file_name(backend))
+        failures = distinct(db.iter_verdicts(record.run), backend)
+        failures = [failure for failure in failures if not outcomes or failure.signature.outcome in outcomes]
+        budget = Budget(trials=trials, seconds=seconds)
+        rows = []
+        made = reduce_all(db, record.run, failures, folder, budget=budget, timeout=timeout, python=python)
+        for at, (failure, told, before) in enumerate(made, 1):
+            row = {"failure": failure.name, "cases": len(failure.cases), "state": _state(told)}
+            row |= {"trials": told.get("trials"), "seconds": told.get("seconds"), "message": _message(told)}
+            rows.append(row)
+            past = " (done before)" if before else ""
+            warn(f"{at} of {len(failures)}: {failure.name}: {row['state']}{past}")
+    show(rows, ("failure", "cases", "state", "trials", "seconds", "message"), form)
+    return OK if all(row["state"] == "shown" or row["state"].startswith("same as") for row in rows) else FAILURES
+
+
+def _state(told: dict[str, Any]) -> str:
+    if "not_reduced" in told:
+        return "not reduced"
+    if not told["script"]["shows"]:
+        return "script does not show it"
+    if not told["confirmed"]:
+        return "not confirmed"
+    return f"same as {told['same_as']}" if told["same_as"] else "shown"
+
+
+def _message(told: dict[str, Any]) -> str:
+    lines = str(told.get("not_reduced") or told.get("message") or "").splitlines()
+    return lines[0][:100] if lines else ""
+
+
+def _size(size: tuple) -> str:
+    return f"{size[0]} calls, {size[2]} inputs, {size[3]} elements"
+
+
+def _show(reduction: Reduction, folder: Path) -> None:
+    from torchstone.reducers.write import measure
+
+    before, after = measure(reduction.original), measure(reduction.case)
+    say(f"failure   {visible(str(reduction.signature))}")
+    for what in ("calls", "elements"):
+        say(f"{what:<9} {before[what]} -> {after[what]}")
+    for line in after["program"]:
+        say(f"program   {line}")
+    for name, tensor in reduction.case.inputs.items():
+        say(f"input     {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}")
+    say(f"search    {reduction.trials} trials, {reduction.seconds:.1f} s, {_ended(reduction)}")
+    say(f"written   {folder}")
+
+
+def _ended(reduction: Reduction) -> str:
+    end = "nothing more to take away" if reduction.complete else "stopped by its budget"
+    return f"{end}, {'confirmed' if reduction.confirmed else 'NOT confirmed'} in a fresh worker"

@@ -1,0 +1,114 @@
+"""``torchstone replay``: one case again, alone in a fresh worker, with everything that explains the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchstone.cli.errors import FAILURES, OK
+from torchstone.cli.options import CpuLevelOption, StoreOption, hold_to
+from torchstone.cli.output import put, say
+from torchstone.conformance.escape import visible
+
+WIDTH = 100
+
+if TYPE_CHECKING:
+    from torchstone.conformance.program.case import Case
+    from torchstone.conformance.execution.verdict import Verdict
+
+
+def replay(
+    case: Annotated[str, typer.Argument(metavar="FILE|CASE", help="A saved case, or a case's id.")],
+    backend: Annotated[str, typer.Option("--backend", "-b", help="Backend to try it on.")],
+    run: Annotated[str | None, typer.Option("--run", help="Take the stored case of this run.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds the case may take.")] = 60.0,
+    memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory the worker may take.")] = 8.0,
+    cpu_level: CpuLevelOption = None,
+    store: StoreOption = None,
+    script: Annotated[
+        bool, typer.Option("--script", help="Print the case as a standalone script; run nothing.")
+    ] = False,
+) -> int:
+    """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
+    from torchstone.cli.commands.run import _check
+    from torchstone.conformance.runner import Pool
+    from torchstone.conformance.execution.verdict import RIGHT
+
+    hold_to(cpu_level)
+    _check({"sources": [], "backends": [backend]})
+    found = find_case(case, store, run)
+    if script:
+        put(found.script(backend))  # nothing in it is a command, and no word of it may be another
+        return OK
+    with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
+        verdict = pool.verdict(found)
+    show_verdict(found, verdict)
+    return OK if verdict.outcome in RIGHT else FAILURES
+
+
+def find_case(name: str, store: Path | None = None, run: str | None = None) -> Case:
+    """Return the case in a file, in a store (the newest stored form unless a run is named), or in its source.
+
+    Raises InputError when there is none, saying why.
+    """
+    from torchstone.conformance.errors import InputError, UnknownName
+
+    source, _, rest = name.partition(":")
+    if not rest and not Path(name).is_file():
+        raise InputError(f'"{name}" is neither a file nor a case id like opinfo:softmax:float32:0')
+    from torchstone.conformance.program.case import Case, CaseError
+    from torchstone.conformance.sources import SOURCES
+    from torchstone.conformance.sources import find_case as from_source
+    from torchstone.conformance.store import Store, default_path
+
+    try:
+        if Path(name).is_file():
+            return Case.load(name)
+        path = store or default_path()
+        known: list[str] = []
+        if store is not None or run is not None or path.exists():
+            with Store(path, readonly=True) as db:
+                data = db.case_bytes(name, run)
+                if data is not None:
+                    return Case.from_bytes(data)
+                known = list(db.case_ids(run))
+    except CaseError as error:
+        raise InputError(str(error)) from error
+    if source not in SOURCES:
+        raise UnknownName("case", name, known)
+    return from_source(name)
+
+
+def show_verdict(case: Case, verdict: Verdict) -> None:
+    """Print the program, the inputs' shapes, the verdict and its evidence."""
+    say(f"case     {visible(verdict.case_id)}")
+    for name, tensor in case.inputs.items():
+        layout = "" if tensor.is_contiguous() else f" strides {tuple(tensor.stride())}"
+        say(f"input    {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}{layout}")
+    for line in str(case.program).splitlines():
+        say(f"program  {line}")
+    say(f"backend  {visible(verdict.backend)}")
+    kind = f" ({verdict.kind})" if verdict.kind else ""
+    say(f"verdict  {verdict.outcome}{kind} at stage {verdict.stage} after {verdict.seconds:.3f} s")
+    for line in verdict.message.splitlines():
+        say(f"message  {line}")
+    for name, value in verdict.evidence.items():
+        lines = _lines(value)
+        say(f"evidence {visible(name)}: {lines[0] if len(lines) == 1 else ''}".rstrip())
+        for line in lines if len(lines) > 1 else []:
+            say(f"         {line}")
+
+
+def _lines(value: object) -> list[str]:
+    """A value of the evidence as lines: a list's items and a dict's entries one a line, but for short ones."""
+    if isinstance(value, str):
+        return value.splitlines() or [""]
+    whole = json.dumps(value)
+    if len(whole) <= WIDTH or not isinstance(value, dict | list):
+        return [whole]
+    if isinstance(value, dict):
+        return [f"{key}: {item if isinstance(item, str) else json.dumps(item)}" for key, item in value.items()]
+    return [json.dumps(item) for item in value]

@@ -1,0 +1,74 @@
+"""The options of ``torchstone run`` that say which cases: read, checked, and written down for the run's record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torchstone.cli.options import check_dtypes
+from torchstone.cli.pythons import check_consent
+
+
+def options_of(
+    *,
+    backend: Sequence[str] | None,
+    source: Sequence[str] | None,
+    corpus: Sequence[Path] | None,
+    op: list[str] | None,
+    dtype: Sequence[str] | None,
+    variant: Sequence[str] | None,
+    limit: int | None,
+    tag: list[str] | None,
+    case: list[str] | None,
+    shard: str | None,
+    last_failed: str | None,
+    changed_since: str | None,
+    store: Path | None,
+) -> dict[str, Any]:
+    """Return the options of a run, defaults filled in: ids say themselves of which source and dtype they are.
+
+    Raises InputError.
+    """
+    from torchstone.conformance.errors import InputError
+    from torchstone.conformance.sources import FOLDER
+
+    if last_failed is not None and changed_since is not None:
+        raise InputError("give either --last-failed or --changed-since")
+    folders = [f"{FOLDER}{folder.absolute()}" for folder in corpus or ()]
+    sources = [*(source or ()), *folders]
+    variants = list(variant or ())
+    options: dict[str, Any] = {
+        "backends": list(dict.fromkeys(backend or ())),
+        "ops": op, "limit": limit, "tags": tag, "cases": case, "shard": shard,
+    }  # fmt: skip
+    if case:
+        from torchstone.conformance.selection.plan import Pattern, sources_of
+
+        sources = sources or sources_of(map(Pattern.parse, case))
+    if shard is not None:
+        from torchstone.conformance.selection.plan import Shard
+
+        Shard.parse(shard)
+    rule = "last-failed" if last_failed is not None else "changed-since"
+    if last_failed is not None or changed_since is not None:
+        from torchstone.conformance.selection.plan import Earlier
+        from torchstone.conformance.store import Store
+
+        with Store(store, readonly=True) as db:
+            earlier = Earlier.since(rule, db, last_failed or changed_since or "", backend)
+            ids = earlier.ids(db)
+            meant = {name.split(":")[0] for names in ids.values() for name in names}
+            before = [name for record in db.run_list() for name in record.options.get("sources", ())]
+        options["earlier"] = earlier._asdict()
+        options["backends"] = [name for name in earlier.runs if ids[name]] or list(earlier.runs)
+        sources = sources or [name for name in before if name.partition("=")[0] in meant]
+        variants = variants or sorted({[*name.split(":"), "default"][4] for names in ids.values() for name in names})
+        if not backend:
+            check_consent({"backends": options["backends"]}, (), {}, f"run {', '.join(set(earlier.runs.values()))}")
+    of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
+    named = case or options.get("earlier") or of_corpora
+    options["sources"] = list(dict.fromkeys(sources or ["opinfo"]))
+    options["dtypes"] = check_dtypes(dtype or (["all"] if named else ["float32"]))
+    options["variants"] = list(dict.fromkeys(variants or ["default"]))
+    return options
