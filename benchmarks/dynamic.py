@@ -23,8 +23,8 @@ from torch.export import Dim
 from torch.nn import functional
 
 from torchstone.compiler.driver import compile
-from torchstone.compiler.runtime.cpu.jit import Engine, helpers
 from torchstone.compiler.mlir import bindings
+from torchstone.compiler.runtime.cpu.jit import Engine, helpers
 
 LIMIT_MB = 10.0
 WIDTH = 16

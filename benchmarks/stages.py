@@ -24,8 +24,8 @@ from throughput import select, together
 
 from torchstone.compiler.runtime.cpu.cache import CACHE
 from torchstone.conformance.backends import load
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.program.case import Case
 
 # Stage, and the function that is it: module, attribute (of a class, after a dot). A stage may name an argument.
 STAGES = (

@@ -25,11 +25,11 @@ import torch
 
 from torchstone.compiler.runtime.cpu.cache import CACHE
 from torchstone.conformance.backends import Backend, load
+from torchstone.conformance.execution.run_case import compile_cases, try_case
+from torchstone.conformance.execution.verdict import RIGHT
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
-from torchstone.conformance.execution.run_case import compile_cases, try_case
-from torchstone.conformance.execution.verdict import RIGHT
 
 
 def select(backends: list[str], ops: list[str] | None, dtype: str, per_op: int, most: int) -> list[Case]:

@@ -15,10 +15,10 @@ import sys
 import time
 from typing import Any
 
+from torchstone.conformance.execution.verdict import RIGHT
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
-from torchstone.conformance.execution.verdict import RIGHT
 
 WARM = 2  # cases for each worker before the clock starts
 BACKENDS = ["linalg", "inductor", "torch-mlir-linalg"]

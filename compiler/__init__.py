@@ -1,1 +1,1 @@
-"""torchstone compiler."""
+"""The compiler: capture, transforms, lowerings and runtimes."""

@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from torchstone.compiler.transforms.bounds import REQUIRE, hoist, require_bounds
-from torchstone.compiler.transforms.decompose import decompose
-from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
-from torchstone.compiler.transforms.expansions import EXPANSIONS
-from torchstone.compiler.transforms.cse import share
-from torchstone.compiler.transforms.size_specialization import require_large_sizes
-from torchstone.compiler.transforms.verify import verify
+from torchstone.compiler.capture.export import frontend as export
+from torchstone.compiler.capture.own_example import take_example
+from torchstone.compiler.capture.program import Captured, Guard
+from torchstone.compiler.capture.symbolic.attempts import ExampleRefused, refused_by_example
+from torchstone.compiler.capture.trace import frontend as dispatch
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.explain import explain
-from torchstone.compiler.capture.trace import frontend as dispatch
-from torchstone.compiler.capture.export import frontend as export
-from torchstone.compiler.capture.symbolic.attempts import ExampleRefused, refused_by_example
-from torchstone.compiler.capture.program import Captured, Guard
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
 from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import partition
-from torchstone.compiler.lowering.target import Kernel, Lowered, Target
-from torchstone.compiler.capture.own_example import take_example
 from torchstone.compiler.lowering.registry import find_target
+from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+from torchstone.compiler.transforms.bounds import REQUIRE, hoist, require_bounds
+from torchstone.compiler.transforms.cse import share
+from torchstone.compiler.transforms.decompose import decompose
+from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
+from torchstone.compiler.transforms.expansions import EXPANSIONS
+from torchstone.compiler.transforms.size_specialization import require_large_sizes
+from torchstone.compiler.transforms.verify import verify
 
 
 class Stages(Mapping[str, str]):

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler.capture.export import aot
+from torchstone.compiler.capture.memory.layouts import drawn_into_out
+from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
 from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
 from torchstone.compiler.driver import build
-from torchstone.compiler.capture.export import aot
-from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
-from torchstone.compiler.capture.memory.layouts import drawn_into_out
 from torchstone.compiler.lowering.registry import find_target
 
 _OPTIONS = {"target": "linalg", "library_calls": True}

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.runner.pool import Pool
 from torchstone.fuzz.findings import Finding, Findings
 from torchstone.fuzz.generator.generate import nth
 from torchstone.fuzz.generator.rules import Rule

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.escape import file_name
 from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Judge, Reduction
 from torchstone.reducers.passes.cut_to_inputs import cut
 from torchstone.reducers.signature import Signature, signature

@@ -30,17 +30,17 @@ from typing import Any
 import torch
 
 from torchstone.conformance.backends import load as load_backend
-from torchstone.conformance.program.case import Case
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
 from torchstone.conformance.errors import HarnessError, InputError, UnknownName
 from torchstone.conformance.escape import markdown as escaped
 from torchstone.conformance.escape import markdown_code
+from torchstone.conformance.execution.run_case import compile_cases, try_case
+from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.mutants import BUGS, NAME, Bug
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import iterate, load
-from torchstone.conformance.execution.run_case import compile_cases, try_case
+from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
 from torchstone.conformance.variants.registry import VARIANTS, apply
-from torchstone.conformance.execution.verdict import Outcome, Verdict
 
 SEED = 0
 MAX_OPS = 3

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name
-from torchstone.conformance.runner import Pool
-from torchstone.conformance.repro.standalone import SECONDS
-from torchstone.conformance.store import evidence as read
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.repro.standalone import SECONDS
+from torchstone.conformance.runner import Pool
+from torchstone.conformance.store import evidence as read
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.failure import reduce
 from torchstone.reducers.signature import Signature, signature

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.execution.undefined_behavior import unsafe
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves, map_leaves
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.execution.undefined_behavior import unsafe
 
 
 def build(case: Case, inputs: dict[str, Tensor], calls: tuple[Call, ...], outputs: Any) -> Case:

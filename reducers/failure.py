@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.execution.verdict import RIGHT, Outcome, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.runner.pool import Pool
 from torchstone.reducers import engine, order
 from torchstone.reducers.edit import special, tidy
 from torchstone.reducers.engine import Budget, Step

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, replay
+from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Reduction
 
 SCRIPT, CASE, ORIGINAL, SUMMARY = "reproducer.py", "case.safetensors", "original.safetensors", "summary.json"

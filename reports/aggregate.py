@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from torchstone.conformance.store import evidence
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, UNPROVEN
+from torchstone.conformance.store import evidence
 from torchstone.reports.outcomes import FAILING, PASS, STAGES, in_order
 from torchstone.reports.results import Frame
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchstone.conformance.backends.protocol import Availability, BackendError
 from torchstone.conformance.backends.adapters.builtin import Linalg
+from torchstone.conformance.backends.protocol import Availability, BackendError
 
 aten = torch.ops.aten
 Wrong = Callable[..., Any]

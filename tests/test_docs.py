@@ -50,9 +50,9 @@ def test_the_backend_of_the_guide_passes_and_can_fail(tmp_path: Path, monkeypatc
     import torch
 
     from torchstone.conformance.backends import load
+    from torchstone.conformance.execution.run_case import try_case
     from torchstone.conformance.program.case import Case
     from torchstone.conformance.program.program import Call, Program, Ref
-    from torchstone.conformance.execution.run_case import try_case
 
     (tmp_path / "mybackend.py").write_text("\n".join(fences(ROOT / "docs/adding-a-backend.md", "python")))
     monkeypatch.syspath_prepend(tmp_path)

@@ -82,7 +82,7 @@ SEEDS = {
         ("conformance", "def f():\n    import torch_mlir.ir"),
         ("compiler/lowering/linalg", "from mlir import ir"),
     ],
-    "MLIR is used under the lowerings": [("compiler/contract", "import torchstone.compiler.mlir")],
+    "MLIR is used under the lowerings": [("compiler/transforms", "import torchstone.compiler.mlir")],
 }
 
 

@@ -1,1 +1,1 @@
-"""torchstone compiler/frontends."""
+"""Capture: from a PyTorch callable and its example arguments to a graph of ATen ops."""

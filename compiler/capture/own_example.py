@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.diagnostics import NOT_TAKEN, GuardError, Unsupported
 from torchstone.compiler.capture.program import Captured
 from torchstone.compiler.capture.trace.generator_state import drawn_as_captured
+from torchstone.compiler.diagnostics import NOT_TAKEN, GuardError, Unsupported
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
 from torchstone.compiler.lowering.target import Kernel

@@ -10,10 +10,6 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import GuardError, Unsupported
-from torchstone.compiler.capture.memory.argument_memory import accumulate_gradient, check_layouts, check_separate
-from torchstone.compiler.capture.tensor_guards import Facts
-from torchstone.compiler.capture.memory.layouts import Copying, check_copied, check_strides
 from torchstone.compiler.capture.leaves import (
     Aliased,
     Computed,
@@ -26,13 +22,17 @@ from torchstone.compiler.capture.leaves import (
     Sizes,
     View,
 )  # fmt: skip
-from torchstone.compiler.capture.trace.aten_literals import FROM_TORCH, TO_TORCH
+from torchstone.compiler.capture.memory.argument_memory import accumulate_gradient, check_layouts, check_separate
+from torchstone.compiler.capture.memory.layouts import Copying, check_copied, check_strides
 from torchstone.compiler.capture.nesting import form
 from torchstone.compiler.capture.state.ambient import check_settings, settings
 from torchstone.compiler.capture.state.blind import Places, unread
 from torchstone.compiler.capture.state.checks import Found, State
 from torchstone.compiler.capture.state.effects import Containers, Effect, Existing, replay
 from torchstone.compiler.capture.state.heap import Slot
+from torchstone.compiler.capture.tensor_guards import Facts
+from torchstone.compiler.capture.trace.aten_literals import FROM_TORCH, TO_TORCH
+from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
 from torchstone.compiler.ops.control import same_number

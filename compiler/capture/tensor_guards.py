@@ -14,12 +14,12 @@ from typing import Any, NoReturn, TypeAlias
 import torch
 from torch.overrides import TorchFunctionMode
 
-from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.checks import Found, State
 from torchstone.compiler.capture.state.kinds import Only
 from torchstone.compiler.capture.user_code import is_user_file
+from torchstone.compiler.diagnostics import GuardError, Unsupported
 
 # A leaf of the arguments by its number, or a tensor that the program holds.
 Owner: TypeAlias = "int | torch.Tensor"

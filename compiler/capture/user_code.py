@@ -7,8 +7,8 @@ import sys
 
 import torch
 
-from torchstone.compiler.diagnostics import quote
 from torchstone.compiler.capture.state.code import is_user_code
+from torchstone.compiler.diagnostics import quote
 from torchstone.compiler.ir import Frame, Location
 
 _OURS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)

@@ -1,1 +1,1 @@
-"""torchstone compiler/runtime."""
+"""Runtimes: what calls a lowered program, on the CPU and by TensorRT."""

@@ -1,4 +1,4 @@
-"""Library calls that draw random numbers, on tensors that lie in memory as eager's do: see frontends/layouts.py."""
+"""Library calls that draw random numbers, on tensors that lie in memory as eager's do: see capture.memory.layouts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from torchstone.compiler.transforms.decompose import find_overload
 from torchstone.compiler.capture.memory.layouts import overlaps
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH
 from torchstone.compiler.capture.trace.schemas import schema_call
 from torchstone.compiler.ir import Operation
+from torchstone.compiler.transforms.decompose import find_overload
 
 
 def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from torchstone.compiler.diagnostics import describe
 from torchstone.compiler.capture.program import Guard
+from torchstone.compiler.diagnostics import describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType
 from torchstone.compiler.ir.dims import Dim, evaluate, nonnegative, symbols
 from torchstone.compiler.ops.control import HOLDS, RELATIONS

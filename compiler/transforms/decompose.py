@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.transforms.shapes import FakeSizes, find_overload
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
 from torchstone.compiler.capture.program import Guard
 from torchstone.compiler.capture.symbolic.conditions import guards_of
+from torchstone.compiler.capture.symbolic.run_time_sizes import require_guards
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
 from torchstone.compiler.capture.trace.recorder import Mutation, Recorder
-from torchstone.compiler.capture.symbolic.run_time_sizes import require_guards
 from torchstone.compiler.capture.trace.schemas import schema_call
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.sizes import symbols_bound
+from torchstone.compiler.transforms.shapes import FakeSizes, find_overload
 
 
 @cache

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
+from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
+from torchstone.compiler.library import has_effect
 from torchstone.compiler.transforms.expansions import EXPANSIONS
 from torchstone.compiler.transforms.legalizations import LEGALIZATIONS
 from torchstone.compiler.transforms.legalizations.windows import narrowed
 from torchstone.compiler.transforms.rules import Declined, Row, apply
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
-from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
-from torchstone.compiler.library import has_effect
 
 Takes = Callable[[Operation], "str | None"]
 Calls = Callable[[Operation], bool]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Operation, TensorType, Value
+from torchstone.compiler.transforms.builder import Builder
 
 
 class Declined(Exception):

@@ -16,14 +16,14 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, VerifyError, describe
 from torchstone.compiler.capture.program import Guard
 from torchstone.compiler.capture.symbolic.conditions import due_to, guards_of
+from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES, quiet
+from torchstone.compiler.capture.symbolic.sizes import from_sympy
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
 from torchstone.compiler.capture.trace.recorder import tensor_type
-from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES, quiet
 from torchstone.compiler.capture.trace.schemas import schema_call
-from torchstone.compiler.capture.symbolic.sizes import from_sympy
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, VerifyError, describe
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols
 from torchstone.compiler.ops import PRIMITIVES

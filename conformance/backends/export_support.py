@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 from torchstone.conformance.backends.composite import composite_ops_known
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 
 if TYPE_CHECKING:
     from torch import Tensor

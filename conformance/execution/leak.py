@@ -13,9 +13,9 @@ from operator import sub
 from typing import Any
 
 from torchstone.conformance.execution.repeatability import Run, observe
-from torchstone.conformance.program.case import Case
-from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.execution.verdict import Kind, Outcome
+from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.program.case import Case
 
 SUSPICIOUS = 1 << 20
 """Bytes that one call may leave the process larger by before that is looked into: pools and caches grow at first."""

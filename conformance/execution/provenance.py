@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.execution.verdict import UNPROVEN, Outcome
+from torchstone.conformance.oracle.compare import Finding
 
 
 def prove(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Finding:

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.program.case import Case
-from torchstone.conformance.execution.poison import HUGE, HUGER, garbage
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.execution.memory import overlapping, same_bits, scribble
-from torchstone.conformance.oracle.pytree import dense, flatten, paths
+from torchstone.conformance.execution.poison import HUGE, HUGER, garbage
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.pytree import dense, flatten, paths
+from torchstone.conformance.program.case import Case
 
 Run = Callable[..., Any]
 

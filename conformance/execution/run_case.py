@@ -16,21 +16,21 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
-from torchstone.conformance.oracle.random import compare as randomness
-from torchstone.conformance.execution.repeatability import call_again, observe, wavers
 from torchstone.conformance.backends.protocol import Backend, BackendError, BackendUnsupported
-from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.variants.cache_key import CONSTANTS, sibling
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, Plan, plan
-from torchstone.conformance.execution.poison import HUGE
 from torchstone.conformance.execution.leak import leaking
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
-from torchstone.conformance.variants.out_of_bounds import OUTSIDE, outside
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.execution.poison import HUGE
 from torchstone.conformance.execution.provenance import prove
+from torchstone.conformance.execution.repeatability import call_again, observe, wavers
+from torchstone.conformance.execution.silent_fallback import witnessed
 from torchstone.conformance.execution.undefined_behavior import SEED, Unsafe, unsafe
 from torchstone.conformance.execution.verdict import FAILURES, REFUSED, RIGHT, Kind, Outcome, Stage, Verdict
-from torchstone.conformance.execution.silent_fallback import witnessed
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.random import compare as randomness
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.program.program import Program
+from torchstone.conformance.variants.cache_key import CONSTANTS, sibling
+from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, Plan, plan
+from torchstone.conformance.variants.out_of_bounds import OUTSIDE, outside
 
 MESSAGE_LIMIT = 2000
 

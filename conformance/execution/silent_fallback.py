@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from torchstone.conformance.execution.repeatability import Run, observe
 from torchstone.conformance.backends.watch import eager_ops
-from torchstone.conformance.program.case import Case
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.execution.repeatability import Run, observe
 from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.program.case import Case
 
 RUNTIME = frozenset(
     ("clone", "contiguous", "copy", "empty_like", "fill", "resolve_conj", "resolve_neg", "set", "to", "zero", "zeros")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.expectations.rows import Expectations, Row
-from torchstone.conformance.expectations.scope import Selection
 from torchstone.conformance.execution.transitions import Direction, direction
 from torchstone.conformance.execution.verdict import FAILURES, Outcome
+from torchstone.conformance.expectations.rows import Expectations, Row
+from torchstone.conformance.expectations.scope import Selection
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Run, Store

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 from torchstone.compiler.diagnostics import did_you_mean
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import visible
+from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.expectations.rows import SELECTORS, Expectations, Row, same_cases
 from torchstone.conformance.text import one_line
-from torchstone.conformance.execution.verdict import Outcome
 
 MAX_BYTES = 4 << 20
 MAX_ROWS = 20_000

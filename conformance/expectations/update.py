@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.conformance.escape import toml, visible
+from torchstone.conformance.execution.verdict import FAILURES, Outcome
 from torchstone.conformance.expectations.baseline import Result
 from torchstone.conformance.expectations.parse import MAX_TEXT, Document, ExpectationError, parse
 from torchstone.conformance.expectations.rows import WILD, Expectations, Row
 from torchstone.conformance.expectations.scope import Selection
 from torchstone.conformance.files import replacing
 from torchstone.conformance.text import one_line
-from torchstone.conformance.execution.verdict import FAILURES, Outcome
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Run, Store

@@ -7,11 +7,7 @@ row of one of the compiler's own tables (or a function of its runtime) for as lo
 knows nothing of it.
 """
 
-from torchstone.conformance.mutants import arithmetic
-from torchstone.conformance.mutants import attributes
-from torchstone.conformance.mutants import floats
-from torchstone.conformance.mutants import layout
-from torchstone.conformance.mutants import runtime
+from torchstone.conformance.mutants import arithmetic, attributes, floats, layout, runtime
 from torchstone.conformance.mutants.backend import Planted
 from torchstone.conformance.mutants.mutant import Bug
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from torchstone.compiler.transforms.expansions.common import const
-from torchstone.compiler.transforms.rules import Expander
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler import mlir
+from torchstone.compiler.transforms.expansions.common import const
+from torchstone.compiler.transforms.rules import Expander
 from torchstone.conformance.mutants.mutant import Rule, arith, expansion, patched, primitives, rows, scalar
 
 

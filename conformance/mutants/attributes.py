@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torchstone.compiler.ir import Value
 from torchstone.compiler.transforms.expansions.common import const
 from torchstone.compiler.transforms.expansions.core.reduction import finish, kept
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander
-from torchstone.compiler.ir import Value
 from torchstone.conformance.mutants.mutant import Rule, arguments, expansion, primitives, rows
 
 

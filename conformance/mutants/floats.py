@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchstone.compiler.transforms.expansions.common import const, is_nan
-from torchstone.compiler.transforms.rules import Expander
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import Value
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler import mlir
+from torchstone.compiler.transforms.expansions.common import const, is_nan
+from torchstone.compiler.transforms.rules import Expander
 from torchstone.conformance.mutants.mutant import (
     Rule,
     arguments,

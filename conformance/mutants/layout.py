@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.transforms.expansions.common import const, wrap_dim
-from torchstone.compiler.transforms.rules import Expander
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.expansions.common import const, wrap_dim
+from torchstone.compiler.transforms.rules import Expander
 from torchstone.conformance.mutants.mutant import Rule, arguments, expansion, primitives, rows
 
 

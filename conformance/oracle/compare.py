@@ -23,25 +23,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.ambiguity.ties import Choice
-from torchstone.conformance.oracle.perturbation.conditioning import amplified, conditioned, overflowed, undefined
-from torchstone.conformance.oracle.context import NUMBERS, Context
-from torchstone.conformance.oracle.evidence import FURTHER, Weighed, further, inexact, show
-from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.execution.memory import same_bits, touched
+from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
+from torchstone.conformance.oracle.ambiguity.factorizations import derivation
+from torchstone.conformance.oracle.ambiguity.ties import Choice
+from torchstone.conformance.oracle.ambiguity.turned import turned
+from torchstone.conformance.oracle.context import NUMBERS, Context
+from torchstone.conformance.oracle.elementwise import allowed, near, refereed, same
+from torchstone.conformance.oracle.evidence import FURTHER, Weighed, further, inexact, show
 from torchstone.conformance.oracle.exactness.nan_sign import either_sign, other_nans
+from torchstone.conformance.oracle.exactness.signed_zero import other_signs
+from torchstone.conformance.oracle.exactness.single_rounding import misrounded
+from torchstone.conformance.oracle.perturbation.conditioning import amplified, conditioned, overflowed, undefined
+from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.oracle.reference.spread import second, strayed, surer, truth_of
-from torchstone.conformance.oracle.exactness.single_rounding import misrounded
-from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths, shape_of
-from torchstone.conformance.oracle.ambiguity.turned import turned
+from torchstone.conformance.oracle.tolerances import WIDER, tolerance
 from torchstone.conformance.oracle.ulp import ulp, wide
-from torchstone.conformance.oracle.elementwise import allowed, near, refereed, same
-from torchstone.conformance.oracle.exactness.signed_zero import other_signs
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import fresh
-from torchstone.conformance.oracle.tolerances import WIDER, tolerance
-from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
 
 
 @dataclass(frozen=True)

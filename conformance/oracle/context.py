@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.evidence import inexact
-from torchstone.conformance.oracle.reference.runs import Referee, Run
 from torchstone.conformance.oracle.pytree import dense
+from torchstone.conformance.oracle.reference.runs import Referee, Run
 from torchstone.conformance.oracle.ulp import wide
 
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}

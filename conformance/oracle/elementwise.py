@@ -10,8 +10,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.tolerances import (
+    BESIDE,
+    EXPLAINED,
+    HARDLY,
+    LINEAR,
+    MODEL,
+    OF_ITS_OWN,
+    TINY_STEP,
+    Tolerance,
+)
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
-from torchstone.conformance.oracle.tolerances import BESIDE, EXPLAINED, HARDLY, LINEAR, MODEL, OF_ITS_OWN, TINY_STEP, Tolerance
 
 
 @dataclass(frozen=True)

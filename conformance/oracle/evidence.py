@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.program.literals import dtype_name
-from torchstone.conformance.oracle.ulp import ulp, wide
-from torchstone.conformance.oracle.tolerances import Tolerance
 from torchstone.conformance.execution.verdict import EAGER_FURTHER
+from torchstone.conformance.oracle.tolerances import Tolerance
+from torchstone.conformance.oracle.ulp import ulp, wide
+from torchstone.conformance.program.literals import dtype_name
 
 SHOWN = 5
 """How many of the elements that differ are listed, in their order."""

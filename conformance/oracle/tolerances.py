@@ -51,8 +51,8 @@ WIDER = 4.0
 """How many times the row's ULPs are allowed when no float64 run can referee."""
 
 MODEL = 4.0
-"""How many times the spread of the rounding model (``torchstone.conformance.oracle.perturbation.rounding``) is allowed: its few random
-runs fall short of the worst case, which a correct backend with another order of operations may meet."""
+"""How many times the spread of the rounding model (``oracle.perturbation.rounding``) is allowed: its few random runs
+fall short of the worst case, which a correct backend with another order of operations may meet."""
 
 
 EXPLAINED = 64.0

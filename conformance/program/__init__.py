@@ -1,1 +1,1 @@
-"""TODO conformance/program."""
+"""Programs and cases as data: calls to public PyTorch names, their arguments, and tensors with their storage."""

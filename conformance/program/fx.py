@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.program.call_targets import resolve
 
 METHODS = "torch.Tensor."
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from torchstone.conformance.program.literals import ProgramError, Ref, decode, encode, leaves
 from torchstone.conformance.program.call_targets import resolve
+from torchstone.conformance.program.literals import ProgramError, Ref, decode, encode, leaves
 
 __all__ = ["Call", "Program", "ProgramError", "Ref"]
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, replay, shell, visible
 from torchstone.conformance.escape import log as safe
+from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.pytest_plugin import OUTCOME, SELECTION, SUITE
 from torchstone.conformance.pytest_plugin.options import Selection, mark
+from torchstone.conformance.pytest_plugin.session import session_of
 from torchstone.conformance.pytest_plugin.user_cases import SOURCE as OWN
 from torchstone.conformance.pytest_plugin.user_cases import Declared, OwnCaseError
-from torchstone.conformance.pytest_plugin.session import session_of
 from torchstone.conformance.text import one_line
-from torchstone.conformance.execution.verdict import Outcome, Verdict
 
 SKIPPED = frozenset({Outcome.UNSUPPORTED, Outcome.UNTESTED, Outcome.FALLBACK, Outcome.ILL_CONDITIONED})
 """Outcomes that are neither a failure nor a pass."""

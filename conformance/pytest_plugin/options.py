@@ -49,8 +49,8 @@ def mark(label: str, value: str) -> str:
 def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = False) -> Selection:
     """Check the options. ``quick`` leaves out what another process has checked. Raises ``InputError``."""
     from torchstone.conformance.backends import check, load
-    from torchstone.conformance.runner.preflight import look
     from torchstone.conformance.runner.interpreter_probe import ask
+    from torchstone.conformance.runner.preflight import look
     from torchstone.conformance.sources import SOURCES
 
     backends = tuple(dict.fromkeys([*option.torchstone_backend, *(backend for backend, _ in picked)]))

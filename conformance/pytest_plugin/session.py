@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import HarnessError, InputError
-from torchstone.conformance.pytest_plugin import SELECTION
-from torchstone.conformance.pytest_plugin.options import Selection
 from torchstone.conformance.execution.run_case import untested
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.pytest_plugin import SELECTION
+from torchstone.conformance.pytest_plugin.options import Selection
 
 if TYPE_CHECKING:
     from torchstone.conformance.expectations import Expectations

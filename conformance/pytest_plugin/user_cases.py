@@ -42,8 +42,8 @@ class Declared:
 
         from torchstone.conformance.program.case import Case
         from torchstone.conformance.program.literals import DTYPES
-        from torchstone.conformance.sources.tracing import NotExpressible, record
         from torchstone.conformance.sources.sampling import seeded
+        from torchstone.conformance.sources.tracing import NotExpressible, record
 
         try:
             with seeded(f"{SOURCE}:{self.name}:{dtype}:{index}"):

@@ -1,1 +1,1 @@
-"""TODO conformance/repro."""
+"""Reproducers: a case as a standalone script."""

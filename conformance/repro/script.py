@@ -17,15 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.repro import standalone
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.escape import docstring, literal, visible
+from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.oracle.tolerances import TABLE, tolerance
+from torchstone.conformance.program.call_targets import PROPERTIES
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, map_leaves
 from torchstone.conformance.program.program import Call, Program, is_name
 from torchstone.conformance.program.tensor_storage import extent
-from torchstone.conformance.program.call_targets import PROPERTIES
-from torchstone.conformance.oracle.tolerances import TABLE, tolerance
-from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.repro import standalone
 
 LITERAL_LIMIT = 64  # elements
 MESSAGE_LINES = 12

@@ -11,10 +11,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.escape import literal
 from torchstone.conformance.execution.poison import HUGE, HUGER
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case
 
 FATAL = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM)
 SECONDS = 120

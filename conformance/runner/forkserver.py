@@ -29,8 +29,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.runner import worker
-from torchstone.conformance.runner import shared_memory
+from torchstone.conformance.runner import shared_memory, worker
 from torchstone.conformance.runner.temporary_folders import remove
 
 MESSAGE = 1 << 16

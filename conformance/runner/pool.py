@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.runner.resources import oom_kills
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.worker_process import ForkServer, Gone
+from torchstone.conformance.runner.resources import oom_kills
 from torchstone.conformance.runner.retry import Batch, Result, Task, weigh
 from torchstone.conformance.runner.retry import about as _about
 from torchstone.conformance.runner.slot import Limits, Slot
+from torchstone.conformance.runner.worker_process import ForkServer, Gone
 from torchstone.conformance.text import size
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case

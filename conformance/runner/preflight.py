@@ -15,8 +15,8 @@ from typing import Any
 from torchstone.conformance.backends.protocol import is_shipped, load
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner.interpreter import PROBE_SECONDS, Interpreter
-from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.interpreter_probe import ask
+from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.worker_process import ForkServer, Gone, WorkerProcess
 from torchstone.conformance.text import one_line
 

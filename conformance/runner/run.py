@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.runner.pool import Pool, Result
 from torchstone.conformance.execution.run_case import untested
 from torchstone.conformance.execution.verdict import RIGHT, Outcome, Verdict
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.runner.pool import Pool, Result
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store

@@ -71,7 +71,9 @@ class Boundary:
         return Executable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
 
     def _compile_dynamic(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
-        return Executable(self, self.call(progress_mark.COMPILE, cast("Any", self._backend).compile_dynamic, fn, args, dims))
+        return Executable(
+            self, self.call(progress_mark.COMPILE, cast("Any", self._backend).compile_dynamic, fn, args, dims)
+        )
 
     def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
         found = self.call(progress_mark.BATCH, cast("Any", self._backend).compile_many, programs)

@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchstone.conformance.runner.retry import Task, about
 from torchstone.conformance.runner.temporary_folders import usage
 from torchstone.conformance.runner.worker_process import WorkerProcess
-from torchstone.conformance.runner.retry import Task, about
 from torchstone.conformance.text import over
 
 QUEUE_DEPTH = 2

@@ -129,9 +129,9 @@ def _compile(backend: Boundary, frames: list[tuple[dict[str, Any], bytes]]) -> t
     together = [index for index, (header, _) in enumerate(frames) if not header.get("alone")]
     if backend.batch == 1 or len(together) < 2:
         return {}, 0.0
+    from torchstone.conformance.execution.run_case import compile_cases
     from torchstone.conformance.program.case import Case
     from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
-    from torchstone.conformance.execution.run_case import compile_cases
 
     started = time.perf_counter()
     try:
@@ -222,9 +222,9 @@ def _start(backend: Backend, mark: int) -> Boundary:
 
 def _try(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
     """Return the verdict of one case as JSON; what escapes the trial is the harness's own error, not the backend's."""
-    from torchstone.conformance.program.case import Case
     from torchstone.conformance.execution.run_case import try_case
     from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+    from torchstone.conformance.program.case import Case
 
     started = time.perf_counter()
     try:

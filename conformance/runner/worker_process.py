@@ -14,14 +14,13 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchstone.conformance.runner import forkserver
-from torchstone.conformance.runner import progress_mark
-from torchstone.conformance.runner.temporary_folders import Folder, remove
+from torchstone.conformance.execution.verdict import Stage
+from torchstone.conformance.runner import forkserver, progress_mark
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
+from torchstone.conformance.runner.temporary_folders import Folder, remove
 from torchstone.conformance.runner.worker import CASE_ENDS, resident
-from torchstone.conformance.execution.verdict import Stage
 
 TAIL_BYTES = 8192
 CHUNK = 1 << 18

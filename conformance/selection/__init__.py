@@ -1,1 +1,1 @@
-"""TODO conformance/selection."""
+"""Which cases a run asks."""

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.execution.verdict import RIGHT, Outcome
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.sources import FOLDER, SOURCES, Source, iterate, load_all, select
 from torchstone.conformance.sources.corpus import NO_DTYPE, Corpus
 from torchstone.conformance.sources.tags import OF_CASES, TAGS
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
-from torchstone.conformance.execution.verdict import RIGHT, Outcome
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.program.literals import DTYPES
+from torchstone.conformance.execution.verdict import REFUSED
 from torchstone.conformance.oracle.pytree import flatten
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
-from torchstone.conformance.execution.verdict import REFUSED
 
 SOURCE = "errors"
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}

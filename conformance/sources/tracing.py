@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from torchstone.conformance.program.call_targets import name_of
 from torchstone.conformance.program.literals import ProgramError, Ref, encode, leaf_paths, leaves
 from torchstone.conformance.program.program import UNINITIALIZED, Call, Program
 from torchstone.conformance.program.tensor_storage import LayoutError, check_plain, fresh
-from torchstone.conformance.program.call_targets import name_of
 
 
 class NotExpressible(Exception):

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.escape import utf8
+from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.store import opening
 from torchstone.conformance.store.foreign import well_formed
 from torchstone.conformance.store.opening import StoreError
-from torchstone.conformance.execution.verdict import Outcome, Stage
 
 if TYPE_CHECKING:
     import pandas as pd

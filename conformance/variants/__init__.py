@@ -1,1 +1,1 @@
-"""TODO conformance/variants."""
+"""Variants: the same case asked in another way."""

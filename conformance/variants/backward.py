@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.variants.support import NotApplicable
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaf_paths, map_leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.support import NotApplicable
 
 
 def backward(case: Case) -> Case:

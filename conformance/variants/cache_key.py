@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torchstone.conformance.variants.support import alike, answer, same
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import map_leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.support import alike, answer, same
 
 CONSTANTS = "constants"
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.variants.support import NotApplicable, answer, same
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.support import NotApplicable, answer, same
 
 
 def optional(case: Case, special: Callable[[Tensor], Tensor]) -> Case:

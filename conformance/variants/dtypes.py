@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.variants.support import NotApplicable, taken
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, map_leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.support import NotApplicable, taken
 
 Way = Callable[[], Case]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchstone.conformance.program.case import Case
-from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.oracle.pytree import flatten
+from torchstone.conformance.program.case import Case
 
 # Every size, or the leading one alone. A size is made larger and smaller, but not 1: PyTorch compiles that apart.
 DYNAMIC, BATCH = "dynamic", "batch"

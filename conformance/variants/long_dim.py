@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from torchstone.conformance.variants.support import NotApplicable, answer
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.program.literals import map_leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.dynamic import resized
+from torchstone.conformance.variants.support import NotApplicable, answer
 
 LENGTH = 2053
 """Elements along the dim: a prime, past 2048, where whole numbers end to have places of their own in float16."""

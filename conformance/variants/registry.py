@@ -10,19 +10,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchstone.conformance.variants.support import NotApplicable, agreeing, taken
-from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.variants.cache_key import CONSTANTS, sibling
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, plan, resized
 from torchstone.conformance.errors import UnknownName
-from torchstone.conformance.variants.backward import backward
-from torchstone.conformance.variants.long_dim import long
-from torchstone.conformance.variants.dtypes import mixed
-from torchstone.conformance.variants.default_args import optional
-from torchstone.conformance.oracle.pytree import flatten
-from torchstone.conformance.variants.out_of_bounds import OUTSIDE, outside
-from torchstone.conformance.sources.sampling import first_line, seeded
 from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.oracle.pytree import flatten
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.sources.sampling import first_line, seeded
+from torchstone.conformance.variants.backward import backward
+from torchstone.conformance.variants.cache_key import CONSTANTS, sibling
+from torchstone.conformance.variants.default_args import optional
+from torchstone.conformance.variants.dtypes import mixed
+from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, plan, resized
+from torchstone.conformance.variants.long_dim import long
+from torchstone.conformance.variants.out_of_bounds import OUTSIDE, outside
+from torchstone.conformance.variants.support import NotApplicable, agreeing, taken
 
 DEFAULT = "default"
 SIDE = 5

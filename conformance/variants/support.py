@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.program.case import Case
-from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.oracle.pytree import dense, flatten
+from torchstone.conformance.program.case import Case
 
 FIRST_DIGITS = 1e-2
 """Relative and absolute: further apart than this, eager's two results are of different numbers."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from torchstone.conformance.program.call_targets import name_of, resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import ProgramError, Ref, dtype_name, map_leaves
 from torchstone.conformance.sources import opinfo
-from torchstone.conformance.program.call_targets import name_of, resolve
 from torchstone.fuzz.generator.draft import NUMEL, Arguments, Draft, Refused, Value
 from torchstone.fuzz.generator.rounding import names
 from torchstone.fuzz.generator.rules import Rule, database, rule

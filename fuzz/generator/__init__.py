@@ -1,1 +1,1 @@
-"""TODO fuzz/generator."""
+"""The program generator: choices in, a valid program out."""

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref, leaves, map_leaves
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.program.call_targets import resolve
 from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.choices import Choices
 

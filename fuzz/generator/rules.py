@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from torchstone.conformance.errors import UnknownName
-from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.program.call_targets import resolve
+from torchstone.conformance.program.literals import ProgramError
 from torchstone.fuzz.generator.draft import Arguments, Draft
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from torchstone import cli
-from torchstone.conformance.store import Store
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.store import Store
 
 MODULE = 'from pathlib import Path\n\nPath("ran").touch()\n'
 

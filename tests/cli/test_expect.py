@@ -15,7 +15,7 @@ from torchstone.conformance.store import Store
 from .test_runs import invoke, path, record
 
 __all__ = ["path"]
-TORTURE = Path(__file__).parent.parent / "conformance"
+TORTURE = Path(__file__).parents[1] / "conformance" / "helpers"
 
 
 def row(outcome: str, **selectors: str) -> str:

@@ -17,7 +17,7 @@ from torchstone import cli
 from torchstone.conformance.store import Store
 
 pytestmark = pytest.mark.usefixtures("fork_server")
-TORTURE = Path(__file__).parent.parent / "conformance"
+TORTURE = Path(__file__).parents[1] / "conformance" / "helpers"
 COMMAND = [sys.executable, "-m", "torchstone"]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from torchstone import cli
-from torchstone.conformance.store import Store
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.store import Store
 
 OPTIONS = {"backends": ["linalg"], "sources": ["opinfo"], "ops": None, "dtypes": ["float32"], "limit": None}
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.transforms.builder import Builder
-from torchstone.compiler.transforms.expand import expand
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.lowering.target import Target
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.ops.interpreter import evaluate_graph
 from torchstone.compiler.runtime.cpu.bridge import IR_DTYPES, torch_dtype
+from torchstone.compiler.transforms.builder import Builder
+from torchstone.compiler.transforms.expand import expand
 
 FLOATS = [
     0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 0.3, -0.3, 3.0, -7.0, 49.0, 100.0, 1000.5, 2.0**23,

@@ -11,10 +11,10 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 import torchstone
-from torchstone.compiler.transforms.bounds import hoist, require_bounds
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir import parse_graph
 from torchstone.compiler.ir.dims import nonnegative, parse_dim
+from torchstone.compiler.transforms.bounds import hoist, require_bounds
 
 Shape = tuple[int, ...]
 Program = Callable[..., Any]

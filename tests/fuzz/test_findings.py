@@ -7,10 +7,10 @@ import dataclasses
 import torch
 
 from tests import planted
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.fuzz.findings import Finding, Findings
 from torchstone.reducers.signature import signature
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.program.case import Case
 from torchstone.fuzz.generator.choices import ReplayedChoices, SeededChoices
 from torchstone.fuzz.generator.generate import generate, nth
 from torchstone.fuzz.generator.rules import all_rules, select

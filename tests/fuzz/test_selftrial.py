@@ -8,15 +8,15 @@ from collections import Counter
 import pytest
 
 from torchstone.cli import invoke
-from torchstone.compiler.transforms.expansions import EXPANSIONS
 from torchstone.compiler.lowering.linalg import build, complexes, elementwise
 from torchstone.compiler.runtime.cpu.kernel import CpuKernel
+from torchstone.compiler.transforms.expansions import EXPANSIONS
 from torchstone.conformance.backends import load
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.mutants import BUGS, NAME
-from torchstone.conformance.sources import opinfo
 from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.mutants import BUGS, NAME
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.sources import opinfo
 from torchstone.fuzz import selftrial
 from torchstone.fuzz.selftrial import Found, SelfTrial, cases
 

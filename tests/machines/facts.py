@@ -44,8 +44,7 @@ def code() -> str:
     import torch
 
     import torchstone
-    from torchstone.compiler.runtime.cpu import cache
-    from torchstone.compiler.runtime.cpu import jit
+    from torchstone.compiler.runtime.cpu import cache, jit
     from torchstone.compiler.runtime.cpu.level import level
 
     engines: list[jit.Engine] = []

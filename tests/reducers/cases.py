@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.reducers import engine
 from torchstone.reducers.engine import Budget, Reduced
 from torchstone.reducers.failure import problem

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from torchstone.cli import invoke
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.reducers.batch import Failure, _done, distinct, run_script, shows
 from torchstone.reducers.failure import reduce
 from torchstone.reducers.write import SCRIPT, SUMMARY

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from torchstone.conformance.store import Store
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.store import Store
 
 HOSTILE = (
     "</script><script>alert(1)</script> `x` | <b>bold</b> [a](javascript:alert(1))\n```\n# title\n\x00 &lt; 'q' \"q\""

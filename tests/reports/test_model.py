@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from torchstone.conformance.store import Store
 from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.store import Store
 from torchstone.reports.aggregate import signature
 from torchstone.reports.model import build
 from torchstone.reports.outcomes import FAILING, LISTED, LOOKS, ORDER, worst

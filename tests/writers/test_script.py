@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.conformance.program.case import Case, CaseError
 from torchstone.conformance.escape import log, visible
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case, CaseError
 from torchstone.conformance.program.program import Call, Program, ProgramError, Ref, is_name
 from torchstone.conformance.repro.script import RESERVED
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 from .corpus import TEXTS, ran
 from .test_escape import commands

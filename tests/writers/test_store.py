@@ -16,8 +16,8 @@ from markdown_it import MarkdownIt
 
 from torchstone import cli
 from torchstone.conformance.escape import lines, spreadsheet, utf8, visible
-from torchstone.conformance.store import Store
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.store import Store
 
 from .corpus import TEXTS, ran
 from .test_escape import quiet

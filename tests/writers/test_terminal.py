@@ -16,19 +16,19 @@ import pytest
 import torch
 
 from torchstone import cli
-from torchstone.cli.commands import fuzz as fuzz_command
 from torchstone.cli import output as say
+from torchstone.cli import tables
+from torchstone.cli.commands import fuzz as fuzz_command
 from torchstone.cli.commands import reduce as reduce_command
 from torchstone.cli.commands import replay as replay_command
-from torchstone.cli import tables
 from torchstone.cli.errors import report_error
 from torchstone.cli.progress import Progress
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import visible
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.pytest_plugin.items import tell
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.fuzz import selftrial
 from torchstone.fuzz.campaign import Plan, Tally
 from torchstone.fuzz.findings import Finding

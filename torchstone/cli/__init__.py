@@ -24,7 +24,11 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("replay", "torchstone.cli.commands.replay:replay", "Try one case again, alone, and show the evidence."),
     ("fuzz", "torchstone.cli.commands.fuzz:fuzz", "Try random programs on a backend until the time is up."),
     ("reduce", "torchstone.cli.commands.reduce:reduce", "Shrink a failing case to a standalone script."),
-    ("selftrial", "torchstone.cli.commands.selftrial:selftrial", "Plant bugs in the built-in compiler; say which are found."),
+    (
+        "selftrial",
+        "torchstone.cli.commands.selftrial:selftrial",
+        "Plant bugs in the built-in compiler; say which are found.",
+    ),
     ("compile", "torchstone.cli.commands.compile:compile", "Compile a function and print the IR of any stage."),
     ("runs", "torchstone.cli.commands.runs:runs", "List, show, compare, export and prune the runs in a store."),
     ("expect", "torchstone.cli.commands.expect:expect", "Hold a run against what its backends are known to fail."),

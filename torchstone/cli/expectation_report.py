@@ -194,8 +194,8 @@ def _tests(db: Store, record: Run, files: Sequence[Expectations], judgement: Jud
 
 
 def _test(finding: Finding) -> Entry:
-    from torchstone.conformance.text import one_line
     from torchstone.conformance.execution.verdict import FAILURES, Outcome
+    from torchstone.conformance.text import one_line
     from torchstone.reports.junit import Entry
     from torchstone.reports.model import replay_command
 

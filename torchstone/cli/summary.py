@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def show_summary(db: Store, run: str) -> None:
     """Print on stdout what the store holds of the run."""
-    from torchstone.conformance.store import DEFAULT_PATH
     from torchstone.conformance.execution.verdict import EAGER_FURTHER, Outcome
+    from torchstone.conformance.store import DEFAULT_PATH
 
     counts = db.counts(run)
     seen = {outcome for outcomes in counts.values() for outcome in outcomes}

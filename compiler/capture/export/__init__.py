@@ -1,1 +1,1 @@
-"""TODO compiler/capture/export."""
+"""Capture of graphs that PyTorch traces: ``torch.export`` and AOTAutograd."""

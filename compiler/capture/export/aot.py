@@ -12,14 +12,20 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.capture.leaves import Computed, Result
 from torchstone.compiler.capture.memory.aliases import results_of
 from torchstone.compiler.capture.program import Captured, flatten_arguments
-from torchstone.compiler.capture.symbolic.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
-from torchstone.compiler.capture.leaves import Computed, Result
+from torchstone.compiler.capture.symbolic.integers import (
+    bind_integers,
+    plain_result,
+    rename_leaves,
+    rename_symbols,
+    under,
+)
+from torchstone.compiler.capture.symbolic.sizes import to_dim
 from torchstone.compiler.capture.trace.recorder import Mutation, Recorder
 from torchstone.compiler.capture.trace.replay import replay
-from torchstone.compiler.capture.symbolic.sizes import to_dim
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Expr, Value
 
 

@@ -19,32 +19,38 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
-from torchstone.compiler.capture.memory.aliases import results_of
-from torchstone.compiler.capture.trace.builtin_calls import globals_of, replaced
-from torchstone.compiler.capture.program import Captured, constants, flatten_arguments
-from torchstone.compiler.capture.symbolic.conditions import guards_of, placed
-from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
-from torchstone.compiler.capture.trace.value_leaks import transforms_kept
-from torchstone.compiler.capture.tensor_guards import LAYOUT, Asking, Facts
-from torchstone.compiler.capture.symbolic.floats import traced_as_written
 from torchstone.compiler.capture.leaf_gradients import keep_data
-from torchstone.compiler.capture.symbolic.integers import bind_integers, plain_result, rename_leaves, rename_symbols, under
-from torchstone.compiler.capture.memory.layouts import depended_on, drawn_into
 from torchstone.compiler.capture.leaves import Computed, Number
+from torchstone.compiler.capture.memory.aliases import results_of
+from torchstone.compiler.capture.memory.layouts import depended_on, drawn_into
 from torchstone.compiler.capture.memory.memory_calls import Choice, MemoryCalls
-from torchstone.compiler.capture.symbolic.numbers import NUMBERS
-from torchstone.compiler.capture.trace.generator_state import Draws, generator_kept
-from torchstone.compiler.capture.trace.recorder import Mutation, Policy, Recorder
-from torchstone.compiler.capture.trace.replay import FRAMES, is_composite, replay
-from torchstone.compiler.capture.symbolic.run_time_sizes import quiet, settle
+from torchstone.compiler.capture.program import Captured, constants, flatten_arguments
 from torchstone.compiler.capture.state.ambient import ambient_kept
 from torchstone.compiler.capture.state.blame import Effectful
 from torchstone.compiler.capture.state.checks import State
 from torchstone.compiler.capture.state.effects import Containers
 from torchstone.compiler.capture.state.reached import Reached, line_of
+from torchstone.compiler.capture.symbolic.conditions import guards_of, placed
+from torchstone.compiler.capture.symbolic.floats import traced_as_written
+from torchstone.compiler.capture.symbolic.integers import (
+    bind_integers,
+    plain_result,
+    rename_leaves,
+    rename_symbols,
+    under,
+)
+from torchstone.compiler.capture.symbolic.numbers import NUMBERS
+from torchstone.compiler.capture.symbolic.run_time_sizes import quiet, settle
 from torchstone.compiler.capture.symbolic.sizes import to_dim
+from torchstone.compiler.capture.tensor_guards import LAYOUT, Asking, Facts
+from torchstone.compiler.capture.trace.builtin_calls import globals_of, replaced
+from torchstone.compiler.capture.trace.generator_state import Draws, generator_kept
+from torchstone.compiler.capture.trace.recorder import Mutation, Policy, Recorder
+from torchstone.compiler.capture.trace.replay import FRAMES, is_composite, replay
+from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
+from torchstone.compiler.capture.trace.value_leaks import transforms_kept
 from torchstone.compiler.capture.user_code import raised_at, raised_by_user, user_location
+from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, symbols
 from torchstone.compiler.ir.sizes import symbols_bound

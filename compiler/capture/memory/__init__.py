@@ -1,1 +1,1 @@
-"""TODO compiler/capture/memory."""
+"""How tensors lie in memory: aliases among arguments and results, strides, memory that is not PyTorch's."""

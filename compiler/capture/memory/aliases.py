@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.diagnostics import GuardError
-from torchstone.compiler.capture.memory.layouts import Copying, Layouts, Strides, row_major
 from torchstone.compiler.capture.leaves import Aliased, Computed, Result, Shared, Sizes, View
-from torchstone.compiler.capture.trace.aten_literals import from_literal
-from torchstone.compiler.capture.symbolic.numbers import Emitter
-from torchstone.compiler.capture.trace.schemas import schema_call
+from torchstone.compiler.capture.memory.layouts import Copying, Layouts, Strides, row_major
 from torchstone.compiler.capture.memory.shared_results import Base, Copied
+from torchstone.compiler.capture.symbolic.numbers import Emitter
+from torchstone.compiler.capture.trace.aten_literals import from_literal
+from torchstone.compiler.capture.trace.schemas import schema_call
+from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir import Graph, Location, Operation, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import evaluate, symbol

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.heap import Heap
+from torchstone.compiler.diagnostics import Unsupported
 
 # Functions that no mode sees, by the module that has them.
 _UNSEEN = ((torch, "from_numpy"), (torch, "frombuffer"), (torch, "from_file"), (torch, "from_dlpack"))

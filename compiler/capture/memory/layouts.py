@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.capture.symbolic.sizes import to_dim
+from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, Expr, evaluate, product, substitute, symbol, symbols
 from torchstone.compiler.ir.sizes import symbols_bound

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.memory.layouts import Copying
 from torchstone.compiler.capture.memory.shared_results import Copied
 from torchstone.compiler.capture.symbolic.sizes import to_dim
+from torchstone.compiler.diagnostics import Unsupported
 
 # A copy of what is not in the format, whatever else could be a view of it.
 _INTO_FORMAT = frozenset({"contiguous", "ravel"})

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.capture.memory.layouts import Copying, Strides, overlaps, strides_of
 from torchstone.compiler.capture.leaves import Aliased, Computed, Result, Shared, View
+from torchstone.compiler.capture.memory.layouts import Copying, Strides, overlaps, strides_of
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir.dims import Dim, evaluate, substitute, symbol, symbols
 

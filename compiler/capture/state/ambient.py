@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext
 
-from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.capture.state.blame import Effectful
 from torchstone.compiler.capture.state.heap import Heap
 from torchstone.compiler.capture.state.settings import SETTINGS, check_readable
+from torchstone.compiler.diagnostics import GuardError
 
 _CPU = torch.device("cpu")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.capture.state.code import is_user_code
+from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.ir import Frame
 
 

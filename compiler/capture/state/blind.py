@@ -9,10 +9,10 @@ import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.kinds import Entries, Kind
 from torchstone.compiler.capture.state.standins import Refusing
+from torchstone.compiler.diagnostics import Unsupported
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:

@@ -14,12 +14,12 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.state.kinds import ATOMS, MISSING
 from torchstone.compiler.capture.state.opaque import never_changes
 from torchstone.compiler.capture.state.questions import Question
 from torchstone.compiler.capture.state.standins import StandIn
+from torchstone.compiler.diagnostics import Unsupported
 
 Given = tuple[str, Any, Any]
 Again = Callable[[], None]

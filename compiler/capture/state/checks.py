@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.attributes import attributes_of, plain_attributes
 from torchstone.compiler.capture.state.heap import Heap, Node, Slot
 from torchstone.compiler.capture.state.kinds import ATOMS, MISSING, Kind, Only, same_keys
 from torchstone.compiler.capture.state.questions import check_answers
 from torchstone.compiler.capture.state.settings import read_settings
+from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ops.control import same_number
 
 # Kinds whose entries have all to be there, and no others.

@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.capture.symbolic.numbers import NUMBERS
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.blame import Effectful
 from torchstone.compiler.capture.state.blind import add, only_grew
@@ -20,6 +18,8 @@ from torchstone.compiler.capture.state.heap import Heap
 from torchstone.compiler.capture.state.keys import told, told_spec
 from torchstone.compiler.capture.state.kinds import ATOMS, Entries, Kind, same_entries
 from torchstone.compiler.capture.state.standins import real_of
+from torchstone.compiler.capture.symbolic.numbers import NUMBERS
+from torchstone.compiler.diagnostics import Unsupported
 
 
 @dataclass(frozen=True, slots=True)

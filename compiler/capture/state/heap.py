@@ -13,9 +13,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.capture.state import environment
-from torchstone.compiler.capture.state import kinds
+from torchstone.compiler.capture.state import environment, kinds
 from torchstone.compiler.capture.state.caches import Again, Given, Recalled, check_given
 from torchstone.compiler.capture.state.code import Names, is_user_class, is_user_function, is_user_module, names_in
 from torchstone.compiler.capture.state.kinds import Entries, Kind, Only, same_entries
@@ -26,6 +24,7 @@ from torchstone.compiler.capture.state.questions import Question
 from torchstone.compiler.capture.state.standins import StandIn, TypeOf, real_of, stand_in
 from torchstone.compiler.capture.state.tensor_attributes import SetAttributes
 from torchstone.compiler.capture.state.watching import Reads, watched_class
+from torchstone.compiler.diagnostics import Unsupported
 
 # Walking takes a microsecond an object, and each call looks at them again.
 _MOST_OBJECTS = 200_000

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.capture.symbolic.symbol_queries import concrete
 from torchstone.compiler.capture.symbolic.numbers import NUMBERS
+from torchstone.compiler.capture.symbolic.symbol_queries import concrete
 from torchstone.compiler.capture.user_code import is_user_file
 
 

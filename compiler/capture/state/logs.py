@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 import torch
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.state.questions import Question
+from torchstone.compiler.diagnostics import Unsupported
 
 WRITES_LOGS = (logging.Logger, logging.LoggerAdapter)
 _MAY_BE_ASKED = frozenset(

@@ -11,12 +11,7 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.capture.trace.value_leaks import NoEscape, no_back_doors, transforms_kept
-from torchstone.compiler.capture.tensor_guards import MODES, Asking, Facts, Owner
 from torchstone.compiler.capture.memory.foreign_memory import memory_apart, written
-from torchstone.compiler.capture.trace.generator_state import generator_kept
-from torchstone.compiler.capture.symbolic.run_time_sizes import quiet
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.ambient import ambient_kept
 from torchstone.compiler.capture.state.blame import Effectful, line_of_change
@@ -24,6 +19,11 @@ from torchstone.compiler.capture.state.blind import blind, with_blinds
 from torchstone.compiler.capture.state.effects import Containers, Effect, check_attributes
 from torchstone.compiler.capture.state.heap import Heap, Slot
 from torchstone.compiler.capture.state.standins import stand_in
+from torchstone.compiler.capture.symbolic.run_time_sizes import quiet
+from torchstone.compiler.capture.tensor_guards import MODES, Asking, Facts, Owner
+from torchstone.compiler.capture.trace.generator_state import generator_kept
+from torchstone.compiler.capture.trace.value_leaks import NoEscape, no_back_doors, transforms_kept
+from torchstone.compiler.diagnostics import Unsupported
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
 SCALARS = {int: torch.int64, float: torch.float64}

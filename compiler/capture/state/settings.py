@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch._tensor_str import PRINT_OPTS
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.state.questions import Question
+from torchstone.compiler.diagnostics import Unsupported
 
 
 @dataclass(frozen=True, slots=True)

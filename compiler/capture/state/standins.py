@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.logs import WRITES_LOGS, may_be_asked
 from torchstone.compiler.capture.state.opaque import never_changes
+from torchstone.compiler.diagnostics import Unsupported
 
 _METHODS = (types.BuiltinMethodType, types.MethodWrapperType, types.MethodType)
 _PLAIN = frozenset({int, float, bool, str, type(None), torch.Tensor, torch.nn.Parameter, types.FunctionType, type})

@@ -1,1 +1,1 @@
-"""TODO compiler/capture/symbolic."""
+"""Numbers that are known at a call only: sizes, numbers read from tensors, and what a program decides by them."""

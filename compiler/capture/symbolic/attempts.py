@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torchstone.compiler.diagnostics import Unsupported, describe
-from torchstone.compiler.capture.trace.builtin_calls import Again
 from torchstone.compiler.capture.program import Captured
-from torchstone.compiler.capture.symbolic.same_program import same_program
 from torchstone.compiler.capture.state.effects import Existing
+from torchstone.compiler.capture.symbolic.same_program import same_program
+from torchstone.compiler.capture.trace.builtin_calls import Again
+from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.dims import evaluate, symbols
 from torchstone.compiler.ops.control import HOLDS

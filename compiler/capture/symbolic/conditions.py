@@ -10,9 +10,9 @@ from unittest import mock
 import sympy
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, SLoc
 
-from torchstone.compiler.diagnostics import origin
 from torchstone.compiler.capture.program import Guard
 from torchstone.compiler.capture.symbolic.sizes import holds
+from torchstone.compiler.diagnostics import origin
 from torchstone.compiler.ir import Location
 
 

@@ -18,8 +18,8 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.symbolic.numbers import Emitter
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.leaves import Integer, Plain, Size
 from torchstone.compiler.capture.symbolic.sizes import to_dim
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols
 from torchstone.compiler.ir.sizes import BIND, substitute_symbols

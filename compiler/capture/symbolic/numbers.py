@@ -13,9 +13,9 @@ import sympy
 import torch
 from torch.utils._sympy import functions as tsf
 
-from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
-from torchstone.compiler.capture.trace.aten_literals import FROM_TORCH
 from torchstone.compiler.capture.symbolic.sizes import from_sympy
+from torchstone.compiler.capture.trace.aten_literals import FROM_TORCH
+from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
 from torchstone.compiler.ir import DType, Location, Operation, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 

@@ -16,8 +16,8 @@ import torch
 from torch._subclasses import fake_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.capture.symbolic.sizes import from_sympy
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Operation, TensorType
 from torchstone.compiler.ir.dims import Dim, substitute, symbol, symbols
 from torchstone.compiler.ir.sizes import BIND, sized_by_values, substitute_symbols, symbols_bound

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.capture.program import Captured
 from torchstone.compiler.capture.leaves import Aliased, Computed, Number, Plain, Scalar, Shared
+from torchstone.compiler.capture.program import Captured
 from torchstone.compiler.capture.symbolic.numbers import NOTE
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
 from torchstone.compiler.ir.dims import evaluate, symbols

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.capture.symbolic.numbers import NOTE, NUMBERS, takes_number
 from torchstone.compiler.capture.refusals import attempt
+from torchstone.compiler.capture.symbolic.numbers import NOTE, NUMBERS, takes_number
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Location, Operation
 
 if TYPE_CHECKING:

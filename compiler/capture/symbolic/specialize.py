@@ -18,9 +18,9 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
 from torchstone.compiler.capture.symbolic.attempts import Bake
 from torchstone.compiler.capture.symbolic.numbers import NOTE
+from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
 from torchstone.compiler.ir import Expr, Location, Operation, Value
 from torchstone.compiler.ops.control import QUESTIONS
 

@@ -1,1 +1,1 @@
-"""TODO compiler/capture/trace."""
+"""Capture by running the program once under a dispatch mode, and the recorder that all captures share."""

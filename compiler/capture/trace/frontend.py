@@ -17,28 +17,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import Unsupported, describe
-from torchstone.compiler.capture.memory.aliases import Told, results_of
-from torchstone.compiler.capture.symbolic.symbol_queries import asked_by_python, asked_to_convert
-from torchstone.compiler.capture.symbolic.attempts import Bake, Example, refused_by_example, symbols_of, with_numbers
-from torchstone.compiler.capture.trace.builtin_calls import globals_of, replaced
-from torchstone.compiler.capture.program import Captured, constants, flatten_arguments
-from torchstone.compiler.capture.trace.control_flow import called_directly
-from torchstone.compiler.capture.trace.value_leaks import NoEscape, no_back_doors, transforms_kept
-from torchstone.compiler.capture.tensor_guards import Asking
-from torchstone.compiler.capture.memory.foreign_memory import check_memory
-from torchstone.compiler.capture.trace.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.capture.leaf_gradients import WatchGradients
-from torchstone.compiler.capture.memory.layouts import depended_on
 from torchstone.compiler.capture.leaves import Aliased, Computed, Number, Plain, Result, Scalar, Shared
+from torchstone.compiler.capture.memory.aliases import Told, results_of
+from torchstone.compiler.capture.memory.foreign_memory import check_memory
+from torchstone.compiler.capture.memory.layouts import depended_on
 from torchstone.compiler.capture.memory.memory_calls import MemoryCalls
-from torchstone.compiler.capture.trace.generator_state import Draws, generator_kept
-from torchstone.compiler.capture.trace.recorder import Mutation, Policy, Recorder, SizedByValues
-from torchstone.compiler.capture.refusals import refusals
-from torchstone.compiler.capture.symbolic.run_time_sizes import quiet, settle
-from torchstone.compiler.capture.symbolic.same_program import same_program
 from torchstone.compiler.capture.memory.shared_results import Base, Viewed, held_as_in_eager
-from torchstone.compiler.capture.symbolic.specialize import DecidingEnv, Returned
+from torchstone.compiler.capture.program import Captured, constants, flatten_arguments
+from torchstone.compiler.capture.refusals import refusals
 from torchstone.compiler.capture.state.ambient import ambient_kept
 from torchstone.compiler.capture.state.blame import Effectful
 from torchstone.compiler.capture.state.blind import unread, with_blinds
@@ -46,7 +33,20 @@ from torchstone.compiler.capture.state.checks import State
 from torchstone.compiler.capture.state.effects import Containers, Existing, Observed
 from torchstone.compiler.capture.state.keys import asks, tell
 from torchstone.compiler.capture.state.reached import SCALARS, Reached, clone_tensors, line_of, rehearse
+from torchstone.compiler.capture.symbolic.attempts import Bake, Example, refused_by_example, symbols_of, with_numbers
+from torchstone.compiler.capture.symbolic.run_time_sizes import quiet, settle
+from torchstone.compiler.capture.symbolic.same_program import same_program
+from torchstone.compiler.capture.symbolic.specialize import DecidingEnv, Returned
+from torchstone.compiler.capture.symbolic.symbol_queries import asked_by_python, asked_to_convert
+from torchstone.compiler.capture.tensor_guards import Asking
+from torchstone.compiler.capture.trace.builtin_calls import globals_of, replaced
+from torchstone.compiler.capture.trace.control_flow import called_directly
+from torchstone.compiler.capture.trace.functionalize import Share, functionalized, told_by_values, unwrap
+from torchstone.compiler.capture.trace.generator_state import Draws, generator_kept
+from torchstone.compiler.capture.trace.recorder import Mutation, Policy, Recorder, SizedByValues
+from torchstone.compiler.capture.trace.value_leaks import NoEscape, no_back_doors, transforms_kept
 from torchstone.compiler.capture.user_code import raised_at
+from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.ir import Graph, Location
 
 

@@ -10,12 +10,12 @@ from torch._higher_order_ops.effects import has_effects
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
 from torch.utils import _pytree as pytree
 
-from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.capture.memory.layouts import Layouts
 from torchstone.compiler.capture.leaves import View
+from torchstone.compiler.capture.memory.layouts import Layouts
 from torchstone.compiler.capture.memory.memory_calls import MemoryCalls
 from torchstone.compiler.capture.memory.shared_results import Viewed, grouped
 from torchstone.compiler.capture.user_code import raised_at
+from torchstone.compiler.diagnostics import Unsupported
 
 Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]
 

@@ -12,24 +12,24 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.capture.trace import control_flow
-from torchstone.compiler.capture.symbolic import floats
-from torchstone.compiler.capture.symbolic.attempts import Example
 from torchstone.compiler.capture.leaf_gradients import KeepGradients
 from torchstone.compiler.capture.memory.layouts import Layouts, draws, strides_of
-from torchstone.compiler.capture.trace.aten_literals import dtype_of, to_literal
-from torchstone.compiler.capture.symbolic.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
-from torchstone.compiler.capture.trace.generator_state import Draws
+from torchstone.compiler.capture.memory.strided import BY_MEMORY, by_place
 from torchstone.compiler.capture.refusals import refusing
+from torchstone.compiler.capture.symbolic import floats
+from torchstone.compiler.capture.symbolic.attempts import Example
+from torchstone.compiler.capture.symbolic.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES
 from torchstone.compiler.capture.symbolic.scalars import decompose
+from torchstone.compiler.capture.symbolic.sizes import to_dim
+from torchstone.compiler.capture.symbolic.specialize import Decisions
+from torchstone.compiler.capture.trace import control_flow
+from torchstone.compiler.capture.trace.aten_literals import dtype_of, to_literal
+from torchstone.compiler.capture.trace.generator_state import Draws
 from torchstone.compiler.capture.trace.schemas import schema_order
 from torchstone.compiler.capture.trace.special_ops import AT_PLACE, BLANK, FACTS, FUNCTIONAL_BY_NATURE, RANGES, READS
-from torchstone.compiler.capture.symbolic.specialize import Decisions
-from torchstone.compiler.capture.memory.strided import BY_MEMORY, by_place
-from torchstone.compiler.capture.symbolic.sizes import to_dim
 from torchstone.compiler.capture.user_code import user_location
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol

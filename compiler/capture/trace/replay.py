@@ -15,9 +15,9 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.utils._pytree import tree_leaves
 
-from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.capture.trace.recorder import Mutation, Recorder
 from torchstone.compiler.capture.user_code import is_user_file
+from torchstone.compiler.diagnostics import Unsupported, quote
 from torchstone.compiler.ir import Frame, Location
 
 FRAMES = "torchstone_frames"

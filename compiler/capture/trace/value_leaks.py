@@ -11,10 +11,10 @@ import torch
 from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
 from torch.overrides import TorchFunctionMode
 
-from torchstone.compiler.diagnostics import Unsupported
-from torchstone.compiler.capture.trace.tensor_lists import MAKERS, holds_tensor, listed, made_of_list
 from torchstone.compiler.capture.memory.memory_calls import MemoryCalls
 from torchstone.compiler.capture.refusals import refusing
+from torchstone.compiler.capture.trace.tensor_lists import MAKERS, holds_tensor, listed, made_of_list
+from torchstone.compiler.diagnostics import Unsupported
 
 # The longest tensor that is read into a list: each number of it is an op or two.
 _LONGEST_LIST = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import Unsupported, blaming, failed_check
 from torchstone.compiler.ir import Graph, Operation, Value
 from torchstone.compiler.ir.dims import Dim, floordiv
@@ -13,7 +14,6 @@ from torchstone.compiler.lowering.linalg import indexing, movement, ordering, pl
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter, static_sizes
 from torchstone.compiler.lowering.target import Kernel, Lowered
-from torchstone.compiler import mlir
 
 
 def check(e: Emitter, op: Operation) -> list[Any]:

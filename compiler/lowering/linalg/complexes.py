@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler import mlir
+from torchstone.compiler.lowering.linalg import scalars as s
 
 Pair: TypeAlias = tuple[Any, Any]
 

@@ -19,12 +19,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.nest import LoopNest, Reader
 from torchstone.compiler.lowering.linalg.panels import Panel
 from torchstone.compiler.lowering.linalg.views import VIEWS, Index, is_view, loop
-from torchstone.compiler import mlir
 
 # Multiplications from which on tiles pay; below, compiling them takes longer than they save.
 LEAST_WORK = 1 << 17

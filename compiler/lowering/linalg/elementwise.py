@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import complexes
@@ -18,7 +19,6 @@ from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.libm import Library
 from torchstone.compiler.lowering.linalg.polynomials import polynomial
 from torchstone.compiler.lowering.linalg.scalars import Scalar
-from torchstone.compiler import mlir
 
 
 @dataclass(frozen=True, slots=True)

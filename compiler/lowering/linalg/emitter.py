@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Expr, Graph, Operation, Value
 from torchstone.compiler.ir.dims import Atom, Dim, product
@@ -16,7 +17,6 @@ from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.libm import Library
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.views import loops
-from torchstone.compiler import mlir
 
 
 class Emitter:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import basic as s
-from torchstone.compiler import mlir
 
 
 @dataclass(frozen=True, slots=True)

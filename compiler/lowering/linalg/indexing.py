@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.lowering.linalg import elementwise
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest, Steps
 from torchstone.compiler.lowering.linalg.views import loops
-from torchstone.compiler import mlir
 
 
 def _writable(e: Emitter, x: Value) -> Any:

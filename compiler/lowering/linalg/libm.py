@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchstone.compiler.lowering.linalg.basic import floating
 from torchstone.compiler import mlir
+from torchstone.compiler.lowering.linalg.basic import floating
 
 Declare = Callable[[str, list[Any], list[Any]], None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir.dims import Dim, mod, product
 from torchstone.compiler.ir.types import TensorType
@@ -12,7 +13,6 @@ from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.emitter import Emitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.views import loops
-from torchstone.compiler import mlir
 
 
 def slice_(e: Emitter, op: Operation) -> list[Any]:

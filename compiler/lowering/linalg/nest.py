@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
@@ -17,7 +18,6 @@ from torchstone.compiler.lowering.linalg import elementwise, plan
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import VIEWS, Component, Index, is_view, loop, loops
-from torchstone.compiler import mlir
 
 if TYPE_CHECKING:
     from torchstone.compiler.lowering.linalg.emitter import Emitter

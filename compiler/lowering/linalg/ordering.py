@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
@@ -15,7 +16,6 @@ from torchstone.compiler.lowering.linalg.nest import LoopNest, Steps
 from torchstone.compiler.lowering.linalg.reduce import lowest
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import Index, loops
-from torchstone.compiler import mlir
 
 
 def scan(e: Emitter, op: Operation) -> list[Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler import mlir
+from torchstone.compiler.lowering.linalg import scalars as s
 
 if TYPE_CHECKING:
     from torchstone.compiler.lowering.linalg.contraction import Tiles

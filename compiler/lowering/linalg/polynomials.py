@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from math import factorial, log
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.lowering.linalg import basic as s
 from torchstone.compiler.lowering.linalg.single import SINGLE
-from torchstone.compiler import mlir
 
 # Adding it to a float64 of moderate size rounds to an integer, which is then in the low bits.
 _SHIFT = 1.5 * 2.0**52

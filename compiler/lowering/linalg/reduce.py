@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.ir.dtypes import DType
@@ -19,7 +20,6 @@ from torchstone.compiler.lowering.linalg.emitter import Emitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import Index, loop, loops
-from torchstone.compiler import mlir
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, TypeAlias
 
+from torchstone.compiler import mlir
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import float8
 from torchstone.compiler.lowering.linalg.basic import compare_float, compare_int, constant, floating, integer, is_nan
-from torchstone.compiler import mlir
 
 Scalar: TypeAlias = Any
 

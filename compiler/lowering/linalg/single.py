@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from math import log
 from typing import Any
 
-from torchstone.compiler.lowering.linalg import basic as s
 from torchstone.compiler import mlir
+from torchstone.compiler.lowering.linalg import basic as s
 
 # Adding it to a float32 of moderate size rounds to an integer, which is then in the low bits.
 _SHIFT = 1.5 * 2.0**23

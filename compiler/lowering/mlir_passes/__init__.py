@@ -1,1 +1,1 @@
-"""TODO compiler/lowering/mlir_passes."""
+"""Passes over MLIR modules, and the named pipelines that run them."""

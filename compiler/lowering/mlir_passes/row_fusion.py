@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from torchstone.compiler.mlir import Bindings
 from torchstone.compiler.lowering.mlir_passes.prefetch import Ahead
+from torchstone.compiler.mlir import Bindings
 
 # Elements of the widest buffer in a block, if it has no wider rows: a few such buffers stay in the first cache.
 BLOCK = 1024

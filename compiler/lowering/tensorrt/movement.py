@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.transforms.legalizations.indexing import is_row_gather
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.lowering.tensorrt.rows import lowers
 from torchstone.compiler.runtime.tensorrt import rules
+from torchstone.compiler.transforms.legalizations.indexing import is_row_gather
 
 
 def _ranks_differ(op: Operation) -> str | None:

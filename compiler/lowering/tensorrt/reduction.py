@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.compiler.transforms.legalizations.reductions import is_batched_matmul
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.lowering.tensorrt.rows import lowers
 from torchstone.compiler.runtime.tensorrt import rules
+from torchstone.compiler.transforms.legalizations.reductions import is_batched_matmul
 
 _EXACT = rules.INTS | {"FLOAT"}
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import DType, Location, Value
 from torchstone.compiler.ir.dims import Dim
-from torchstone.compiler import mlir
 
 Handle = Any  # an mlir.ir.Value
 

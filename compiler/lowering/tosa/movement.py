@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchstone.compiler.transforms.legalizations.indexing import is_row_gather
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
 from torchstone.compiler.lowering.tosa.table import Rule, names
+from torchstone.compiler.transforms.legalizations.indexing import is_row_gather
 
 # dtype -> the numpy dtype of the same bits, which is how MLIR takes many numbers at once.
 _BITS = {

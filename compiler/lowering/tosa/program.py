@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.compiler.transforms.legalizations.empty import checks_to_outputs, fold_empty, is_empty
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, check_error, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand, values_in
 from torchstone.compiler.lowering.target import Kernel, Lowered
@@ -14,6 +13,7 @@ from torchstone.compiler.lowering.tosa.emitter import Emitter, location
 from torchstone.compiler.lowering.tosa.table import MOVABLE, Rule
 from torchstone.compiler.lowering.tosa.validate import to_linalg, validate
 from torchstone.compiler.ops import PRIMITIVES
+from torchstone.compiler.transforms.legalizations.empty import checks_to_outputs, fold_empty, is_empty
 
 RULES: dict[str, Rule] = {
     f"flat.{rule.name}": rule

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from torchstone.compiler.transforms.legalizations.reductions import is_batched_matmul
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
 from torchstone.compiler.lowering.tosa.summation import accurate_sum, fill
 from torchstone.compiler.lowering.tosa.table import Rule, names
+from torchstone.compiler.transforms.legalizations.reductions import is_batched_matmul
 
 _RUN = 16  # products added up one after the other
 _LARGEST = 3.4028234663852886e38

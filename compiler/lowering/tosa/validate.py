@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler import mlir
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.lowering.mlir_passes import pipelines
 
 EXTENSIONS = ("int16", "int64", "bf16", "dynamic")

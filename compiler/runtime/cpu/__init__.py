@@ -1,1 +1,1 @@
-"""TODO compiler/runtime/cpu."""
+"""The CPU runtime: an MLIR function becomes machine code, which is called on PyTorch's tensors."""

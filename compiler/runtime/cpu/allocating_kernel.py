@@ -25,13 +25,13 @@ from typing import Any
 import torch
 
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported, check_error
-from torchstone.compiler.runtime.cpu import jit
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.runtime.cpu.bridge import Allocation, adopt, descriptor_struct, dtype_of_element, readable
 from torchstone.compiler.lowering.mlir_passes.buffers import lower_copies
 from torchstone.compiler.lowering.mlir_passes.destination import contains, find
-from torchstone.compiler.runtime.cpu.checks import divert_aborts
 from torchstone.compiler.mlir import Bindings, bindings
+from torchstone.compiler.runtime.cpu import jit
+from torchstone.compiler.runtime.cpu.bridge import Allocation, adopt, descriptor_struct, dtype_of_element, readable
+from torchstone.compiler.runtime.cpu.checks import divert_aborts
 
 Result = torch.Tensor | int | float
 

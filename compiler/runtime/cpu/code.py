@@ -13,11 +13,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
-from torchstone.compiler.runtime.cpu import cache
-from torchstone.compiler.runtime.cpu import jit
 from torchstone.compiler.lowering.mlir_passes import pipelines
 from torchstone.compiler.lowering.mlir_passes.buffers import finish_buffers
-from torchstone.compiler.runtime.cpu.cache import Made
 from torchstone.compiler.lowering.mlir_passes.destination import (
     Boundary,
     find,
@@ -25,11 +22,13 @@ from torchstone.compiler.lowering.mlir_passes.destination import (
     separate_results,
     to_destination,
 )
-from torchstone.compiler.runtime.cpu.checks import divert_aborts
-from torchstone.compiler.runtime.cpu.level import level
-from torchstone.compiler.mlir import Bindings
 from torchstone.compiler.lowering.mlir_passes.outline import keep_outlined, outline_nests
 from torchstone.compiler.lowering.mlir_passes.row_fusion import fuse_rows
+from torchstone.compiler.mlir import Bindings
+from torchstone.compiler.runtime.cpu import cache, jit
+from torchstone.compiler.runtime.cpu.cache import Made
+from torchstone.compiler.runtime.cpu.checks import divert_aborts
+from torchstone.compiler.runtime.cpu.level import level
 
 _waiting: ContextVar[list[Code] | None] = ContextVar("waiting", default=None)
 

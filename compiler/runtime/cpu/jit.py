@@ -14,9 +14,9 @@ from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir.dims import Dim
-from torchstone.compiler.runtime.cpu import level as levels
 from torchstone.compiler.lowering.mlir_passes import rounding
 from torchstone.compiler.mlir import Bindings, StringRef, bindings
+from torchstone.compiler.runtime.cpu import level as levels
 
 # LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.
 FAST_COMPILE, FAST_CODE = 0, 3

@@ -22,10 +22,10 @@ import torch
 from torchstone.compiler.diagnostics import GuardError, check_error
 from torchstone.compiler.ir.dims import Dim, Expr, evaluate
 from torchstone.compiler.ir.types import TensorType
+from torchstone.compiler.mlir import Bindings, bindings
 from torchstone.compiler.runtime.cpu import jit
 from torchstone.compiler.runtime.cpu.bridge import descriptor, is_readable, readable, torch_dtype
 from torchstone.compiler.runtime.cpu.code import Code, lower
-from torchstone.compiler.mlir import Bindings, bindings
 
 
 class CpuKernel:

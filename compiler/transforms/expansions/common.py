@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from torchstone.compiler.transforms.promotion import opmath, result_type
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import DType, Expr, Graph, Operation, Shape, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, dim_min, nonnegative
 from torchstone.compiler.ir.printer import print_literal
+from torchstone.compiler.transforms.promotion import opmath, result_type
+from torchstone.compiler.transforms.rules import Expander, expands
 
 Fn = Callable[..., Value]
 

@@ -1,20 +1,22 @@
 """FlatIR -> FlatIR, for primitives a target does not have. One rule serves every target that lacks the op."""
 
-from torchstone.compiler.transforms.legalizations import arithmetic
-from torchstone.compiler.transforms.legalizations import casts
-from torchstone.compiler.transforms.legalizations import compare
-from torchstone.compiler.transforms.legalizations import error_function
-from torchstone.compiler.transforms.legalizations import exponential
-from torchstone.compiler.transforms.legalizations import hyperbolic
-from torchstone.compiler.transforms.legalizations import indexing
-from torchstone.compiler.transforms.legalizations import movement
-from torchstone.compiler.transforms.legalizations import ordering
-from torchstone.compiler.transforms.legalizations import reductions
-from torchstone.compiler.transforms.legalizations import sign
-from torchstone.compiler.transforms.legalizations import trigonometric
+from torchstone.compiler.ops import PRIMITIVES
+from torchstone.compiler.transforms.legalizations import (
+    arithmetic,
+    casts,
+    compare,
+    error_function,
+    exponential,
+    hyperbolic,
+    indexing,
+    movement,
+    ordering,
+    reductions,
+    sign,
+    trigonometric,
+)
 from torchstone.compiler.transforms.legalizations.common import legalization, only_wider
 from torchstone.compiler.transforms.rules import legalizes as LEGALIZATIONS
-from torchstone.compiler.ops import PRIMITIVES
 
 FAMILIES = (
     arithmetic, casts, compare, error_function, exponential, hyperbolic, indexing, movement, ordering, reductions, sign,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.legalizations.common import Formula, formula, legalization
 from torchstone.compiler.transforms.legalizations.remainder import float_remainder
 from torchstone.compiler.transforms.rules import Declined, Expander
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir import dtypes as dt
 
 FLOATS = (dt.float32, dt.float64)
 # From here on every float of the dtype is integral; below it, adding and subtracting this rounds to an integer.

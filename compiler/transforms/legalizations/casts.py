@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torchstone.compiler.transforms.legalizations.common import Formula
-from torchstone.compiler.transforms.rules import Declined, Expander, legalizes
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.legalizations.common import Formula
+from torchstone.compiler.transforms.rules import Declined, Expander, legalizes
 
 _SIGNED = {"uint8": dt.int8, "uint16": dt.int16, "uint32": dt.int32, "uint64": dt.int64}
 

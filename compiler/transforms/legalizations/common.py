@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchstone.compiler.transforms.builder import Builder
-from torchstone.compiler.transforms.rules import Declined, Expander, Rule, legalizes
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.builder import Builder
+from torchstone.compiler.transforms.rules import Declined, Expander, Rule, legalizes
 
 # Where a target has no op of the narrow dtype: the op in the wide one, cast back. Integers wrap to the same bits, and
 # a 16-bit float is rounded once from float32, as the primitives say.

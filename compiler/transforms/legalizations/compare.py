@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from torchstone.compiler.ir import Value
 from torchstone.compiler.transforms.legalizations.common import legalization
 from torchstone.compiler.transforms.rules import Declined, Expander
-from torchstone.compiler.ir import Value
 
 
 @legalization("eq")

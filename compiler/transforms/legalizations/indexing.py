@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchstone.compiler.transforms.legalizations.ordering import MOST_PAIRS, identity
-from torchstone.compiler.transforms.rules import Declined, Expander, legalizes
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import product
+from torchstone.compiler.transforms.legalizations.ordering import MOST_PAIRS, identity
+from torchstone.compiler.transforms.rules import Declined, Expander, legalizes
 
 _REDUCE = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.transforms.rules import Declined, Expander, legalizes
 from torchstone.compiler.ir import DType, Shape, Value
 from torchstone.compiler.ir.dims import Dim, floordiv, product
+from torchstone.compiler.transforms.rules import Declined, Expander, legalizes
 
 # Above this many, a target that has no windows makes too long a program of them.
 MOST_PLACES = 256

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchstone.compiler.transforms.legalizations.common import legalization
-from torchstone.compiler.transforms.rules import Declined, Expander, legalizes
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import product
+from torchstone.compiler.transforms.legalizations.common import legalization
+from torchstone.compiler.transforms.rules import Declined, Expander, legalizes
 
 # Comparing everything with everything is for small programs.
 MOST_PAIRS = 1 << 22

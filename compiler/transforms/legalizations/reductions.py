@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torchstone.compiler.transforms.legalizations.common import legalization
-from torchstone.compiler.transforms.rules import Declined, Expander
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import product
+from torchstone.compiler.transforms.legalizations.common import legalization
+from torchstone.compiler.transforms.rules import Declined, Expander
 
 
 @legalization("reduce")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from torchstone.compiler.transforms.legalizations.common import Formula, needs
-from torchstone.compiler.transforms.rules import Expander
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.legalizations.common import Formula, needs
+from torchstone.compiler.transforms.rules import Expander
 
 # Integers m are below 2**26, so that m * 2**_STEP fits an int64; exponents of float32 differ by less than 36 * 8.
 _STEP, _LEVELS = 36, 8

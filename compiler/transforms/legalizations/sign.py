@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torchstone.compiler.transforms.legalizations.common import Formula, legalization
-from torchstone.compiler.transforms.rules import Expander
 from torchstone.compiler.diagnostics import NOT_TAKEN
 from torchstone.compiler.ir import Value
+from torchstone.compiler.transforms.legalizations.common import Formula, legalization
+from torchstone.compiler.transforms.rules import Expander
 
 
 @legalization("copysign")

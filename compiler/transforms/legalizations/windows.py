@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.ir import Operation, TensorType, Value, values_in
 from torchstone.compiler.ir.dims import floordiv
+from torchstone.compiler.transforms.builder import Builder
 
 Takes = Callable[[Operation], "str | None"]
 Attributes = dict[str, Any]

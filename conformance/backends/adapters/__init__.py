@@ -1,1 +1,1 @@
-"""TODO conformance/backends/adapters."""
+"""The backends that ship with torchstone, a file each."""

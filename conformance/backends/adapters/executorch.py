@@ -15,11 +15,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.export_support import Exported, capture
 from torchstone.conformance.backends.native import words_of
 from torchstone.conformance.backends.packaged import Packaged
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
 if TYPE_CHECKING:
     from torch import Tensor

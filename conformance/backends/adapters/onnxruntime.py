@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.export_support import Exported, capture
 from torchstone.conformance.backends.packaged import Packaged
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 from torchstone.conformance.backends.export_support import Exported, capture
 from torchstone.conformance.backends.packaged import Packaged
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
 if TYPE_CHECKING:
     from torch import Tensor

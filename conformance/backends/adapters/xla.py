@@ -15,9 +15,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
-from torchstone.conformance.backends.export_support import Exported
 from torchstone.conformance.backends.adapters.torch_mlir import TorchMlirStablehlo
+from torchstone.conformance.backends.export_support import Exported
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,1 +1,1 @@
-"""TODO conformance/oracle/ambiguity."""
+"""Results that PyTorch leaves open: ties, phases of vectors, factors of a matrix."""

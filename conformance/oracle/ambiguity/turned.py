@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from torchstone.conformance.oracle.ambiguity.phases import Aligned, turns
-from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.oracle.pytree import flatten
+from torchstone.conformance.oracle.reference.runs import Referee
 
 
 def turned(referee: Referee, expected: Any, actual: Any) -> Iterator[tuple[Referee, Any, Any]]:

@@ -1,1 +1,1 @@
-"""TODO conformance/oracle/exactness."""
+"""Results that have to be exact: the sign of a zero or a NaN, and single operations of IEEE 754."""

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.oracle.pytree import flatten
+from torchstone.conformance.oracle.reference.runs import Referee
 
 _BITS = frozenset({"signbit", "copysign"})
 _LOOKS_AT = frozenset({torch.float16, torch.float32, torch.float64})

@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torchstone.conformance.oracle.perturbation.rounding import is_exact
-from torchstone.conformance.oracle.ulp import precision, representable, ulp
 from torchstone.conformance.oracle.tolerances import NEAREST
+from torchstone.conformance.oracle.ulp import precision, representable, ulp
 
 BASIC = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "reciprocal"))
 CONVERSIONS = frozenset(("_to_copy", "copy", "convert_element_type"))

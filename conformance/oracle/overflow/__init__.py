@@ -1,1 +1,1 @@
-"""TODO conformance/oracle/overflow."""
+"""Results that depend on where a program leaves the range of its dtype."""

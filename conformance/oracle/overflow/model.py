@@ -33,9 +33,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from torchstone.conformance.oracle.perturbation.rounding import RoundingNoise, agree, decompositions, length_of, movable
 from torchstone.conformance.oracle.overflow.products import FACTORS, orders_of_factors
 from torchstone.conformance.oracle.overflow.scaling import SHIFT, Products, changed, plain, restored, shifted, terms
+from torchstone.conformance.oracle.perturbation.rounding import RoundingNoise, agree, decompositions, length_of, movable
 from torchstone.conformance.oracle.tolerances import real_dtype
 
 TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r", "_fft_r2c", "fft_c2c", "fft_c2r", "fft_r2c"))

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.weak import WeakIdKeyDictionary
 
-from torchstone.conformance.oracle.perturbation.rounding import movable
 from torchstone.conformance.oracle.elementwise import same
+from torchstone.conformance.oracle.perturbation.rounding import movable
 
 SHIFT = 544
 """A product of the two largest numbers, scaled twice, leaves room for sums of ``2**64`` such."""

@@ -1,1 +1,1 @@
-"""TODO conformance/oracle/perturbation."""
+"""The rounding model, and conditioning: what rounding may do to a program's result."""

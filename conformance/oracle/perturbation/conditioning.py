@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.context import Context
-from torchstone.conformance.oracle.reference.spread import spread_of
-from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.oracle.elementwise import Reference, among, between, loose, near, steep, strewn, within
+from torchstone.conformance.oracle.reference.spread import spread_of
 from torchstone.conformance.oracle.tolerances import AMPLIFIED, Tolerance, real_dtype
+from torchstone.conformance.oracle.ulp import wide
 
 
 def conditioned(

@@ -20,12 +20,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from torchstone.conformance.oracle.random.replay import may_draw, watched
+from torchstone.conformance.oracle.perturbation.oscillatory_zeros import WAVES
 from torchstone.conformance.oracle.perturbation.recurrences import RECURRENCES
 from torchstone.conformance.oracle.perturbation.sums import adds_in_float32
-from torchstone.conformance.oracle.ulp import precision, representable
-from torchstone.conformance.oracle.perturbation.oscillatory_zeros import WAVES
+from torchstone.conformance.oracle.random.replay import may_draw, watched
 from torchstone.conformance.oracle.tolerances import SAME_FORMULA, real_dtype
+from torchstone.conformance.oracle.ulp import precision, representable
 
 _EXACT = """
     _local_scalar_dense _to_copy _unique _unique2 _unsafe_view abs adaptive_max_pool2d adaptive_max_pool3d amax

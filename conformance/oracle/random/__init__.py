@@ -1,1 +1,1 @@
-"""TODO conformance/oracle/random."""
+"""Random numbers: replayed where they can be, else compared by their distribution."""

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.execution.repeatability import observe, same_leaves, wavers
-from torchstone.conformance.program.case import Case
-from torchstone.conformance.oracle.random.distribution import RUNS, alike
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
-from torchstone.conformance.oracle.pytree import flatten, paths
-from torchstone.conformance.program.program import UNINITIALIZED, Program
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.pytree import flatten, paths
+from torchstone.conformance.oracle.random.distribution import RUNS, alike
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import UNINITIALIZED, Program
 
 RESEEDS = 16
 MORE_RESEEDS = 512

@@ -1,1 +1,1 @@
-"""TODO conformance/oracle/reference."""
+"""References beside eager: float64, documented formulas and SciPy."""

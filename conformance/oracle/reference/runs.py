@@ -15,19 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.ambiguity.phases import Aligned, Factors
+from torchstone.conformance.oracle.exactness.signed_zero import keeps_nans, keeps_zeros
+from torchstone.conformance.oracle.exactness.single_rounding import Steps
+from torchstone.conformance.oracle.overflow.model import Overflow
+from torchstone.conformance.oracle.perturbation.rounding import CallLog, Found, RoundingNoise, is_exact
+from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import Given, Noted
 from torchstone.conformance.oracle.reference.documented_formulas import Formulas
-from torchstone.conformance.oracle.ambiguity.phases import Aligned, Factors
-from torchstone.conformance.oracle.perturbation.rounding import CallLog, Found, RoundingNoise, is_exact
-from torchstone.conformance.oracle.overflow.model import Overflow
-from torchstone.conformance.oracle.exactness.single_rounding import Steps
-from torchstone.conformance.oracle.pytree import flatten
-from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
-from torchstone.conformance.oracle.exactness.signed_zero import keeps_nans, keeps_zeros
+from torchstone.conformance.oracle.tolerances import TINY_STEP
+from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import fresh
-from torchstone.conformance.oracle.tolerances import TINY_STEP
 
 NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_NOISE = ((1.0, 0),) * 12

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.tolerances import SAME_FUNCTION
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.oracle.tolerances import SAME_FUNCTION
 
 _ALIKE = """
     digamma polygamma erf erfc erfcx erfinv ndtr ndtri log_ndtr zeta gammainc gammaincc i0 i0e i1 i1e gammaln

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.context import Context
+from torchstone.conformance.oracle.elementwise import Reference
 from torchstone.conformance.oracle.reference.runs import CALM
 from torchstone.conformance.oracle.reference.scipy_reference import second_opinion
-from torchstone.conformance.oracle.elementwise import Reference
 from torchstone.conformance.oracle.tolerances import STRAYING
 
 

@@ -1,1 +1,1 @@
-"""TODO conformance/runner/ray."""
+"""Runs on a Ray cluster: workers on its nodes, asked as a local pool is."""

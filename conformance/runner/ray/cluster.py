@@ -19,11 +19,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError, InputError
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.pool import Result
-from torchstone.conformance.runner.retry import about
 from torchstone.conformance.runner.ray.node_pool import Seat, describe, differences
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.runner.retry import about
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case

@@ -15,8 +15,8 @@ from typing import Any
 
 from torchstone.compiler.runtime.cpu import level
 from torchstone.conformance.errors import HarnessError, InputError
-from torchstone.conformance.runner.preflight import look
 from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.runner.preflight import look
 
 MAY_DIFFER = frozenset({"cpu", "host"})  # what is told of a node, and explains a verdict more than it decides it
 

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from torchstone.conformance.program.case import Case, CaseError, Untested
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.program.case import Case, CaseError, Untested
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.sources.sampling import check_dtypes, match
 from torchstone.conformance.sources.tags import OF_CASES
+from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
 
 SOURCE = "corpus"
 SUFFIX = ".safetensors"

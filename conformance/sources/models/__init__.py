@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES, ProgramError
 from torchstone.conformance.sources.models.examples import EXAMPLES
-from torchstone.conformance.sources.tracing import NotExpressible, record
 from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
+from torchstone.conformance.sources.tracing import NotExpressible, record
 
 SOURCE = "models"
 SAMPLES = ((3, False), (3, True), (1, False), (5, False))

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import TARGET
 from torchstone.compiler.ops.interpreter import evaluate_graph
 from torchstone.compiler.runtime.cpu.bridge import IR_DTYPES, torch_dtype
+from torchstone.compiler.transforms.builder import Builder
 
 INF, NAN = float("inf"), float("nan")
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5, 2.0, 3.0, -7.25, 1e-3, 0.1, 10.0, 100.0, -40.0, INF, -INF, NAN]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.diagnostics import VerifyError
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir import dtypes as dt
@@ -19,6 +18,7 @@ from torchstone.compiler.lowering.linalg import TARGET
 from torchstone.compiler.lowering.linalg.scalars import is_float8
 from torchstone.compiler.ops.indexing import SCATTER_KINDS
 from torchstone.compiler.runtime.cpu.bridge import torch_dtype
+from torchstone.compiler.transforms.builder import Builder
 
 from .harness import evaluate, of, primitive, run, special
 from .test_linalg_movement import counted, same

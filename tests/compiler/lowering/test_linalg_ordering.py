@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.diagnostics import VerifyError
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir import dtypes as dt
@@ -18,6 +17,7 @@ from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import TARGET
 from torchstone.compiler.ops.ordering import SCAN_KINDS
 from torchstone.compiler.runtime.cpu.bridge import torch_dtype
+from torchstone.compiler.transforms.builder import Builder
 
 from .harness import evaluate, of, primitive, run, special
 from .test_linalg_movement import counted

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.diagnostics import VerifyError
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir import dtypes as dt
@@ -17,6 +16,7 @@ from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import TARGET
 from torchstone.compiler.ops.reduction import REDUCE_KINDS
 from torchstone.compiler.runtime.cpu.bridge import torch_dtype
+from torchstone.compiler.transforms.builder import Builder
 
 from .harness import evaluate, of, primitive, run, special, ulps
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import TARGET
+from torchstone.compiler.transforms.builder import Builder
 
 from .harness import evaluate, of
 

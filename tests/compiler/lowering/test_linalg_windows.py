@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, symbol
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import TARGET
 from torchstone.compiler.lowering.linalg.views import Component
+from torchstone.compiler.transforms.builder import Builder
 
 from .harness import evaluate, of, primitive, run
 from .test_linalg_movement import counted, same

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from tests.compiler.flat import graph, primitive, run, special, ulp_error
-from torchstone.compiler.transforms.builder import Builder
-from torchstone.compiler.transforms.expand import expand
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, TensorType, Value, symbol
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.lowering.mlir_passes import pipelines
 from torchstone.compiler.lowering.tosa import TARGET
 from torchstone.compiler.lowering.tosa.validate import validate
 from torchstone.compiler.ops.interpreter import evaluate_graph
-from torchstone.compiler.lowering.mlir_passes import pipelines
+from torchstone.compiler.transforms.builder import Builder
+from torchstone.compiler.transforms.expand import expand
 
 DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32)
 BATCHED = {"a_batch": (0,), "b_batch": (0,), "a_sum": (2,), "b_sum": (1,)}

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.transforms.expand import expand
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.ir import Graph, TensorType, symbol
 from torchstone.compiler.ir import dtypes as dt
@@ -18,6 +17,7 @@ from torchstone.compiler.lowering.tensorrt.rows import Row, Rows
 from torchstone.compiler.ops.interpreter import evaluate_graph
 from torchstone.compiler.runtime.tensorrt import SWITCH, api, simulator
 from torchstone.compiler.runtime.tensorrt.engine import Log
+from torchstone.compiler.transforms.expand import expand
 
 from .graphs import graph_of, kernel, legal, static
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.diagnostics import Unsupported, VerifyError
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
@@ -17,6 +16,7 @@ from torchstone.compiler.lowering.tensorrt import CHECK, takes
 from torchstone.compiler.lowering.tensorrt.rows import lowers
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.transforms.builder import Builder
 
 from .graphs import kernel, legal, static
 

@@ -81,8 +81,8 @@ def fuzz(
 def _passing(run: str, backend: str, store: Path | None) -> tuple[Rule, ...]:
     """Return the rules of the ops of which the backend passed a sample in a run: what it is known to take."""
     from torchstone.conformance.errors import InputError
-    from torchstone.conformance.store import VERDICT_COLUMNS, Store
     from torchstone.conformance.execution.verdict import RIGHT
+    from torchstone.conformance.store import VERDICT_COLUMNS, Store
     from torchstone.fuzz.generator.rules import all_rules
 
     with Store(store, readonly=True) as db:

@@ -16,8 +16,8 @@ from torchstone.conformance.escape import visible
 WIDTH = 100
 
 if TYPE_CHECKING:
-    from torchstone.conformance.program.case import Case
     from torchstone.conformance.execution.verdict import Verdict
+    from torchstone.conformance.program.case import Case
 
 
 def replay(
@@ -34,8 +34,8 @@ def replay(
 ) -> int:
     """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
     from torchstone.cli.commands.run import _check
-    from torchstone.conformance.runner import Pool
     from torchstone.conformance.execution.verdict import RIGHT
+    from torchstone.conformance.runner import Pool
 
     hold_to(cpu_level)
     _check({"sources": [], "backends": [backend]})

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.commands.export import export
+from torchstone.cli.commands.prune import prune
+from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import say
-from torchstone.cli.commands.prune import prune
 from torchstone.cli.tables import Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _facts(db: Store, record: Run, top: int) -> list[dict[str, Any]]:
     import heapq
     from collections import Counter
 
-    from torchstone.conformance.expectations import Result
     from torchstone.conformance.execution.verdict import FAILURES as FAILED
+    from torchstone.conformance.expectations import Result
     from torchstone.reports.aggregate import signature
 
     failures: Counter[tuple[str, str, str]] = Counter()

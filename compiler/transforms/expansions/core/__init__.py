@@ -1,1 +1,1 @@
-"""TODO compiler/transforms/expansions/core."""
+"""Expansions of core ops: elementwise, reductions, scans, views, joins, creation, sorting."""

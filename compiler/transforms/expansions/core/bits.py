@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchstone.compiler.transforms.expansions.common import const, is_nan, stepwise, wrap_dims
-from torchstone.compiler.transforms.promotion import opmath
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import DType, Shape, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dtypes import BY_NAME
+from torchstone.compiler.transforms.expansions.common import const, is_nan, stepwise, wrap_dims
+from torchstone.compiler.transforms.promotion import opmath
+from torchstone.compiler.transforms.rules import Expander, expands
 
 # Bits of the fraction of a float.
 _FRACTION = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}

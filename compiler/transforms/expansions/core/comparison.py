@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import compare, const, is_nan, pointwise, stepwise, tensor
 from torchstone.compiler.transforms.promotion import result_type
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir import dtypes as dt
 
 
 def _comparison(relation: str):

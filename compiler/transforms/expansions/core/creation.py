@@ -8,12 +8,12 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from torchstone.compiler.transforms.expansions.common import const, convert_number, tensor
-from torchstone.compiler.transforms.promotion import opmath
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import const, convert_number, tensor
+from torchstone.compiler.transforms.promotion import opmath
+from torchstone.compiler.transforms.rules import Expander, expands
 
 # A range up to this long is computed here, in float64 as eager does, and written as a constant.
 LONGEST_CONSTANT = 4096

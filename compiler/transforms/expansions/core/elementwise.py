@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import (
     arithmetic,
     const,
@@ -19,8 +21,6 @@ from torchstone.compiler.transforms.expansions.common import (
 )
 from torchstone.compiler.transforms.promotion import result_type
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir import dtypes as dt
 
 # ATen ops that are one primitive of the same meaning; integer tensors become float32 first, as the result type says.
 FLOAT_UNARY = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.compiler.transforms.expansions.common import tensor, wrap_dim
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import tensor, wrap_dim
+from torchstone.compiler.transforms.rules import Expander, expands
 
 
 def concat(b: Expander, parts: Sequence[Value], dim: int) -> Value:

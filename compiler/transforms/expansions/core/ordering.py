@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
-from torchstone.compiler.transforms.expansions.common import const, is_nan, ordered, wrap_dim
-from torchstone.compiler.transforms.expansions.indexing.index import at_least_1d, flattened, places, read
-from torchstone.compiler.transforms.expansions.core.reduction import convert_zero, finish
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import const, is_nan, ordered, wrap_dim
+from torchstone.compiler.transforms.expansions.core.reduction import convert_zero, finish
+from torchstone.compiler.transforms.expansions.indexing.index import at_least_1d, flattened, places, read
+from torchstone.compiler.transforms.rules import Expander, expands
 
 
 def in_order(b: Expander, x: Value, dim: int, *, descending: bool = False) -> tuple[Value, Value]:

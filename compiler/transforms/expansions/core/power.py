@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler.ir import Value
 from torchstone.compiler.transforms.expansions.common import const, pointwise, tensor
 from torchstone.compiler.transforms.promotion import result_type
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
 
 
 @expands("aten.pow.Tensor_Tensor")

@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchstone.compiler.ir import DType, Value, product
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim, dim_min
 from torchstone.compiler.transforms.expansions.common import (
     const,
     expand_dims,
@@ -19,9 +22,6 @@ from torchstone.compiler.transforms.expansions.common import (
 )
 from torchstone.compiler.transforms.promotion import opmath, result_type
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import DType, Value, product
-from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim, dim_min
 
 Dims = Sequence[int] | int | None
 

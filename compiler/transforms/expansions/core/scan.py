@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchstone.compiler.ir import DType, Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import (
     const,
     convert_number,
@@ -17,8 +19,6 @@ from torchstone.compiler.transforms.expansions.common import (
 from torchstone.compiler.transforms.expansions.core.elementwise import complex_log_add
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import DType, Value
-from torchstone.compiler.ir import dtypes as dt
 
 
 def _cumulative(kind: str):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.transforms.expansions.common import slice_dim, slice_start, wrap_dim
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import slice_dim, slice_start, wrap_dim
+from torchstone.compiler.transforms.rules import Expander, expands
 
 
 # The new shape is in the result's type: PyTorch has worked out -1, symbolic sizes included.

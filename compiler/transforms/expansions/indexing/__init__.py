@@ -1,1 +1,1 @@
-"""TODO compiler/transforms/expansions/indexing."""
+"""Expansions of ops that read or write at computed places."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchstone.compiler.transforms.expansions.common import const, convert_number, tensor, wrap_dim
-from torchstone.compiler.transforms.expansions.linalg.masks import mask_indices
-from torchstone.compiler.transforms.expansions.core.reduction import broadcast_shape
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import DType, Shape, Value, product
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import const, convert_number, tensor, wrap_dim
+from torchstone.compiler.transforms.expansions.core.reduction import broadcast_shape
+from torchstone.compiler.transforms.expansions.linalg.masks import mask_indices
+from torchstone.compiler.transforms.rules import Expander, expands
 
 
 def bound(b: Expander, like: Value, size: Dim) -> Value:

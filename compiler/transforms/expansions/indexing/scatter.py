@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchstone.compiler.ir import Value, product
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import dim_max, dim_min
 from torchstone.compiler.transforms.expansions.common import const, convert_number, tensor, wrap_dim
 from torchstone.compiler.transforms.expansions.core.elementwise import floor_divide
+from torchstone.compiler.transforms.expansions.core.reduction import broadcast_shape
 from torchstone.compiler.transforms.expansions.indexing.index import (
     Advanced,
     at_least_1d,
@@ -26,12 +30,8 @@ from torchstone.compiler.transforms.expansions.indexing.index import (
     zeros,
 )
 from torchstone.compiler.transforms.expansions.linalg.masks import Hits
-from torchstone.compiler.transforms.expansions.core.reduction import broadcast_shape
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value, product
-from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import dim_max, dim_min
 
 # On bools, sums are "or" and products "and".
 _ON_BOOLS = {"add": "max", "mul": "min"}

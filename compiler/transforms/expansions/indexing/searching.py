@@ -10,14 +10,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.compiler.transforms.expansions.common import const, ordered, tensor
-from torchstone.compiler.transforms.expansions.core.creation import spaced
-from torchstone.compiler.transforms.expansions.indexing.index import bound, checked, flattened, read
-from torchstone.compiler.transforms.expansions.core.ordering import pick
-from torchstone.compiler.transforms.promotion import result_type
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import DType, Value, product
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.expansions.common import const, ordered, tensor
+from torchstone.compiler.transforms.expansions.core.creation import spaced
+from torchstone.compiler.transforms.expansions.core.ordering import pick
+from torchstone.compiler.transforms.expansions.indexing.index import bound, checked, flattened, read
+from torchstone.compiler.transforms.promotion import result_type
+from torchstone.compiler.transforms.rules import Expander, expands
 
 _MOST_STEPS = 40  # more boundaries than 2**40 no machine holds
 

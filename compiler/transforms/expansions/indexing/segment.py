@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import const, is_nan, tensor, wrap_dim
 from torchstone.compiler.transforms.expansions.indexing.index import bound, check_all, read, zeros
 from torchstone.compiler.transforms.expansions.indexing.scatter import write
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim
 
 _BEGIN: dict[str, float] = {"sum": 0, "mean": 0, "prod": 1, "max": -math.inf, "min": math.inf}
 _KINDS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}

@@ -1,1 +1,1 @@
-"""TODO compiler/transforms/expansions/linalg."""
+"""Expansions of products of matrices, distances, Fourier transforms and triangles."""

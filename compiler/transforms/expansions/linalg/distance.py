@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from torchstone.compiler.transforms.expansions.nn.blending import gathered
+from torchstone.compiler.ir import Value
 from torchstone.compiler.transforms.expansions.common import const, expand_dims, is_nan, wrap_dim
 from torchstone.compiler.transforms.expansions.core.join import concat
 from torchstone.compiler.transforms.expansions.core.reduction import norm
+from torchstone.compiler.transforms.expansions.nn.blending import gathered
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
 
 # Every pair of rows is two numbers in the program.
 _MOST_ROWS = 256

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torchstone.compiler.transforms.expansions.common import const, tensor, wrap_dim
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import const, tensor, wrap_dim
+from torchstone.compiler.transforms.rules import Expander, expands
 
 LONGEST = 4096
 

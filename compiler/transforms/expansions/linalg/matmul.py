@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchstone.compiler.ir import Value
 from torchstone.compiler.transforms.expansions.common import const
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
 
 
 def contract(b: Expander, x: Value, y: Value, sums: tuple[Sequence[int], Sequence[int]], batch: int = 0) -> Value:

@@ -1,1 +1,1 @@
-"""TODO compiler/transforms/expansions/nn."""
+"""Expansions of neural-network ops: activation, normalization, convolution, pooling, losses and their like."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchstone.compiler.ir import Value
 from torchstone.compiler.transforms.expansions.common import const, pointwise, stepwise, wrap_dim
 from torchstone.compiler.transforms.expansions.core.comparison import clamp
 from torchstone.compiler.transforms.expansions.core.elementwise import logistic
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
 
 
 @expands("aten.relu.default")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchstone.compiler.transforms.expansions.nn.blending import blend, gathered, taken, transposed
-from torchstone.compiler.transforms.expansions.common import const, tensor
-from torchstone.compiler.transforms.expansions.nn.pooling import largest, numbered, zeros
-from torchstone.compiler.transforms.expansions.indexing.scatter import write
-from torchstone.compiler.transforms.promotion import opmath
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import const, tensor
+from torchstone.compiler.transforms.expansions.indexing.scatter import write
+from torchstone.compiler.transforms.expansions.nn.blending import blend, gathered, taken, transposed
+from torchstone.compiler.transforms.expansions.nn.pooling import largest, numbered, zeros
+from torchstone.compiler.transforms.promotion import opmath
+from torchstone.compiler.transforms.rules import Expander, expands
 
 
 def _windows(b: Expander, size: Dim, count: Dim) -> _Known | _Computed:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir.dims import Dim, floordiv
 from torchstone.compiler.transforms.expansions.common import const, expand_dims
 from torchstone.compiler.transforms.expansions.core.creation import positions
 from torchstone.compiler.transforms.expansions.core.reduction import log_sum_exp
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir.dims import Dim, floordiv
 
 
 @expands("aten._scaled_dot_product_flash_attention_for_cpu.default")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from torchstone.compiler.transforms.expansions.common import const
-from torchstone.compiler.transforms.rules import Expander
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.expansions.common import const
+from torchstone.compiler.transforms.rules import Expander
 
 # The indices and weights of the elements that one element is made of.
 Row: TypeAlias = Sequence[tuple[int, float]]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchstone.compiler.ir import Value, product
+from torchstone.compiler.ir.dims import Dim, Shape
 from torchstone.compiler.transforms.expansions.common import convert_number
 from torchstone.compiler.transforms.expansions.nn.windows import Window, fitted, overlapped, padded, slide
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value, product
-from torchstone.compiler.ir.dims import Dim, Shape
 
 
 @expands("aten.convolution.default")

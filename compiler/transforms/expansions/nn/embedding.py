@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from torchstone.compiler.transforms.expansions.common import const, is_nan
-from torchstone.compiler.transforms.expansions.indexing.index import bound, check_all, checked, flattened, read, zeros
-from torchstone.compiler.transforms.expansions.core.reduction import norm
-from torchstone.compiler.transforms.expansions.indexing.scatter import write
-from torchstone.compiler.transforms.promotion import opmath
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import const, is_nan
+from torchstone.compiler.transforms.expansions.core.reduction import norm
+from torchstone.compiler.transforms.expansions.indexing.index import bound, check_all, checked, flattened, read, zeros
+from torchstone.compiler.transforms.expansions.indexing.scatter import write
+from torchstone.compiler.transforms.promotion import opmath
+from torchstone.compiler.transforms.rules import Expander, expands
 
 
 @expands("aten.embedding.default")

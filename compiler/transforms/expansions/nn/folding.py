@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchstone.compiler.ir import Value, product
+from torchstone.compiler.ir.dims import Dim, floordiv
 from torchstone.compiler.transforms.expansions.common import convert_number
 from torchstone.compiler.transforms.expansions.nn.windows import Window, overlapped, padded, slide
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value, product
-from torchstone.compiler.ir.dims import Dim, floordiv
 
 
 @expands("aten.im2col.default")

@@ -6,11 +6,11 @@ import functools
 import struct
 from collections.abc import Sequence
 
+from torchstone.compiler.ir import Value, product
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import const
 from torchstone.compiler.transforms.expansions.nn.pooling import largest, zeros
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value, product
-from torchstone.compiler.ir import dtypes as dt
 
 
 @expands("aten.fractional_max_pool2d.default", "aten.fractional_max_pool3d.default")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from torchstone.compiler.transforms.expansions.common import const, is_nan, tensor
-from torchstone.compiler.transforms.expansions.indexing.index import bound
-from torchstone.compiler.transforms.expansions.core.join import concat
-from torchstone.compiler.transforms.rules import Expander
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import const, is_nan, tensor
+from torchstone.compiler.transforms.expansions.core.join import concat
+from torchstone.compiler.transforms.expansions.indexing.index import bound
+from torchstone.compiler.transforms.rules import Expander
 
 ZEROS, BORDER, REFLECTION = 0, 1, 2
 # What eager's 3-d kernel puts for a coordinate that is no number, far outside every image.

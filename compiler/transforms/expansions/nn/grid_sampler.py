@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from functools import reduce
 
-from torchstone.compiler.transforms.expansions.common import const
-from torchstone.compiler.transforms.expansions.nn.grid_points import Axis, Taps, cubic, linear, nearest
-from torchstone.compiler.transforms.expansions.indexing.index import read, zeros
-from torchstone.compiler.transforms.expansions.core.join import concat
-from torchstone.compiler.transforms.expansions.indexing.scatter import write
-from torchstone.compiler.transforms.promotion import opmath
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.expansions.common import const
+from torchstone.compiler.transforms.expansions.core.join import concat
+from torchstone.compiler.transforms.expansions.indexing.index import read, zeros
+from torchstone.compiler.transforms.expansions.indexing.scatter import write
+from torchstone.compiler.transforms.expansions.nn.grid_points import Axis, Taps, cubic, linear, nearest
+from torchstone.compiler.transforms.promotion import opmath
+from torchstone.compiler.transforms.rules import Expander, expands
 
 _BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
 

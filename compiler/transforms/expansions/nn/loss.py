@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim, product
 from torchstone.compiler.transforms.expansions.common import const, stepwise, tensor
 from torchstone.compiler.transforms.expansions.indexing.index import bound, check_all, checked, places, read
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim, product
 
 _NONE, _MEAN, _SUM = 0, 1, 2
 

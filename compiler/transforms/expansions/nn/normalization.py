@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from torchstone.compiler.ir import DType, Value, product
+from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import const, expand_dims, wrap_dim
 from torchstone.compiler.transforms.expansions.core.reduction import finish, kept, variance
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import DType, Value, product
-from torchstone.compiler.ir.dims import Dim
 
 
 def _shifted(b: Expander, x: Value, dim: int) -> Value:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import convert_number
 from torchstone.compiler.transforms.expansions.nn.pooling import zeros
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir.dims import Dim
 
 Fold = Callable[[Value, int, Dim, bool], tuple[Value, Dim]]
 """From a pad's gradient, its dim, the tensor's size and whether it is at the end: what is added, and from where on."""

@@ -6,15 +6,15 @@ import functools
 import math
 from collections.abc import Sequence
 
+from torchstone.compiler.ir import DType, Value, product
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import const, convert_number, expand_dims, is_nan
 from torchstone.compiler.transforms.expansions.indexing.index import bound, checked, places
 from torchstone.compiler.transforms.expansions.indexing.scatter import write
 from torchstone.compiler.transforms.expansions.nn.windows import Window, fitted, overlapped_along, padded, slide
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import DType, Value, product
-from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim
 
 # The place of an element in the padding: no sum of a few such is near the end of int64.
 OUTSIDE = 1 << 60

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler.ir import DType, Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import const, is_nan, tensor
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import DType, Value
-from torchstone.compiler.ir import dtypes as dt
 
 
 def _fake_quantize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler.ir import Value, product
 from torchstone.compiler.transforms.expansions.indexing.index import checked, places, zeros
 from torchstone.compiler.transforms.expansions.indexing.scatter import write
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value, product
 
 
 @expands("aten.max_unpool2d.default", "aten.max_unpool3d.default")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from torchstone.compiler.transforms.expansions.nn.blending import Row, blend, transposed
-from torchstone.compiler.transforms.expansions.common import convert_number
-from torchstone.compiler.transforms.promotion import opmath
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.transforms.expansions.common import convert_number
+from torchstone.compiler.transforms.expansions.nn.blending import Row, blend, transposed
+from torchstone.compiler.transforms.promotion import opmath
+from torchstone.compiler.transforms.rules import Expander, expands
 
 # (size, count, align_corners, scale factor, dtype) -> the rows of ``count`` elements made of ``size``.
 Mode: TypeAlias = Callable[[int, int, bool, "float | None", DType], list[Row]]

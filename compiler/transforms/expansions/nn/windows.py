@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchstone.compiler.transforms.expansions.nn.blending import blend
-from torchstone.compiler.transforms.expansions.common import const, convert_number
-from torchstone.compiler.transforms.expansions.indexing.scatter import write
-from torchstone.compiler.transforms.rules import Expander
 from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, floordiv
+from torchstone.compiler.transforms.expansions.common import const, convert_number
+from torchstone.compiler.transforms.expansions.indexing.scatter import write
+from torchstone.compiler.transforms.expansions.nn.blending import blend
+from torchstone.compiler.transforms.rules import Expander
 
 
 def spread(values: Sequence[Any], rank: int, default: Sequence[Any] = ()) -> tuple[Any, ...]:

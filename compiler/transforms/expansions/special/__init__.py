@@ -1,1 +1,1 @@
-"""TODO compiler/transforms/expansions/special."""
+"""Expansions of special functions."""

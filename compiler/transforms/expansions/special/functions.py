@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torchstone.compiler.transforms.expansions.special import tables
-from torchstone.compiler.transforms.expansions.common import const, is_nan, unary_table
-from torchstone.compiler.transforms.rules import Expander
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.expansions.common import const, is_nan, unary_table
+from torchstone.compiler.transforms.expansions.special import tables
+from torchstone.compiler.transforms.rules import Expander
 
 
 def polynomial(b: Expander, x: Value, coefficients: Sequence[float]) -> Value:

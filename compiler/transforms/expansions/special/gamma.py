@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 
-from torchstone.compiler.transforms.expansions.special import tables
-from torchstone.compiler.transforms.expansions.common import const, pointwise, unary_table
-from torchstone.compiler.transforms.expansions.special.functions import polynomial, where
-from torchstone.compiler.transforms.rules import Expander, expands
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.transforms.expansions.common import const, pointwise, unary_table
+from torchstone.compiler.transforms.expansions.special import tables
+from torchstone.compiler.transforms.expansions.special.functions import polynomial, where
+from torchstone.compiler.transforms.rules import Expander, expands
 
 
 def _digamma(b: Expander, x: Value) -> Value:

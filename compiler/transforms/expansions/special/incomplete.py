@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import const, pointwise
 from torchstone.compiler.transforms.expansions.special.functions import polynomial, where
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir import dtypes as dt
 
 _SMALL = 1.1
 _TERMS = 20

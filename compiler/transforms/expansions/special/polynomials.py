@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchstone.compiler.diagnostics import NOT_TAKEN
+from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import const, is_nan, loop, pointwise
 from torchstone.compiler.transforms.expansions.core.comparison import LARGEST
 from torchstone.compiler.transforms.expansions.indexing.index import check_all
 from torchstone.compiler.transforms.expansions.special.functions import where
 from torchstone.compiler.transforms.rules import Expander, expands
-from torchstone.compiler.diagnostics import NOT_TAKEN
-from torchstone.compiler.ir import Value
-from torchstone.compiler.ir import dtypes as dt
 
 Formula = Callable[[Expander, Value, Value], Value]
 # P of degree k + 1 from x, k and those of degrees k - 1 and k.

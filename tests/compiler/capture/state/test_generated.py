@@ -1,0 +1,53 @@
+"""Generated programs with Python state: every call is right or refused, and compiling leaves no trace."""
+
+import pytest
+
+from tests.compiler.capture.state.programs import draw
+from tests.compiler.capture.state.trial import try_program
+from torchstone.compiler.capture.state import checks, heap, kinds
+
+TARGETS = ("evaluator", "linalg", "tosa", "tensorrt")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_programs_with_state_are_right_or_refused(target: str) -> None:
+    first = 1000 * TARGETS.index(target)
+    found = {seed: try_program(draw(seed), target) for seed in range(first, first + 25)}
+    assert not {seed: f for seed, f in found.items() if f.wrong or f.trace}
+    assert any(f.right == 3 for f in found.values()), "none was called three times"
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("target", TARGETS)
+def test_hundreds_of_programs_with_state_are_right_or_refused(target: str) -> None:
+    found = {seed: try_program(draw(seed), target) for seed in range(10_000, 10_500)}
+    assert not {seed: f for seed, f in found.items() if f.wrong or f.trace}
+
+
+def outcomes(count: int) -> tuple[int, int]:
+    """Return how many programs are silently wrong, and how many leave a trace when they are compiled."""
+    found = [try_program(draw(seed), "evaluator") for seed in range(count)]
+    return sum(bool(f.wrong) for f in found), sum(bool(f.trace) for f in found)
+
+
+def test_a_trial_tells_of_effects_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchstone.compiler.capture.program.replay", lambda *_: None)
+    assert outcomes(20)[0]
+
+
+def test_a_trial_tells_of_state_that_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.State, "_check", lambda *_: None)
+    assert outcomes(40)[0]
+
+
+def test_a_trial_tells_of_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    restore = heap.Heap.restore
+
+    def forgetful(self: heap.Heap) -> None:
+        for node in self.nodes:
+            if node.kind in (kinds.DICT, kinds.LIST, kinds.INSTANCE, kinds.CELL):
+                node.saved = node.saved | {key: n for key, n in node.entries().items() if type(n) is int}
+        restore(self)
+
+    monkeypatch.setattr(heap.Heap, "restore", forgetful)
+    assert outcomes(40)[1]

@@ -1,0 +1,152 @@
+"""Loop nests fused over blocks of rows: what is fused, and that nothing is read before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchstone.compiler.driver import compile
+from torchstone.compiler.lowering.mlir_passes import row_fusion
+from torchstone.compiler.runtime.cpu import cache, code, jit
+
+
+@pytest.fixture(autouse=True)
+def _as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "SMALL_WORK", -1)
+    torch.manual_seed(3)
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of loops over blocks of rows in each module compiled."""
+    found: list[int] = []
+    cache.CACHE.clear()
+
+    def counted(module, provider) -> None:
+        row_fusion.fuse_rows(module, provider)
+        assert module.operation.verify()
+        top = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
+        found.append(top.count("scf.for"))
+
+    monkeypatch.setattr(code, "fuse_rows", counted)
+    return found
+
+
+FUSED: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log softmax": lambda x: torch.log_softmax(x, -1),
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    "centered": lambda x: x - x.mean(-1, keepdim=True),
+    "products of rows": lambda x: (x * x.sum(-1, keepdim=True)).amax(-1, keepdim=True) + x,
+}
+APART: dict[str, Callable[[Tensor], Tensor]] = {
+    "columns": lambda x: x - x.sum(0, keepdim=True),
+    "softmax of columns": lambda x: torch.softmax(x, 0),
+    "rows in reverse": lambda x: x.exp().sum(-1, keepdim=True).flip(0) * x,
+    "rows of a transposed": lambda x: torch.softmax(x, -1) @ torch.softmax(x, -1).t(),
+    "one row of all": lambda x: x - x.sum(-1, keepdim=True)[:1],
+    "all of it": lambda x: x / x.sum(),
+    "the row before": lambda x: x[1:] - torch.cumsum(x, 1)[:-1],
+    "joined": lambda x: torch.cat([x.exp().sum(-1, keepdim=True), x, x.sum(-1, keepdim=True).exp()], 1),
+    "twice": lambda x: torch.softmax(torch.softmax(x, -1).sum(0, keepdim=True) * x, -1),
+}
+
+
+@pytest.mark.parametrize("shape", [(16, 5), (7, 3), (1, 9), (24, 2500), (13, 9000), (4, 6, 10)], ids=str)
+@pytest.mark.parametrize("name", FUSED)
+def test_rows_that_need_themselves_only_are_fused(name: str, shape: tuple[int, ...], loops: list[int]) -> None:
+    x = torch.randn(shape)
+    out = compile(FUSED[name], (x,))(x)
+    torch.testing.assert_close(out, FUSED[name](x.double()).float(), rtol=1e-4, atol=1e-5)
+    assert len(loops) == 1 and loops[0] >= 1
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (7, 3), (24, 250)], ids=str)
+@pytest.mark.parametrize("name", APART)
+def test_other_rows_are_waited_for(name: str, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    out = compile(APART[name], (x,))(x)
+    torch.testing.assert_close(out, APART[name](x.double()).float(), rtol=1e-4, atol=1e-5)
+
+
+def test_strided_rows() -> None:
+    x = torch.randn(40, 64)[::2, ::3].t()
+    torch.testing.assert_close(compile(FUSED["softmax"], (x,))(x), torch.softmax(x, -1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "ahead"),
+    [
+        ((24, 250), torch.float32, True),
+        ((7, 1001), torch.float32, True),
+        ((5, 3, 333), torch.float64, True),
+        ((9, 2049), torch.bfloat16, True),
+        ((1, 1000), torch.float32, False),  # there is no next row
+        ((13, 9000), torch.float32, False),  # two rows leave no room
+        ((60, 4), torch.float32, False),  # all of it is one block
+        ((8, 512), torch.complex64, False),
+    ],
+    ids=str,
+)
+def test_the_next_rows_are_fetched(shape: tuple[int, ...], dtype: torch.dtype, ahead: bool) -> None:
+    x = torch.randn(shape, dtype=dtype)
+    executable = compile(FUSED["centered"], (x,))
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    torch.testing.assert_close(executable(x), FUSED["centered"](x.to(wide)).to(dtype), rtol=2e-2, atol=2e-2)
+    assert ("llvm.intr.prefetch" in executable.ir["llvm"]) == ahead
+
+
+def buffers(module) -> list[int]:
+    """The elements of each buffer that a function allocates."""
+    ops = [op.operation for op in module.body.operations[0].regions[0].blocks[0].operations]
+    return [prod(op.results[0].type.shape) for op in ops if op.name in ("memref.alloc", "memref.alloca")]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 24, 700), (3, 1, 4, 600), (1, 1, 9, 1100), (2, 3, 6, 200), (2, 5, 1, 130)], ids=str
+)
+@pytest.mark.parametrize("name", FUSED)
+def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+    cache.CACHE.clear()
+
+    def measured(module, provider) -> None:
+        row_fusion.fuse_rows(module, provider)
+        assert module.operation.verify()
+        found.extend(buffers(module))
+
+    monkeypatch.setattr(code, "fuse_rows", measured)
+    x = torch.randn(shape)
+    x[..., 0, 3], x[..., -1, 5], x[0, ..., 1] = float("nan"), float("inf"), -float("inf")
+    out = compile(FUSED[name], (x,))(x)
+    torch.testing.assert_close(out, FUSED[name](x), rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert max(found, default=0) <= max(row_fusion.BLOCK, shape[-1])
+
+
+BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
+    "rows of each head": lambda x: torch.softmax(x, -1) - x.mean(-1, keepdim=True),
+    "a sum of each head": lambda x: torch.softmax(x, -1) * x.exp().sum((2, 3), keepdim=True),
+    "across heads": lambda x: torch.softmax(x, 1) + x.sum(-1, keepdim=True),
+    "another head": lambda x: torch.softmax(x, -1).flip(1) * x.exp().amax(-1, keepdim=True),
+    "another batch": lambda x: torch.softmax(x, -1).roll(1, 0) * x.exp().amax(-1, keepdim=True),
+    "the first of a batch": lambda x: x.exp().sum(-1, keepdim=True)[:1] * torch.softmax(x, -1),
+    "one row of each head": lambda x: x.exp().sum(-1, keepdim=True)[:, :, :1] * torch.softmax(x, -1),
+    "heads side by side": lambda x: torch.softmax(x, -1).transpose(1, 2).flatten(2) - x.sum(-1).amax(1)[..., None],
+    "products": lambda x: torch.softmax(x @ x.transpose(-1, -2), -1) @ x,
+}
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (1, 6, 7, 9), (3, 1, 5, 4), (2, 3, 1, 1), (0, 2, 3, 4)], ids=str)
+@pytest.mark.parametrize("name", BATCHES)
+def test_other_rows_of_a_batch_are_waited_for(
+    name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_fusion, "BLOCK", 1)
+    cache.CACHE.clear()
+    x = torch.randn(shape)
+    out = compile(BATCHES[name], (x,))(x)
+    torch.testing.assert_close(out, BATCHES[name](x), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,127 @@
+"""A backend on another device: what it writes, returns and shares comes back as if it had been here. No GPU is needed:
+the device is the CPU, to which tensors are copied all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torchstone.conformance.backends import load
+from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.backends.cuda import OnCuda
+from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.runner import progress_mark
+from torchstone.conformance.runner.sandbox import Boundary
+from torchstone.conformance.sources import opinfo
+
+OPS = (
+    "add",
+    "index_put",
+    "split",
+    "unique",
+    "frexp",
+    "t",
+    "svd",
+    "clone",
+    "bernoulli",
+    "to_sparse",
+    "resize_",
+    "nn.functional.relu",
+)
+
+
+def there() -> OnCuda:
+    return OnCuda(Eager(), "cpu")
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_what_eager_does_there_is_what_it_does_here(op: str) -> None:
+    found = [try_case(case, there()) for case in opinfo.iterate([op], ["float32"], 3) if hasattr(case, "program")]
+    assert all(verdict.outcome in (Outcome.PASS, Outcome.UNTESTED) for verdict in found), found
+
+
+def call(function: Any, *tensors: torch.Tensor) -> Any:
+    return there().compile(function, tensors)(*tensors)
+
+
+def test_what_is_written_there_is_written_here_and_views_of_it_are_views() -> None:
+    x = torch.zeros(2, 3)
+    row = call(lambda x: x.add_(1)[1], x)
+    assert x.tolist() == [[1.0] * 3] * 2
+    row.fill_(5)
+    assert x.tolist() == [[1.0] * 3, [5.0] * 3]
+
+
+def test_results_that_share_memory_there_share_it_here() -> None:
+    one, other = call(lambda x: (y := x + 1, y.view(-1))[:2], torch.zeros(2, 2))
+    one[0, 0] = 7
+    assert other[0] == 7 and one.untyped_storage()._cdata == other.untyped_storage()._cdata
+
+
+def test_inputs_take_new_sizes_and_share_the_memory_they_shared() -> None:
+    x = torch.arange(6.0)
+    y = x[2:4]
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> None:
+        y.mul_(10)
+        x.unsqueeze_(0)
+
+    call(program, x, y)
+    assert x.shape == (1, 6) and x[0, 2:4].tolist() == [20.0, 30.0] and y.tolist() == [20.0, 30.0]
+
+
+def test_layouts_arrive_as_they_are() -> None:
+    x = torch.arange(12.0).view(3, 4).t()[1:, ::2]
+    assert call(lambda x: torch.tensor(x.stride()), x).tolist() == list(x.stride())
+    z = torch.tensor([1 + 2j]).conj()
+    assert call(lambda z: torch.tensor(z.is_conj()), z) and call(lambda z: z, z).is_conj()
+
+
+def test_memory_that_is_used_up_is_no_error_of_the_programs() -> None:
+    def greedy(x: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(MemoryError, match="out of memory"):
+        call(greedy, torch.ones(1))
+
+
+def test_a_device_that_is_out_of_order_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = there()
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        raise IndexError("index 5 is out of range")
+
+    run = backend.compile(wrong, (torch.ones(1),))
+    with pytest.raises(IndexError):
+        run(torch.ones(1))
+    assert not backend.spent()  # the program is at fault, and the device as it was
+
+    def lost(self: OnCuda) -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered\nmore")
+
+    monkeypatch.setattr(OnCuda, "_synchronize", lost)
+    with pytest.raises(IndexError):
+        run(torch.ones(1))
+    assert backend.spent() == "the device is out of order: CUDA error: device-side assert triggered"
+    assert Boundary(backend, progress_mark.create()).spent() == backend.spent()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("name", ["eager+cuda", "inductor+cuda"])
+def test_without_a_device_it_says_so(name: str) -> None:
+    backend = load(name)
+    assert backend.name == name
+    found = backend.available()
+    assert not found.ok and "CUDA" in found.reason
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("name", ["eager+cuda", "inductor+cuda"])
+def test_on_the_device(name: str) -> None:
+    for case in opinfo.iterate(["add", "mm", "softmax"], ["float32"], 2):
+        verdict = try_case(case, load(name))  # type: ignore[arg-type]
+        assert verdict.outcome in (Outcome.PASS, Outcome.FALLBACK), verdict
+        assert verdict.evidence["device"] == "cuda"

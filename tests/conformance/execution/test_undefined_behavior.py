@@ -1,0 +1,45 @@
+"""Eager is not run on what it would corrupt memory with: indices of maxima that are none of the input's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.reducers.edit import special
+
+G, X, AT = Ref("g"), Ref("x"), Ref("i")
+BACKWARDS: dict[str, tuple[int, tuple[Any, ...]]] = {
+    "max_pool2d_with_indices_backward": (2, (G, X, [2, 2], [1, 1], [0, 0], [1, 1], False, AT)),
+    "max_pool3d_with_indices_backward": (3, (G, X, [2] * 3, [1] * 3, [0] * 3, [1] * 3, False, AT)),
+    "adaptive_max_pool2d_backward": (2, (G, X, AT)),
+    "adaptive_max_pool3d_backward": (3, (G, X, AT)),
+}
+
+
+def backward(name: str, index: int) -> Case:
+    """The gradient of a pool of windows of 2 over 3 in each dim, the last of whose maxima is said to be at an index."""
+    dims, args = BACKWARDS[name]
+    x = torch.randn(1, 1, *[3] * dims, generator=torch.Generator().manual_seed(0))
+    indices = torch.zeros(1, 1, *[2] * dims, dtype=torch.int64)
+    indices.view(-1)[-1] = index
+    call = Call(f"torch.ops.aten.{name}.default", args, {}, "y")
+    inputs = {"g": torch.ones(indices.shape), "x": x, "i": indices}
+    return Case(Program(("g", "x", "i"), (call,), Ref("y")), inputs, "test", name, "float32")
+
+
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_a_maximum_outside_the_input_is_unsafe(name: str) -> None:
+    dims, _ = BACKWARDS[name]
+    for index in (0, 3**dims - 1):
+        assert unsafe(backward(name, index)) == ""
+        assert special(backward(name, index)) is False
+    for index in (3**dims, 10**8, -2):
+        assert name in unsafe(backward(name, index))
+        assert special(backward(name, index)) is None  # a reduction does not try it: it would end this process
+    # A window of nothing but padding has no maximum, but for adaptive pools, whose windows have elements.
+    assert bool(unsafe(backward(name, -1))) is ("adaptive" in name)

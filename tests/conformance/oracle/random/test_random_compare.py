@@ -1,0 +1,202 @@
+"""Random numbers: eager's own where a backend claims them, the right distribution where it draws with its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conformance.execution.test_run_case import Fake, case_of, outcome, running
+from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.random.distribution import FALSE_ALARM, RUNS, alike
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+
+X = torch.linspace(-2, 2, 400)
+HALF, FEW = torch.full((40,), 0.5), torch.ones(8)
+OWN = torch.Generator().manual_seed(7)
+
+
+def own(shape: Any) -> Tensor:
+    return torch.rand(shape, generator=OWN)
+
+
+def sampler(draw: Callable[[], Any]) -> Callable[[int], list[Any]]:
+    def run(seed: int) -> list[Any]:
+        torch.default_generator.manual_seed(seed)
+        return [draw()]
+
+    return run
+
+
+def dropout(x: Tensor, p: float = 0.5, scale: float = 2.0) -> Tensor:
+    return x * (own(x.shape) >= p) * scale
+
+
+Pair = tuple[Callable[[], Any], Callable[[], Any]]
+SAME: dict[str, Pair] = {
+    "dropout": (lambda: torch.dropout(X, 0.5, True), lambda: dropout(X)),
+    "a rare zero, and another rounding": (
+        lambda: torch.dropout(X, 0.01, True), lambda: X * (own(400) >= 0.01) * 1.0101011
+    ),
+    "normal": (lambda: torch.randn(50), lambda: torch.randn(50, generator=OWN)),
+    "normal, half precision": (lambda: torch.randn(50).half(), lambda: torch.randn(50, generator=OWN).half()),
+    "complex": (lambda: torch.randn(9, dtype=torch.complex64), lambda: torch.randn(9, 2, generator=OWN) / 2**0.5),
+    "heavy tails": (lambda: torch.empty(9).cauchy_(), lambda: torch.tan((own(9) - 0.5) * torch.pi)),
+    "one number": (lambda: torch.rand(()), lambda: own(())),
+    "a number that is no tensor": (lambda: float(torch.rand(())), lambda: float(own(()))),
+    "nothing": (lambda: torch.rand(0), lambda: own(0)),
+    "all NaN": (lambda: torch.rand(3) * float("nan"), lambda: torch.full((3,), float("nan"))),
+    "without replacement": (lambda: torch.multinomial(FEW, 4), lambda: own(8).argsort()[:4]),
+    "integers": (lambda: torch.randint(0, 5, (30,)), lambda: (own(30) * 5).long()),
+}  # fmt: skip
+OTHER: dict[str, Pair] = {
+    "dropout that does not scale": (lambda: torch.dropout(X, 0.5, True), lambda: dropout(X, scale=1.0)),
+    "dropout that drops a tenth more": (lambda: torch.dropout(X, 0.5, True), lambda: dropout(X, 0.55, 1 / 0.45)),
+    "dropout of whole halves": (
+        lambda: torch.dropout(X, 0.5, True), lambda: X * (own(2) >= 0.5).repeat_interleave(200) * 2
+    ),
+    "the other outcome": (lambda: torch.bernoulli(HALF * 0.6), lambda: (own(40) >= 0.3).float()),
+    "a spread a tenth too large": (lambda: torch.randn(200), lambda: torch.randn(200, generator=OWN) * 1.1),
+    "a mean off by a tenth": (lambda: torch.randn(200), lambda: torch.randn(200, generator=OWN) + 0.1),
+    "uniform for normal": (lambda: torch.randn(20), lambda: (own(20) - 0.5) * 12**0.5),
+    "one draw for all": (lambda: torch.randn(5), lambda: torch.randn(1, generator=OWN).expand(5)),
+    "the same numbers always": (lambda: torch.rand(5), lambda: torch.full((5,), 0.4)),
+    "with replacement": (lambda: torch.multinomial(FEW, 4), lambda: (own(4) * 8).long()),
+    "one integer too many": (lambda: torch.randint(0, 5, (30,)), lambda: (own(30) * 6).long()),
+    "NaN now and then": (lambda: torch.rand(30), lambda: own(30).where(own(30) > 0.03, torch.nan)),
+    "squares": (lambda: torch.rand(()), lambda: own(()) ** 2),
+}  # fmt: skip
+
+
+def pairs(eager: Callable[[], Any], other: Callable[[], Any]) -> tuple[str, dict[str, Any]]:
+    OWN.manual_seed(7)
+    return alike(sampler(eager), lambda seed: [other()], ["output"])
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_another_generator_of_the_same_distribution_passes(name: str) -> None:
+    eager, other = SAME[name]
+    if name == "complex":  # the same numbers as pairs
+        other = (lambda draw: lambda: torch.view_as_complex(draw()))(other)
+    message, evidence = pairs(eager, other)
+    assert not message, evidence
+    assert (evidence["runs"], evidence["false_alarm"]) == (RUNS, FALSE_ALARM)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_another_distribution_is_told(name: str) -> None:
+    message, evidence = pairs(*OTHER[name])
+    assert message and evidence["probability"] * evidence["statistics"] < FALSE_ALARM
+
+
+def test_right_generators_are_not_accused() -> None:
+    """The probabilities are bounds: of many right backends the least is nowhere near the level."""
+    eager = sampler(lambda: torch.bernoulli(HALF))
+    for block in range(1, 13):
+        assert not alike(eager, lambda seed, block=block: eager(10**6 * block + seed), ["output"], runs=64)[0]
+
+
+DRAWN = case_of("torch.bernoulli", inputs={"x0": HALF})
+
+
+def claiming(claim: str, function: Callable[..., Any]) -> Fake:
+    backend = running(function)
+    backend.__dict__["random_numbers"] = claim
+    return backend
+
+
+def test_eagers_numbers_from_the_same_seed_are_right() -> None:
+    verdict = try_case(DRAWN, Eager())
+    assert verdict.outcome is Outcome.PASS and "same seed" in verdict.evidence["rule"]
+
+
+def test_other_numbers_of_the_right_distribution_pass_unless_eagers_were_claimed() -> None:
+    def draw(x: Tensor) -> Tensor:
+        return (own(40) < x).float()
+
+    verdict = try_case(DRAWN, running(draw))
+    assert verdict.outcome is Outcome.PASS and verdict.evidence["rule"] == "distribution", verdict
+    assert outcome(try_case(DRAWN, claiming("eager", draw)))[1:] in (
+        ("mismatch", "value"),
+        ("mismatch", "nondeterministic"),
+    )
+    assert outcome(try_case(DRAWN, claiming("seeded", draw)))[1:] == ("mismatch", "nondeterministic")
+    seeded = claiming("seeded", lambda x: (torch.rand(40) < x).float())
+    assert try_case(DRAWN, seeded).outcome is Outcome.PASS
+
+
+def test_a_claimed_number_may_be_rounded_otherwise_but_not_much() -> None:
+    case = case_of("torch.normal", 0.0, 3.0, (50,), inputs={})
+    for error, wanted in ((2**-22, "pass"), (2**-12, "mismatch")):
+        backend = claiming("eager", lambda error=error: torch.normal(0.0, 3.0, (50,)) * (1 + error))
+        assert try_case(case, backend).outcome == wanted
+
+
+def test_what_follows_from_eagers_numbers_is_refereed() -> None:
+    """A sum of what dropout leaves, of terms that cancel: in another order it is another number, and not any other."""
+    x = torch.linspace(1, 2, 4000) * torch.tensor([1, -1]).repeat(2000)
+    calls = (Call("torch.dropout", (Ref("x0"), 0.5, True), {}, "r0"), Call("torch.sum", (Ref("r0"),), {}, "r1"))
+    case = Case(Program(("x0",), calls, Ref("r1")), {"x0": x}, "test", "sum", "float32")
+    for error, wanted in ((0.0, "pass"), (0.2, "mismatch")):
+        backend = claiming("eager", lambda x, error=error: torch.dropout(x, 0.5, True).cumsum(0)[-1] + error)
+        verdict = try_case(case, backend)
+        assert verdict.outcome == wanted, verdict
+        assert error or verdict.evidence["rule"] == "float64"  # beyond the ULPs: nothing else settles it
+    redrawn = claiming("eager", lambda x: (torch.rand(1), torch.dropout(x, 0.5, True).sum())[1])
+    assert try_case(case, redrawn).outcome is Outcome.MISMATCH
+
+
+def test_what_cannot_be_told_is_untested() -> None:
+    calls = (Call("torch.bernoulli", (Ref("x0"),), {}, "r0"), Call("torch.nonzero", (Ref("r0"),), {}, "r1"))
+    sizes = Case(Program(("x0",), calls, Ref("r1")), {"x0": HALF}, "test", "nonzero", "float32")
+
+    def draw(x: Tensor) -> Tensor:
+        torch.default_generator.manual_seed(20)
+        return torch.bernoulli(x).flip(0).nonzero()
+
+    verdict = try_case(sizes, running(draw))
+    assert verdict.outcome is Outcome.UNTESTED and "shapes depend" in verdict.message, verdict
+    seeding = (Call("torch.manual_seed", (42,), {}, "r0"), Call("torch.rand_like", (Ref("x0"),), {}, "r1"))
+    seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": HALF}, "test", "rand_like", "float32")
+    verdict = try_case(seeded, running(lambda x: own(40)))
+    assert verdict.outcome is Outcome.UNTESTED and "sets the seed" in verdict.message
+    verdict = try_case(seeded, running(seeded.program))
+    assert verdict.outcome is Outcome.PASS and "same seed" in verdict.evidence["rule"]
+
+
+@pytest.mark.parametrize("number", [0.0, 1.0])
+def test_eagers_numbers_by_chance_prove_nothing(number: float) -> None:
+    """A number that every other seed gives is eager's from this seed for every other generator, and for a constant."""
+    half, drawn = torch.full((1,), 0.5), Call("torch.bernoulli", (Ref("x0"),), {}, "r1")
+    backend = running(lambda x: torch.full((1,), number))
+    seeding = (Call("torch.manual_seed", (42,), {}, "r0"), drawn)
+    seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": half}, "test", "bernoulli", "float32")
+    assert try_case(seeded, backend).outcome is Outcome.UNTESTED
+    free = Case(Program(("x0",), (drawn,), Ref("r1")), {"x0": half}, "test", "bernoulli", "float32")
+    assert outcome(try_case(free, backend))[1:] == ("mismatch", "distribution")
+    assert try_case(free, running(lambda x: (own(1) < 0.5).float())).outcome is Outcome.PASS
+
+
+def test_memory_that_nobody_wrote_to_has_an_outline_alone() -> None:
+    strided = case_of("torch.empty_strided", (2, 3), (1, 2), inputs={})
+    assert try_case(strided, running(lambda: torch.zeros(3, 2).t())).evidence["rule"].startswith("metadata alone")
+    assert outcome(try_case(strided, running(lambda: torch.zeros(2, 2))))[1:] == ("mismatch", "shape")
+    like = case_of("torch.empty_like", inputs={"x0": X})
+    assert outcome(try_case(like, running(torch.zeros_like)))[1] == "pass"
+    assert outcome(try_case(like, running(lambda x: torch.zeros(400).int())))[1:] == ("mismatch", "dtype")
+
+
+def test_a_number_that_is_seldom_drawn_is_drawn() -> None:
+    """Sixteen seeds give zero; one that a backend draws is no wrong number, and one in each call is."""
+    seldom = case_of("torch.bernoulli", inputs={"x0": torch.full((1,), 0.02)})
+    calls = iter(range(1000))
+    once = try_case(seldom, running(lambda x: torch.ones(1) if not next(calls) else (own(1) < 0.02).float()))
+    assert once.outcome is Outcome.PASS and once.evidence["rule"] == "distribution", once
+    always = try_case(seldom, running(lambda x: torch.ones(1)))
+    assert (always.outcome, always.kind) == (Outcome.MISMATCH, "distribution")

@@ -1,0 +1,71 @@
+"""The oracle where eager's kernels lose a NaN: the documented formula's NaN is no fault, any other one is caught."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conformance.oracle.test_compare import X, Y, compare, one, torch_rand
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.program.program import Call, Program, Ref
+
+NAN = math.nan
+POLYNOMIALS = ("chebyshev_polynomial_u", "shifted_chebyshev_polynomial_t", "laguerre_polynomial_l")
+ATTENTION = Program(
+    ("x0", "x1"),
+    (Call("torch.nn.functional.scaled_dot_product_attention", (X, Y, Y), {}, "r0"),),
+    Ref("r0"),
+)
+QUERY, KEY = torch_rand(1, 1, 3, 8), torch_rand(1, 1, 6, 8, seed=1)
+
+
+def formula(query: Tensor, key: Tensor) -> Tensor:
+    return torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) @ key
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_polynomials_of_nan(name: str) -> None:
+    program = one(f"special.{name}", X, Y)
+    x, n = torch.tensor([0.5, NAN, 0.5, NAN, NAN]), torch.tensor([3.0, 2.0, 4.0, 0.0, 3.4e38])
+
+    def put(*values: tuple[int, float]) -> Outcome:
+        def polynomial(x: Tensor, n: Tensor) -> Tensor:
+            out = program(x, n)
+            for at, value in values:
+                out[at] = value
+            return out
+
+        return compare(program, polynomial, x, n).outcome
+
+    assert put((1, NAN)) is not Outcome.MISMATCH
+    assert put((1, NAN), (2, NAN)) is Outcome.MISMATCH
+    # Of degree 0 it is 1, and of a degree that int64 does not hold 0, as of a negative one.
+    assert put((1, NAN), (3, NAN)) is Outcome.MISMATCH
+    assert put((1, NAN), (4, NAN)) is Outcome.MISMATCH
+
+
+@pytest.mark.parametrize("length", [6, 64])
+def test_attention_of_nan(length: int) -> None:
+    query, key = QUERY.clone(), torch_rand(1, 1, length, 8, seed=1)
+    query[..., 0, 0] = NAN
+    finding = compare(ATTENTION, formula, query, key)
+    assert finding.outcome is not Outcome.MISMATCH, finding
+
+
+def test_attention_that_spreads_nan_is_caught() -> None:
+    query = QUERY.clone()
+    query[..., 0, 0] = NAN
+    spread = compare(ATTENTION, lambda q, k: torch.full_like(q, NAN), query, KEY)
+    assert spread.outcome is Outcome.MISMATCH, spread
+    invented = compare(ATTENTION, lambda q, k: formula(q, k) * torch.tensor([1.0] * 7 + [NAN]), QUERY, KEY)
+    assert invented.outcome is Outcome.MISMATCH, invented
+
+
+def test_attention_that_loses_nan_is_caught() -> None:
+    key = KEY.clone()
+    key[..., 2, 1] = NAN
+    finding = compare(ATTENTION, lambda q, k: formula(q, k).nan_to_num(0.0), torch_rand(1, 1, 3, 8), key)
+    assert finding.outcome is Outcome.MISMATCH, finding
