@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,42 +11,34 @@ from torch import Tensor
 
 from torchstone.conformance.execution.undefined_behavior import unsafe
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, leaves, map_leaves
+from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
 
 
-def build(case: Case, inputs: dict[str, Tensor], calls: tuple[Call, ...], outputs: Any) -> Case:
+def build(case: Case, program: Program, inputs: dict[str, Tensor]) -> Case:
     """Return the case with this program and these inputs, pruned and renamed.
 
-    Calls and inputs that no output depends on are gone; inputs are called x0, x1 … in the order of their use, and
-    results v0, v1 ….
+    ``inputs`` has a tensor for each input of the program. Calls and inputs that no output depends on are gone; inputs
+    are called x0, x1 … in the order of their use, and results v0, v1 ….
     """
-    needed = {ref.name for ref in leaves(outputs)}
+    needed = {ref.name for ref in leaves(program.outputs)}
     kept: list[Call] = []
-    for call in reversed(calls):
+    for call in reversed(program.calls):
         if call.result in needed or call.target.endswith("_"):  # an in-place call is used for what it does
             kept.append(call)
             needed |= {ref.name for ref in call.refs()}
     kept.reverse()
-    used = [ref.name for call in kept for ref in call.refs()] + [ref.name for ref in leaves(outputs)]
+    used = [ref.name for call in kept for ref in call.refs()] + [ref.name for ref in leaves(program.outputs)]
     inputs = {name: inputs[name] for name in dict.fromkeys(used) if name in inputs}
     names = {name: f"x{at}" for at, name in enumerate(inputs)}
     names |= {call.result: f"v{at}" for at, call in enumerate(kept)}
-
-    def renamed(tree: Any) -> Any:
-        return map_leaves(tree, lambda leaf: Ref(names[leaf.name], leaf.path) if isinstance(leaf, Ref) else leaf)
-
-    program = Program(
-        tuple(names[name] for name in inputs),
-        tuple(Call(call.target, renamed(call.args), renamed(call.kwargs), names[call.result]) for call in kept),
-        renamed(outputs),
-    )
+    program = Program(tuple(inputs), tuple(kept), program.outputs).rename(names)
     return case.replace(program=program, inputs={names[name]: tensor for name, tensor in inputs.items()})
 
 
 def tidy(case: Case) -> Case:
     """Return the case pruned and renamed, with nothing else changed."""
-    return build(case, case.inputs, case.program.calls, case.program.outputs)
+    return build(case, case.program, case.inputs)
 
 
 def with_inputs(case: Case, inputs: dict[str, Tensor]) -> Case:
@@ -57,11 +48,7 @@ def with_inputs(case: Case, inputs: dict[str, Tensor]) -> Case:
 
 def with_calls(case: Case, change: Callable[[Any], Any]) -> Case:
     """Return the case with ``change`` applied to every leaf of every call's arguments."""
-    calls = tuple(
-        dataclasses.replace(call, args=map_leaves(call.args, change), kwargs=map_leaves(call.kwargs, change))
-        for call in case.program.calls
-    )
-    return build(case, case.inputs, calls, case.program.outputs)
+    return build(case, case.program.rewrite(lambda call: call.map_arguments(change)), case.inputs)
 
 
 def results(case: Case, until: int | None = None) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from torchstone.conformance.backends.protocol import Availability, Backend
-from torchstone.conformance.program.literals import map_leaves
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import fresh, write_back
 
 CUDA = "cuda"
@@ -120,5 +119,4 @@ def _placed(fn: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
     def leaf(value: Any) -> Any:
         return device if isinstance(value, torch.device) and value.type == "cpu" else value
 
-    calls = tuple(Call(c.target, map_leaves(c.args, leaf), map_leaves(c.kwargs, leaf), c.result) for c in fn.calls)
-    return Program(fn.inputs, calls, fn.outputs)
+    return fn.rewrite(lambda call: call.map_arguments(leaf))

@@ -22,8 +22,8 @@ from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.call_targets import PROPERTIES
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, map_leaves
-from torchstone.conformance.program.program import Call, Program, is_name
+from torchstone.conformance.program.literals import Ref, leaves, map_leaves
+from torchstone.conformance.program.program import Call, is_name
 from torchstone.conformance.program.tensor_storage import extent
 from torchstone.conformance.repro import standalone
 
@@ -71,17 +71,8 @@ def _renamed(case: Case) -> Case:
     if not names:
         return case
 
-    def new(value: Any) -> Any:
-        return map_leaves(
-            value, lambda leaf: Ref(names.get(leaf.name, leaf.name), leaf.path) if isinstance(leaf, Ref) else leaf
-        )
-
-    calls = [
-        Call(call.target, new(call.args), new(call.kwargs), names.get(call.result, call.result))
-        for call in program.calls
-    ]
     inputs = {names.get(name, name): tensor for name, tensor in case.inputs.items()}
-    return case.replace(program=Program(tuple(inputs), tuple(calls), new(program.outputs)), inputs=inputs)
+    return case.replace(program=program.rename(names), inputs=inputs)
 
 
 def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]:
@@ -150,17 +141,13 @@ def _closeness(case: Case) -> tuple[float, float]:
 
 
 def _body(case: Case) -> list[str]:
-    used = {leaf.name for leaf in _refs(case.program.outputs)}
+    used = {leaf.name for leaf in leaves(case.program.outputs)}
     used.update(ref.name for call in case.program.calls for ref in call.refs())
     lines = []
     for call in case.program.calls:
         text = _call(call)
         lines.append(f"{call.result} = {text}" if call.result in used else text)
     return [*lines, f"return {source(case.program.outputs)}"]
-
-
-def _refs(value: Any) -> list[Ref]:
-    return Call("", (value,), {}, "").refs()
 
 
 def _call(call: Call) -> str:

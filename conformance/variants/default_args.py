@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -41,10 +42,8 @@ def _programs(program: Program) -> Iterator[Program]:
                 if argument.name not in call.kwargs and (value := _other(argument)) is not None
             }
             for some in (free, *({name: value} for name, value in free.items())) if free else ():
-                calls = tuple(
-                    Call(c.target, c.args, {**c.kwargs, **some}, c.result) if c is call else c for c in program.calls
-                )
-                yield Program(program.inputs, calls, program.outputs)
+                given = replace(call, kwargs={**call.kwargs, **some})
+                yield program.rewrite(lambda c, call=call, given=given: given if c is call else c)
 
 
 def _schemas(call: Call) -> list[Any]:

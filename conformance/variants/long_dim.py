@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import map_leaves
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.program import Program
 from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.support import NotApplicable, answer
 
@@ -106,11 +106,7 @@ def _told(program: Program, size: int) -> Program:
         told = map_leaves(value, item)
         return told if math.prod(each for each in told if type(each) is int) <= ROOM else value
 
-    calls = tuple(
-        Call(c.target, tuple(map(argument, c.args)), {k: argument(v) for k, v in c.kwargs.items()}, c.result)
-        for c in program.calls
-    )
-    return Program(program.inputs, calls, program.outputs)
+    return program.rewrite(lambda call: call.map_arguments(argument, nested=False))
 
 
 def _fits(case: Case) -> bool:

@@ -70,8 +70,7 @@ def undetermined(case: Case, drawn: bool, reseeds: int = RESEEDS) -> str:
 
 def _unseeded(program: Program) -> Program:
     """Without a seed of its own: that is part of what eager does, but compilers may have generators of their own."""
-    calls = tuple(call for call in program.calls if call.target != _SEED)
-    return Program(program.inputs, calls, program.outputs)
+    return program.rewrite(lambda call: None if call.target == _SEED else call)
 
 
 def _reseeded(case: Case, start: int, most: int) -> Iterator[Observed]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchstone.conformance.program.literals import map_leaves
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.program import Program
 
 
 class NoTwin(Exception):
@@ -36,16 +36,7 @@ def widen_program(program: Program) -> Program:
     def leaf(value: Any) -> Any:
         return wider(value) if isinstance(value, torch.dtype) else value
 
-    calls = [
-        Call(
-            _CASTS.get(call.target, call.target),
-            map_leaves(call.args, leaf),
-            map_leaves(call.kwargs, leaf),
-            call.result,
-        )
-        for call in program.calls
-    ]
-    return Program(program.inputs, tuple(calls), program.outputs)
+    return program.rewrite(lambda call: replace(call.map_arguments(leaf), target=_CASTS.get(call.target, call.target)))
 
 
 def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
