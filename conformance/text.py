@@ -12,11 +12,11 @@ def one_line(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - len(CUT)] + CUT
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Bytes in words: ``300 MiB``, ``8.0 GiB``."""
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"
 
 
-def over(used: int, limit: int) -> str:
+def over_limit(used: int, limit: int) -> str:
     """Say that so many bytes are over a limit."""
-    return f"{size(used)} is over the limit of {size(limit)}"
+    return f"{format_bytes(used)} is over the limit of {format_bytes(limit)}"

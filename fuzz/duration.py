@@ -10,7 +10,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([hms])")
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Return the seconds a text like ``90``, ``60s``, ``10m`` or ``1h30m`` stands for. Raises InputError."""
     wanted = text.strip().lower()
     if re.fullmatch(r"\d+(?:\.\d+)?", wanted):

@@ -33,9 +33,9 @@ from torchstone.conformance.backends import load as load_backend
 from torchstone.conformance.errors import HarnessError, InputError, UnknownName
 from torchstone.conformance.escape import markdown as escaped
 from torchstone.conformance.escape import markdown_code
-from torchstone.conformance.execution.run_case import compile_cases, try_case
+from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.execution.verdict import Outcome, Verdict
-from torchstone.conformance.mutants import BUGS, NAME, Bug
+from torchstone.conformance.mutants import BACKEND_NAME, MUTANTS, Mutant
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import iterate, load
@@ -44,11 +44,11 @@ from torchstone.conformance.variants.registry import VARIANTS, apply
 
 SEED = 0
 MAX_OPS = 3
-MOST = 32  # cases compiled together
+MAX_BATCH = 32  # cases compiled together
 
 
 @dataclass(frozen=True)
-class Found:
+class TrialResult:
     """What became of a bug. ``case`` is the id of the first case that failed because of it, empty if none did.
 
     ``by`` is the source of that case; ``tried`` counts the cases up to it, ``alarms`` are those that the compiler fails
@@ -71,23 +71,23 @@ class Found:
         return bool(self.case)
 
 
-VALUES = ("extremes", "special", "shifted", "long", "small")
+VALUE_VARIANTS = ("extremes", "special", "shifted", "long", "small")
 """Variants in which numbers decide: asked in every dtype."""
 
-DTYPES = ("mixed",)
+DTYPE_VARIANTS = ("mixed",)
 """Variants in which dtypes decide: asked of all samples, in every dtype."""
 
-BROAD = ("backward", "optional", "constants", "outside", "square", "lazy")
+ARGUMENT_VARIANTS = ("backward", "optional", "constants", "outside", "square", "lazy")
 """Variants in which arguments decide: asked of all samples, of the first dtype."""
 
-KINDS = ("float32", "int64", "complex64", "bool")
+OTHER_VARIANT_DTYPES = ("float32", "int64", "complex64", "bool")
 """The dtypes of all other variants, which are about places and sizes."""
 
-POOL = 24
+ARGUMENT_SAMPLES = 24
 """Samples of the first dtype of an op that variants are asked of, at most, whatever the limit."""
 
 
-def cases(bug: Bug, limit: int, programs: int, most: int) -> Iterator[Case]:
+def trial_cases(bug: Mutant, limit: int, programs: int, most: int) -> Iterator[Case]:
     """What is tried, in this order.
 
     The first ``limit`` samples of each op and dtype; what the ops have to refuse; ``most`` of the samples in variants;
@@ -114,19 +114,23 @@ def _varied(ops: Iterable[str], samples: Iterable[Case]) -> Iterator[Case]:
     first: dict[str, str] = {}
     for op, dtype in sorted(by_kind, key=lambda kind: kind[1] != "float32"):
         first.setdefault(op, dtype)
-    others = [name for name in VARIANTS if name not in VALUES + DTYPES + BROAD]
+    others = [name for name in VARIANTS if name not in VALUE_VARIANTS + DTYPE_VARIANTS + ARGUMENT_VARIANTS]
     for turn, row in enumerate(itertools.zip_longest(*by_kind.values())):
         given = [case for case in row if case is not None]
-        yield from _asked(given, VALUES)
+        yield from _in_variants(given, VALUE_VARIANTS)
         if not turn:
-            yield from _asked([case for of_kind in by_kind.values() for case in of_kind], DTYPES)
+            yield from _in_variants([case for of_kind in by_kind.values() for case in of_kind], DTYPE_VARIANTS)
             for op, dtype in first.items():
-                pool = (case for case in iterate({"opinfo": [op]}, [dtype], POOL) if isinstance(case, Case))
-                yield from _asked(sorted(pool, key=lambda case: -sum(t.numel() for t in case.args)), BROAD)
-        yield from _asked([case for case in given if case.dtype in KINDS or case.dtype == first[case.op]], others)
+                pool = (case for case in iterate({"opinfo": [op]}, [dtype], ARGUMENT_SAMPLES) if isinstance(case, Case))
+                yield from _in_variants(
+                    sorted(pool, key=lambda case: -sum(t.numel() for t in case.args)), ARGUMENT_VARIANTS
+                )
+        yield from _in_variants(
+            [case for case in given if case.dtype in OTHER_VARIANT_DTYPES or case.dtype == first[case.op]], others
+        )
 
 
-def _asked(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case]:
+def _in_variants(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case]:
     """The samples in these variants, where that can be asked."""
     samples = list(samples)
     for name in names:
@@ -139,17 +143,17 @@ def _asked(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case]:
 
 
 def _programs(ops: Iterable[str], count: int) -> Iterator[Case]:
-    from torchstone.fuzz.generator.generate import nth
-    from torchstone.fuzz.generator.rules import select
+    from torchstone.fuzz.generator.generate import nth_program
+    from torchstone.fuzz.generator.rules import select_rules
 
     known = []
     for op in ops:
         try:
-            known += select([op])
+            known += select_rules([op])
         except UnknownName:  # the fuzzer has no rule for it
             continue
     for index in range(count if known else 0):
-        yield nth(SEED, index, (), MAX_OPS, known, index % 2 == 1)
+        yield nth_program(SEED, index, (), MAX_OPS, known, index % 2 == 1)
 
 
 class SelfTrial:
@@ -173,20 +177,20 @@ class SelfTrial:
     def __exit__(self, *exc: object) -> None:
         torch.set_num_threads(self._threads)
 
-    def try_bug(self, bug: Bug) -> Found:
+    def try_bug(self, bug: Mutant) -> TrialResult:
         """Return what became of a bug. HarnessError when workers cannot start."""
         started = time.perf_counter()
         tried: list[Case] = []
         first: Verdict | None = None
-        results = self._results(f"{NAME}+{bug.name}", cases(bug, *self.effort), bug.harmful)
+        results = self._results(f"{BACKEND_NAME}+{bug.name}", trial_cases(bug, *self.effort), bug.harmful)
         with contextlib.closing(results):
             for case, verdict in results:
                 tried.append(case)
-                if _wrong(verdict) and self._right([case])[case.id].outcome is Outcome.PASS:
+                if _is_detection(verdict) and self._right([case])[case.id].outcome is Outcome.PASS:
                     first = verdict
                     break
         alarms = [name for name, verdict in self._right(tried).items() if verdict.failed]
-        found = Found(bug.name, bug.group, tried=len(tried), seconds=time.perf_counter() - started, alarms=alarms)
+        found = TrialResult(bug.name, bug.group, tried=len(tried), seconds=time.perf_counter() - started, alarms=alarms)
         if first is None:
             return found
         return dataclasses.replace(
@@ -202,26 +206,26 @@ class SelfTrial:
         """The verdicts on the compiler without the bug, by case id."""
         by_id = {case.id: case for case in tried}
         new = (case for name, case in by_id.items() if name not in self._known)
-        self._known |= {case.id: verdict for case, verdict in self._results(NAME, new)}
+        self._known |= {case.id: verdict for case, verdict in self._results(BACKEND_NAME, new)}
         return {name: self._known[name] for name in by_id}
 
     def _results(
         self, backend: str, tried: Iterable[Case], harmful: bool = False
     ) -> Generator[tuple[Case, Verdict], None, None]:
         if not (harmful or self.isolated):
-            yield from _here(backend, tried)
+            yield from _in_process(backend, tried)
             return
         with Pool(backend, jobs=1, **self._pool) as pool:
             for result in pool.results(tried):
                 yield result.case, result.verdict
 
 
-def _wrong(verdict: Verdict) -> bool:
+def _is_detection(verdict: Verdict) -> bool:
     """Whether the harness says that something is not as it should be: the answer, or whose it is."""
     return verdict.failed or verdict.outcome is Outcome.FALLBACK
 
 
-def _here(name: str, tried: Iterable[Case]) -> Iterator[tuple[Case, Verdict]]:
+def _in_process(name: str, tried: Iterable[Case]) -> Iterator[tuple[Case, Verdict]]:
     """What a worker makes of the cases, in growing batches: the first failure ends most trials."""
     backend, tried = load_backend(name), iter(tried)
     size = 1
@@ -229,11 +233,11 @@ def _here(name: str, tried: Iterable[Case]) -> Iterator[tuple[Case, Verdict]]:
         alone = any(case.variant in (DYNAMIC, BATCH) for case in batch)
         compiled = [None] * len(batch) if alone else compile_cases(batch, backend)
         for case, one in zip(batch, compiled, strict=True):
-            yield case, try_case(case, backend, one)
-        size = min(2 * size, MOST)
+            yield case, run_case(case, backend, one)
+        size = min(2 * size, MAX_BATCH)
 
 
-def try_bugs(bugs: Iterable[Bug], jobs: int = 1, **options: Any) -> Generator[Found, None, None]:
+def run_trials(bugs: Iterable[Mutant], jobs: int = 1, **options: Any) -> Generator[TrialResult, None, None]:
     """Try bugs, ``jobs`` at a time in processes of their own, each as it is done. ``options`` are ``SelfTrial``'s.
 
     Raises HarnessError when a process ends before its bug is tried: one that is not known to be harmful ended it.
@@ -264,25 +268,25 @@ def _start(options: dict[str, Any]) -> None:
     _trial = SelfTrial(**options).__enter__()
 
 
-def _try_one(name: str) -> Found:
-    return _trial.try_bug(BUGS[name])
+def _try_one(name: str) -> TrialResult:
+    return _trial.try_bug(MUTANTS[name])
 
 
-def read(path: Path) -> dict[str, Found]:
+def read_journal(path: Path) -> dict[str, TrialResult]:
     """What a journal holds, by bug. InputError for a line that is none of its own."""
     if not path.exists():
         return {}
-    found: dict[str, Found] = {}
+    found: dict[str, TrialResult] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            one = Found(**json.loads(line))
+            one = TrialResult(**json.loads(line))
         except (TypeError, ValueError) as error:
             raise InputError(f"{path}:{number}: not a line of a self-trial: {error}") from error
         found[one.bug] = one
     return found
 
 
-def append(path: Path, found: Found) -> None:
+def append_to_journal(path: Path, found: TrialResult) -> None:
     """Add a line to a journal. InputError when it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -292,9 +296,9 @@ def append(path: Path, found: Found) -> None:
         raise InputError(f"cannot write to {path}: {error.strerror or error}") from error
 
 
-def by_group(found: Mapping[str, Found]) -> list[dict[str, Any]]:
+def table_rows(found: Mapping[str, TrialResult]) -> list[dict[str, Any]]:
     """One row a class of bugs, and one for all: how many there are, how many were found, and which were not."""
-    groups: dict[str, list[Found]] = {}
+    groups: dict[str, list[TrialResult]] = {}
     for one in found.values():
         groups.setdefault(one.group, []).append(one)
     groups["all"] = list(found.values())
@@ -310,10 +314,10 @@ def by_group(found: Mapping[str, Found]) -> list[dict[str, Any]]:
     ]
 
 
-def markdown(found: Mapping[str, Found]) -> str:
+def markdown_tables(found: Mapping[str, TrialResult]) -> str:
     """The same as a table in Markdown, and below it how those found were found and the false alarms."""
     lines = ["| class | bugs | found | not found |", "| --- | ---: | ---: | --- |"]
-    for row in by_group(found):
+    for row in table_rows(found):
         missed = ", ".join(map(markdown_code, row["undetected"]))
         lines.append(f"| {escaped(row['class'])} | {row['bugs']} | {row['detected']} | {missed} |")
     ways = Counter(_way(one) for one in found.values() if one.detected)
@@ -323,7 +327,7 @@ def markdown(found: Mapping[str, Found]) -> str:
     return "\n".join([*lines, *map(markdown_code, alarms)])
 
 
-def _way(one: Found) -> str:
+def _way(one: TrialResult) -> str:
     variant = one.case.split(":")[4:]
     if one.by == "fuzz":
         return "programs of the fuzzer"

@@ -25,11 +25,11 @@ from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.repro.standalone import SECONDS
 from torchstone.conformance.runner import Pool
-from torchstone.conformance.store import evidence as read
+from torchstone.conformance.store import parse_evidence as read
 from torchstone.reducers.engine import Budget
-from torchstone.reducers.failure import reduce
+from torchstone.reducers.failure import reduce_case
 from torchstone.reducers.signature import Signature, signature
-from torchstone.reducers.write import SCRIPT, SUMMARY, summary, write
+from torchstone.reducers.write import SCRIPT, SUMMARY, summary, write_reduction
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
@@ -59,15 +59,15 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ScriptRun:
     """How a script ended: its exit code, None when it hung; whether that shows the failure; the end of its stderr."""
 
     code: int | None
-    shows: bool
+    shows_failure: bool
     tail: str
 
 
-def distinct(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Failure]:
+def distinct_failures(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Failure]:
     """Return the failures of a backend among the rows of a store, those of most cases first."""
     found: dict[tuple[Signature, str, str], Failure] = {}
     for row in rows:
@@ -89,7 +89,7 @@ def _verdict(row: tuple[Any, ...]) -> Verdict:
     )  # fmt: skip
 
 
-def reduce_all(
+def reduce_failures(
     store: Store,
     run: str,
     failures: Iterable[Failure],
@@ -168,11 +168,11 @@ def _reduced(
             continue
         try:
             judge = pool.verdict
-            found = reduce(Case.from_bytes(data), failure.backend, budget=budget, judge=judge, confirm=judge)
+            found = reduce_case(Case.from_bytes(data), failure.backend, budget=budget, judge=judge, confirm=judge)
         except InputError as error:
             why = str(error)
             continue
-        write(found, folder)
+        write_reduction(found, folder)
         return summary(found) | {"script": dataclasses.asdict(run_script(folder / SCRIPT, found.verdict, python))}
     return {"backend": failure.backend, "signature": dataclasses.asdict(failure.signature), "not_reduced": why}
 
@@ -186,7 +186,7 @@ def _same(told: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str |
     return None if first == failure.name else first
 
 
-def run_script(script: Path, verdict: Verdict, python: str | None = None) -> Shown:
+def run_script(script: Path, verdict: Verdict, python: str | None = None) -> ScriptRun:
     """Run a script in a folder that is thrown away, by a backend's own Python, and say whether it shows the verdict."""
     environment = dict(os.environ)
     if ":" in verdict.backend:  # it lies beside the user, whose folder is not the script's
@@ -205,11 +205,11 @@ def run_script(script: Path, verdict: Verdict, python: str | None = None) -> Sho
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Shown(None, verdict.outcome is Outcome.TIMEOUT, "")
-    return Shown(done.returncode, done.returncode == 1 and shows(verdict, done.stderr), done.stderr[-TAIL:])
+            return ScriptRun(None, verdict.outcome is Outcome.TIMEOUT, "")
+    return ScriptRun(done.returncode, done.returncode == 1 and shows_failure(verdict, done.stderr), done.stderr[-TAIL:])
 
 
-def shows(verdict: Verdict, stderr: str) -> bool:
+def shows_failure(verdict: Verdict, stderr: str) -> bool:
     """Whether a script that failed did so as the verdict says: it could lack a package, or fail at something else."""
     differs = "AssertionError: " in stderr and "AssertionError" not in verdict.message  # which may be the compiler's
     if verdict.outcome is Outcome.MISMATCH:

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
 
 
-def build(case: Case, program: Program, inputs: dict[str, Tensor]) -> Case:
+def prune_and_rename(case: Case, program: Program, inputs: dict[str, Tensor]) -> Case:
     """Return the case with this program and these inputs, pruned and renamed.
 
     ``inputs`` has a tensor for each input of the program. Calls and inputs that no output depends on are gone; inputs
@@ -38,7 +38,7 @@ def build(case: Case, program: Program, inputs: dict[str, Tensor]) -> Case:
 
 def tidy(case: Case) -> Case:
     """Return the case pruned and renamed, with nothing else changed."""
-    return build(case, case.program, case.inputs)
+    return prune_and_rename(case, case.program, case.inputs)
 
 
 def with_inputs(case: Case, inputs: dict[str, Tensor]) -> Case:
@@ -46,9 +46,9 @@ def with_inputs(case: Case, inputs: dict[str, Tensor]) -> Case:
     return case.replace(inputs={name: inputs.get(name, tensor) for name, tensor in case.inputs.items()})
 
 
-def with_calls(case: Case, change: Callable[[Any], Any]) -> Case:
+def map_arguments(case: Case, change: Callable[[Any], Any]) -> Case:
     """Return the case with ``change`` applied to every leaf of every call's arguments."""
-    return build(case, case.program.rewrite(lambda call: call.map_arguments(change)), case.inputs)
+    return prune_and_rename(case, case.program.rewrite(lambda call: call.map_arguments(change)), case.inputs)
 
 
 def results(case: Case, until: int | None = None) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def results(case: Case, until: int | None = None) -> dict[str, Any]:
     if not calls:
         return dict(zip(case.program.inputs, case.fresh_args(), strict=True))
     everything = [Ref(name) for name in case.program.inputs] + [Ref(call.result) for call in calls]
-    with quiet():
+    with ignore_warnings():
         values = Program(case.program.inputs, calls, everything)(*case.fresh_args())
     return dict(zip([ref.name for ref in everything], values, strict=True))
 
@@ -80,15 +80,15 @@ def trim(tensor: Tensor) -> Tensor:
     return flat.as_strided(tensor.shape, tensor.stride())
 
 
-def special(case: Case) -> bool | None:
+def has_special_values(case: Case) -> bool | None:
     """Run the case in eager: whether an input or a result holds an inf or a nan, None if it raises an error.
 
     Nor is there an answer where eager would corrupt this process's memory.
     """
-    if unsafe(case):
+    if undefined_behavior(case):
         return None
     try:
-        with quiet():
+        with ignore_warnings():
             found = list(tensors_in([*case.args, case.program(*case.fresh_args())]))
             floating = [t for _, t in found if t.dtype.is_floating_point or t.dtype.is_complex]
             return not all(bool(tensor.isfinite().all()) for tensor in floating)
@@ -96,6 +96,6 @@ def special(case: Case) -> bool | None:
         return None
 
 
-def quiet() -> warnings.catch_warnings:
+def ignore_warnings() -> warnings.catch_warnings:
     """Return a context in which warnings are ignored and afterwards are as before."""
     return warnings.catch_warnings(action="ignore")

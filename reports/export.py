@@ -14,14 +14,14 @@ from typing import Any, BinaryIO
 
 from torchstone.conformance.escape import csv_rows
 from torchstone.conformance.files import replacing
-from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, evidence
+from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, parse_evidence
 from torchstone.reports.results import ReportError
 
 COLUMNS = ("run", *VERDICT_COLUMNS)
 BATCH = 10_000
 
 
-class Form(StrEnum):
+class ExportFormat(StrEnum):
     """What the file is."""
 
     parquet = "parquet"
@@ -30,7 +30,7 @@ class Form(StrEnum):
     jsonl = "jsonl"
 
 
-def export(store: Store, runs: Sequence[Run], out: Path, form: Form) -> int:
+def export(store: Store, runs: Sequence[Run], out: Path, form: ExportFormat) -> int:
     """Write one row a verdict, run by run, ordered by backend and case; return how many. The file is replaced whole.
 
     The columns are ``COLUMNS``. Evidence is JSON: a value in json and jsonl, text in csv and parquet. Raises
@@ -68,7 +68,7 @@ def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:
         count = 0
         for count, row in enumerate(rows, start=1):
             record = dict(zip(COLUMNS, row, strict=True))
-            record["evidence"] = strict(evidence(record["evidence"], record["case_id"]))
+            record["evidence"] = strict(parse_evidence(record["evidence"], record["case_id"]))
             text = json.dumps(strict(record), ensure_ascii=False, allow_nan=False)
             file.write((between if count > 1 else b"") + text.encode("utf-8", "backslashreplace"))
         file.write(closing if count or not lines else b"")
@@ -110,6 +110,9 @@ def _parquet(runs: Sequence[Run]) -> Callable[..., int]:
     return write
 
 
-_WRITERS: dict[Form, Callable[[Sequence[Run]], Callable[..., int]]] = {
-    Form.parquet: _parquet, Form.csv: _csv, Form.json: _json(False), Form.jsonl: _json(True),
-}  # fmt: skip
+_WRITERS: dict[ExportFormat, Callable[[Sequence[Run]], Callable[..., int]]] = {
+    ExportFormat.parquet: _parquet,
+    ExportFormat.csv: _csv,
+    ExportFormat.json: _json(False),
+    ExportFormat.jsonl: _json(True),
+}

@@ -42,8 +42,8 @@ def render(report: dict[str, Any], links: dict[str, str]) -> str:
         looks=LOOKS,
         symbols=SYMBOLS,
         failing=FAILING,
-        groups=groups(report["cases"]),
-        findings=findings(report["cases"]),
+        groups=group_failures(report["cases"]),
+        findings=failure_summary(report["cases"]),
         max_groups=MAX_GROUPS,
         max_reasons=MAX_REASONS,
         data=payload(report),
@@ -118,7 +118,7 @@ def _within_budget(cases: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], C
         limit //= 2
 
 
-def findings(cases: list[dict[str, Any]]) -> str:
+def failure_summary(cases: list[dict[str, Any]]) -> str:
     """Return the sentence that says how many of the listed cases fail, and how many only need looking at."""
     failed = sum(case["outcome"] in FAILING for case in cases)
     doubtful = len(cases) - failed
@@ -129,7 +129,7 @@ def findings(cases: list[dict[str, Any]]) -> str:
     return sentence
 
 
-def groups(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def group_failures(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Group listed cases by what went wrong, the largest group of the worst outcome first."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for case in cases:

@@ -15,7 +15,7 @@ STATES = {"failed": "failure", "error": "error", "skipped": "skipped"}
 
 
 @dataclass(frozen=True)
-class Entry:
+class TestEntry:
     """One test. ``state``: passed, failed, error (trouble of the harness) or skipped; the last three have a message."""
 
     suite: str
@@ -28,7 +28,9 @@ class Entry:
     seconds: float = 0.0
 
 
-def write(path: Path, tests: Iterable[Entry], *, started: str, host: str = "", properties: Mapping[str, str]) -> None:
+def write_junit(
+    path: Path, tests: Iterable[TestEntry], *, started: str, host: str = "", properties: Mapping[str, str]
+) -> None:
     """Write the tests, suite by suite in the order they first come. Raises InputError when the file cannot be written.
 
     ``started`` is a time in ISO 8601; ``properties`` (versions, options) go with every suite.
@@ -68,7 +70,7 @@ def write(path: Path, tests: Iterable[Entry], *, started: str, host: str = "", p
         file.write(b"\n")
 
 
-def _add(suite: ET.Element, test: Entry) -> None:
+def _add(suite: ET.Element, test: TestEntry) -> None:
     case = ET.SubElement(
         suite, "testcase", name=_clean(test.name), classname=_clean(test.classname), time=f"{test.seconds:.3f}"
     )

@@ -16,7 +16,7 @@ from torchstone.reports.results import ReportError
 FILES = {"html": "index.html", "markdown": "report.md", "json": "report.json"}
 
 
-def write(report: dict[str, Any], out: Path, formats: Sequence[str] = tuple(FILES)) -> list[Path]:
+def write_site(report: dict[str, Any], out: Path, formats: Sequence[str] = tuple(FILES)) -> list[Path]:
     """Write the report into the folder ``out``, made when absent, and return the files in the order of ``FILES``.
 
     A file of an earlier report is replaced whole or left as it was. Raises ReportError when the folder cannot be used.

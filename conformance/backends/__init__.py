@@ -5,9 +5,17 @@ from torchstone.conformance.backends.protocol import (
     Backend,
     BackendError,
     BackendUnsupported,
-    check,
+    backend_names,
+    check_backend_name,
     load,
-    names,
 )
 
-__all__ = ["Availability", "Backend", "BackendError", "BackendUnsupported", "check", "load", "names"]
+__all__ = [
+    "Availability",
+    "Backend",
+    "BackendError",
+    "BackendUnsupported",
+    "backend_names",
+    "check_backend_name",
+    "load",
+]

@@ -36,7 +36,7 @@ def captured_stderr() -> Iterator[list[str]]:
         os.close(real)
 
 
-def words_of(action: Any, *args: Any) -> list[str]:
+def stderr_of_failure(action: Any, *args: Any) -> list[str]:
     """What an action that fails prints; whatever it raises is dropped."""
     with captured_stderr() as said, suppress(Exception):
         action(*args)

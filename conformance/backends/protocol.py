@@ -107,16 +107,16 @@ def _entry_points() -> dict[str, str]:
     return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
-def names() -> list[str]:
+def backend_names() -> list[str]:
     """Return the registered backend names, sorted, without importing any backend."""
     return sorted(_entry_points())
 
 
-def check(name: str) -> None:
+def check_backend_name(name: str) -> None:
     """Raise unless ``name`` is registered or has the form ``package.module:attribute``; imports nothing."""
     base = name.partition("+")[0]
     if ":" not in base and base not in _entry_points():
-        raise UnknownName("backend", base, names(), more="; `torchstone backends` lists them")
+        raise UnknownName("backend", base, backend_names(), more="; `torchstone backends` lists them")
 
 
 def is_shipped(name: str) -> bool:
@@ -130,7 +130,7 @@ def load(name: str) -> Backend:
 
     Raises UnknownName for a name that is not registered, InputError for one that cannot be imported.
     """
-    check(name)
+    check_backend_name(name)
     name, *options = name.split("+")
     spec = _entry_points().get(name, name)
     module_name, _, attribute = spec.partition(":")

@@ -27,17 +27,17 @@ def eager_ops(among: Collection[str] | None = None) -> Iterator[Counter[str]]:
     ops: Counter[str] = Counter()
     with profile(use_kineto=False) as seen:
         yield ops
-    if among is not None and not any(operator(name) in among for name in _names(seen)):
+    if among is not None and not any(operator_name(name) in among for name in _names(seen)):
         return  # who calls whom is what takes long to find out
     for event in cast(Any, seen).function_events or ():
         above = event.cpu_parent
         while above is not None and not _computes(above.name):
             above = above.cpu_parent
-        if above is None and _computes(event.name) and (among is None or operator(event.name) in among):
+        if above is None and _computes(event.name) and (among is None or operator_name(event.name) in among):
             ops[event.name] += 1
 
 
-def operator(name: str) -> str:
+def operator_name(name: str) -> str:
     """The operator that a profiler's event is of: ``add`` of ``aten::add_``."""
     return name.partition("::")[2].strip("_")
 

@@ -15,7 +15,7 @@ from torchstone.conformance.execution.verdict import UNPROVEN, Outcome
 from torchstone.conformance.oracle.compare import Finding
 
 
-def prove(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Finding:
+def classify(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Finding:
     """Return the finding with what the callable tells of itself; a pass that others had a part in is a ``fallback``.
 
     A pass of a backend that does not tell what ran, or what of that is its own, stays one, and is marked as unproven.
@@ -34,7 +34,7 @@ def prove(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Fin
         others = {executor: ops for executor, ops in ran.items() if ops and executor not in own}
         if not others:
             return finding
-        return replace(finding, outcome=Outcome.FALLBACK, message="; ".join(map(_told, others, others.values())))
+        return replace(finding, outcome=Outcome.FALLBACK, message="; ".join(map(_foreign_ops, others, others.values())))
     return replace(finding, evidence=finding.evidence | {UNPROVEN: missing})
 
 
@@ -45,6 +45,6 @@ def _well_formed(ran: Any) -> bool:
     )
 
 
-def _told(executor: str, ops: list[str]) -> str:
+def _foreign_ops(executor: str, ops: list[str]) -> str:
     """A reason that reports can group by: each op once, without its count."""
     return f"{executor} ran {', '.join(dict.fromkeys(op.partition(' x')[0] for op in ops))}"

@@ -10,18 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from torchstone.conformance.backends.watch import eager_ops
-from torchstone.conformance.execution.repeatability import Run, observe
+from torchstone.conformance.execution.repeatability import Runnable, observe
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
 
-RUNTIME = frozenset(
+RUNTIME_OPS = frozenset(
     ("clone", "contiguous", "copy", "empty_like", "fill", "resolve_conj", "resolve_neg", "set", "to", "zero", "zeros")
 )
 """What the runtime of any backend on tensors of PyTorch may do by PyTorch's kernels: allocate, copy, write back."""
 
 
-def witnessed(finding: Finding, case: Case, backend: Any, executable: Run) -> Finding:
+def detect_silent_fallback(finding: Finding, case: Case, backend: Any, executable: Runnable) -> Finding:
     """Return the finding; a pass is a ``fallback`` where ops that the program itself calls are seen to run in eager.
 
     Asked only where the backend tells what is its own and that all of it was, and where its own code is not made of
@@ -35,7 +35,7 @@ def witnessed(finding: Finding, case: Case, backend: Any, executable: Run) -> Fi
         or getattr(backend, "uses_eager_kernels", False)
     ):
         return finding
-    wanted = {call.operator for call in case.program.calls} - RUNTIME
+    wanted = {call.operator for call in case.program.calls} - RUNTIME_OPS
     if not wanted:
         return finding
     args = case.fresh_args()

@@ -18,7 +18,7 @@ class Direction(StrEnum):
     CHANGE = "change"
 
 
-_ANSWERED_FOR = FAILURES - {Outcome.HARNESS_ERROR}  # infrastructure trouble is never a backend's failure
+_BACKEND_FAILURES = FAILURES - {Outcome.HARNESS_ERROR}  # infrastructure trouble is never a backend's failure
 
 
 def direction(before: str, after: str) -> Direction | None:
@@ -32,7 +32,7 @@ def direction(before: str, after: str) -> Direction | None:
         return None
     if after == ABSENT:
         return Direction.CHANGE
-    fails, failed = after in _ANSWERED_FOR, before in _ANSWERED_FOR
+    fails, failed = after in _BACKEND_FAILURES, before in _BACKEND_FAILURES
     if before == Outcome.PASS or (fails and not failed) or (failed and after == Outcome.CRASH):
         return Direction.REGRESSION
     return Direction.IMPROVEMENT if after == Outcome.PASS and before != ABSENT else Direction.CHANGE

@@ -139,11 +139,11 @@ OPERATORS = frozenset(RULES) | {
 }  # fmt: skip
 
 
-class Unsafe(Exception):
+class UndefinedBehavior(Exception):
     """Eager would corrupt the memory of the process, or give what it never wrote."""
 
 
-class _Watched(TorchDispatchMode):
+class _CheckRules(TorchDispatchMode):
     """Raises ``Unsafe`` before an operator is given what its rule excludes."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -154,22 +154,22 @@ class _Watched(TorchDispatchMode):
             schema = func._schema.arguments
             given = {a.name: a.default_value for a in schema} | {a.name: v for a, v in zip(schema, args, strict=False)}
             if reason := rule(given | kwargs | {"operator": name}):
-                raise Unsafe(reason)
+                raise UndefinedBehavior(reason)
         return func(*args, **kwargs)
 
 
-class _States(TorchFunctionMode):
+class _CheckLstmStates(TorchFunctionMode):
     """Raises ``Unsafe`` before ``torch.lstm`` counts cell states by hidden ones. No dispatch mode sees it called."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") == "lstm":
             hidden, cell = next(argument for argument in args[1:] if isinstance(argument, tuple | list))
             if hidden.shape[:1] != cell.shape[:1]:
-                raise Unsafe("lstm: there are not as many cell states as hidden ones")
+                raise UndefinedBehavior("lstm: there are not as many cell states as hidden ones")
         return func(*args, **(kwargs or {}))
 
 
-def unsafe(case: Case) -> str:
+def undefined_behavior(case: Case) -> str:
     """Why eager has no answer to the case, or an empty string."""
     if not any(call.operator in OPERATORS for call in case.program.calls):
         return ""
@@ -177,9 +177,9 @@ def unsafe(case: Case) -> str:
         if any(call.operator == "lstm" for call in case.program.calls) and (refused := _without_onednn(case)):
             return f"oneDNN's LSTM does not look at sizes that PyTorch's own refuses: {refused}"
         torch.default_generator.manual_seed(SEED)
-        with _Watched():
+        with _CheckRules():
             case.program(*case.fresh_args())
-    except Unsafe as error:
+    except UndefinedBehavior as error:
         return str(error)
     except Exception:  # for whoever runs it next
         pass
@@ -192,9 +192,9 @@ def _without_onednn(case: Case) -> str:
     try:
         torch._C._set_mkldnn_enabled(False)
         torch.default_generator.manual_seed(SEED)
-        with _States():
+        with _CheckLstmStates():
             case.program(*case.fresh_args())
-    except Unsafe:
+    except UndefinedBehavior:
         raise
     except Exception as error:
         return str(error).split("\n", 1)[0]

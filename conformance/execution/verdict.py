@@ -61,7 +61,7 @@ FAILURES = frozenset(
 )
 """Outcomes that make a run fail when nothing declared them expected."""
 
-RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
+CORRECT = frozenset({Outcome.PASS, Outcome.FALLBACK})
 """Outcomes of a program that gave eager's results, by the backend's own code or not."""
 
 EAGER_FURTHER = "eager_further"

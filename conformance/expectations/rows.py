@@ -14,7 +14,7 @@ WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
-class Row:
+class Expectation:
     """One ``[[expect]]`` table: the cases it is about, the outcomes expected of them, and why.
 
     Each selector is a shell pattern over the whole of a case's id, source, op, dtype or variant, as ``fnmatch`` reads
@@ -55,12 +55,12 @@ def _compiled(pattern: str) -> Callable[[str], object]:
 
 
 @dataclass(frozen=True)
-class Expectations:
+class ExpectationFile:
     """The rows of one file, in its order, about one backend. Of the rows that match a case the last one decides."""
 
     path: Path
     backend: str
-    rows: tuple[Row, ...]
+    rows: tuple[Expectation, ...]
     _index: dict[tuple[str, str], list[int]] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -74,13 +74,13 @@ class Expectations:
         found = [at for at in near if self.rows[at].matches(case, source, op, dtype, variant)]
         return sorted(found) if len(found) > 1 else found
 
-    def find(self, case: str, source: str, op: str, dtype: str, variant: str) -> Row | None:
+    def find(self, case: str, source: str, op: str, dtype: str, variant: str) -> Expectation | None:
         """Return the row that decides a case, None when there is none."""
         found = self.matching(case, source, op, dtype, variant)
         return self.rows[found[-1]] if found else None
 
 
-def _key(row: Row) -> tuple[str, str]:
+def _key(row: Expectation) -> tuple[str, str]:
     """Where a row is filed, so that a case meets only rows that may match it: by id, by the id's head, by op."""
     wild = WILD.search(row.case)
     if wild is None:
@@ -95,9 +95,9 @@ def _head(case: str) -> str:
     return ":".join(case.split(":", 2)[:2])
 
 
-def same_cases(rows: Sequence[Row]) -> Mapping[tuple[str, ...], list[Row]]:
+def group_by_selectors(rows: Sequence[Expectation]) -> Mapping[tuple[str, ...], list[Expectation]]:
     """Return the rows by their selectors."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    found: dict[tuple[str, ...], list[Expectation]] = {}
     for row in rows:
         found.setdefault(tuple(getattr(row, name) for name in SELECTORS), []).append(row)
     return found

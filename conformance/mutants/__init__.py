@@ -8,16 +8,16 @@ knows nothing of it.
 """
 
 from torchstone.conformance.mutants import arithmetic, attributes, floats, layout, runtime
-from torchstone.conformance.mutants.backend import Planted
-from torchstone.conformance.mutants.mutant import Bug
+from torchstone.conformance.mutants.backend import MutatedLinalg
+from torchstone.conformance.mutants.mutant import Mutant
 
-BUGS: dict[str, Bug] = {}
-for _bug in (*arithmetic.ROWS, *floats.ROWS, *layout.ROWS, *attributes.ROWS, *runtime.ROWS):
-    if _bug.name in BUGS:
+MUTANTS: dict[str, Mutant] = {}
+for _bug in (*arithmetic.MUTANTS, *floats.MUTANTS, *layout.MUTANTS, *attributes.MUTANTS, *runtime.MUTANTS):
+    if _bug.name in MUTANTS:
         raise ValueError(f"there are two bugs called {_bug.name}")
-    BUGS[_bug.name] = _bug
+    MUTANTS[_bug.name] = _bug
 
-NAME = "torchstone.conformance.mutants:linalg"
-linalg = Planted(BUGS)
+BACKEND_NAME = "torchstone.conformance.mutants:linalg"
+linalg = MutatedLinalg(MUTANTS)
 
-__all__ = ["BUGS", "NAME", "Bug", "Planted", "linalg"]
+__all__ = ["BACKEND_NAME", "MUTANTS", "Mutant", "MutatedLinalg", "linalg"]

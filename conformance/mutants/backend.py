@@ -8,24 +8,24 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.adapters.builtin import Linalg
-from torchstone.conformance.mutants.mutant import Bug, both
+from torchstone.conformance.mutants.mutant import Mutant, combined
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Planted(Linalg):
+class MutatedLinalg(Linalg):
     """``linalg``; with the name of a bug as its option, that bug is in it whenever it compiles or runs.
 
     Only then: two of them in one process do not see each other's bugs, and nor does eager.
     """
 
-    def __init__(self, table: dict[str, Bug]) -> None:
+    def __init__(self, table: dict[str, Mutant]) -> None:
         self.table = table
         self.options = tuple(table)
-        self.bugs: tuple[Bug, ...] = ()
+        self.bugs: tuple[Mutant, ...] = ()
 
-    def configured(self, options: Sequence[str]) -> Planted:
+    def configured(self, options: Sequence[str]) -> MutatedLinalg:
         out = copy.copy(self)
         out.name = "+".join([self.name, *options])
         out.bugs = tuple(self.table[option] for option in options)
@@ -33,7 +33,7 @@ class Planted(Linalg):
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        with both(*(bug.plant for bug in self.bugs))():
+        with combined(*(bug.plant for bug in self.bugs))():
             yield
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:

@@ -14,11 +14,11 @@ from torchstone.conformance.mutants.mutant import (
     Rule,
     arguments,
     arith,
-    both,
+    combined,
     expansion,
+    mutants,
     patched,
     primitives,
-    rows,
     scalar,
 )
 
@@ -56,7 +56,7 @@ def _equal_or_unordered(right: Rule) -> Rule:
     return rule
 
 
-NAN = rows(
+NAN = mutants(
     "NaN",
     (
         "maximum-without-nan",
@@ -150,7 +150,7 @@ def _flushed(right: Rule) -> Rule:
 
 
 _SIGNS = "signbit.default copysign.Tensor copysign.Scalar"
-ENDS = rows(
+ENDS = mutants(
     "zeros and infinities",
     ("neg-by-subtraction", "-0 of 0 is 0", "neg", scalar("FLOAT", "neg", _by_subtraction)),
     ("abs-by-comparison", "abs(-0) is -0", "abs", scalar("FLOAT", "abs", _abs_by_comparison)),
@@ -316,7 +316,7 @@ def _short_pi(right: Rule) -> Rule:
     return rule
 
 
-APPROXIMATIONS = rows(
+APPROXIMATIONS = mutants(
     "approximation",
     (
         "gelu-by-tanh",
@@ -416,19 +416,19 @@ def _product_by_product(b: Expander, x: Value, y: Value, **how: tuple[int, ...])
     return total
 
 
-ACCUMULATION = rows(
+ACCUMULATION = mutants(
     "accumulation",
     (
         "sum-in-16-bits",
         "each partial sum rounded to 16 bits",
         "sum mean",
-        both(_in_the_dtype("reduction"), patched("lowering.linalg.reduce:_sum", _rounded_each_step)),
+        combined(_in_the_dtype("reduction"), patched("lowering.linalg.reduce:_sum", _rounded_each_step)),
     ),
     (
         "cumsum-in-16-bits",
         "each partial sum rounded to 16 bits",
         "cumsum",
-        both(
+        combined(
             _in_the_dtype("scan"),
             patched(
                 "lowering.linalg.ordering:_accumulated",
@@ -446,13 +446,13 @@ ACCUMULATION = rows(
         "softmax-in-16-bits",
         "every step rounded to 16 bits",
         "softmax log_softmax",
-        both(_in_the_dtype("normalization"), patched("lowering.linalg.reduce:_sum", _rounded_each_step)),
+        combined(_in_the_dtype("normalization"), patched("lowering.linalg.reduce:_sum", _rounded_each_step)),
     ),
     (
         "layer-norm-in-16-bits",
         "every step rounded to 16 bits",
         "nn.functional.layer_norm",
-        both(
+        combined(
             _in_the_dtype("normalization"),
             _in_the_dtype("reduction"),
             patched("lowering.linalg.reduce:_sum", _rounded_each_step),
@@ -460,4 +460,4 @@ ACCUMULATION = rows(
     ),
 )
 
-ROWS = (*NAN, *ENDS, *APPROXIMATIONS, *ACCUMULATION)
+MUTANTS = (*NAN, *ENDS, *APPROXIMATIONS, *ACCUMULATION)

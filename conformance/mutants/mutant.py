@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from unittest import mock
 
-Plant: TypeAlias = Callable[[], AbstractContextManager[Any]]
+Patch: TypeAlias = Callable[[], AbstractContextManager[Any]]
 """Plants a bug for as long as the context lasts. What it replaces is looked up when it is entered."""
 
 Rule: TypeAlias = Callable[..., Any]
-Wrong: TypeAlias = Callable[[Rule], Rule]
+Mutation: TypeAlias = Callable[[Rule], Rule]
 """From what is right to what takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bug:
+class Mutant:
     """A wrong compiler: what is wrong with it, and in which ops of PyTorch's database that should be seen.
 
     ``group`` is the class of mistakes that it is one of; ``harmful`` says that it may end the process that it is in.
@@ -29,18 +29,19 @@ class Bug:
     group: str
     wrong: str
     ops: tuple[str, ...]
-    plant: Plant
+    plant: Patch
     harmful: bool = False
 
 
-def rows(group: str, *bugs: tuple[str, str, str, Plant], harmful: str = "") -> tuple[Bug, ...]:
+def mutants(group: str, *bugs: tuple[str, str, str, Patch], harmful: str = "") -> tuple[Mutant, ...]:
     """The rows of one class: name, what is wrong, the ops by spaces, how it is planted; the names that are harmful."""
     return tuple(
-        Bug(name, group, wrong, tuple(ops.split()), plant, name in harmful.split()) for name, wrong, ops, plant in bugs
+        Mutant(name, group, wrong, tuple(ops.split()), plant, name in harmful.split())
+        for name, wrong, ops, plant in bugs
     )
 
 
-def both(*plants: Plant) -> Plant:
+def combined(*plants: Patch) -> Patch:
     @contextmanager
     def planted() -> Iterator[None]:
         with ExitStack() as stack:
@@ -54,7 +55,7 @@ def both(*plants: Plant) -> Plant:
 # Anywhere
 
 
-def patched(path: str, wrong: Wrong) -> Plant:
+def patched(path: str, wrong: Mutation) -> Patch:
     """Replace what ``module:attribute`` names, under ``torchstone.compiler``."""
 
     def planted() -> AbstractContextManager[Any]:
@@ -71,7 +72,7 @@ def patched(path: str, wrong: Wrong) -> Plant:
 # ATen -> FlatIR
 
 
-def expansion(ops: str, wrong: Wrong) -> Plant:
+def expansion(ops: str, wrong: Mutation) -> Patch:
     """Replace the rules of ATen ops, separated by spaces and without their ``aten.``."""
 
     def planted() -> AbstractContextManager[Any]:
@@ -84,7 +85,7 @@ def expansion(ops: str, wrong: Wrong) -> Plant:
     return planted
 
 
-def arguments(ops: str, **changes: Callable[[Any], Any]) -> Plant:
+def arguments(ops: str, **changes: Callable[[Any], Any]) -> Patch:
     """Let the rules have other arguments: by the parameter's name, what becomes of its value."""
 
     def wrong(right: Rule) -> Rule:
@@ -104,7 +105,7 @@ def arguments(ops: str, **changes: Callable[[Any], Any]) -> Plant:
     return expansion(ops, wrong)
 
 
-def primitives(ops: str, **wrong: Rule) -> Plant:
+def primitives(ops: str, **wrong: Rule) -> Patch:
     """Let the rules of ATen ops build something else for some primitives.
 
     ``sub=lambda b, x, y: b.sub(y, x)`` is given the right builder, the operands and the attributes by name.
@@ -129,7 +130,7 @@ def primitives(ops: str, **wrong: Rule) -> Plant:
 # FlatIR -> linalg
 
 
-def scalar(table: str, op: str, wrong: Wrong) -> Plant:
+def scalar(table: str, op: str, wrong: Mutation) -> Patch:
     """Replace a row of ``FLOAT``, ``INT`` or ``COMPLEX``: how a primitive is computed on one element."""
 
     def planted() -> AbstractContextManager[Any]:
@@ -141,7 +142,7 @@ def scalar(table: str, op: str, wrong: Wrong) -> Plant:
     return planted
 
 
-def arith(name: str, *order: int) -> Wrong:
+def arith(name: str, *order: int) -> Mutation:
     """The op of MLIR's arith or math dialects, on operands in this order."""
 
     def wrong(right: Rule) -> Rule:

@@ -12,18 +12,18 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from torchstone.conformance.mutants.mutant import Plant, Rule, both, patched, rows
+from torchstone.conformance.mutants.mutant import Patch, Rule, combined, mutants, patched
 
 CALL = "runtime.cpu:CpuKernel.__call__"
 RUN = "runtime.cpu:_run"
 
 
-def _given(change: Callable[[Any], Any]) -> Plant:
+def _given(change: Callable[[Any], Any]) -> Patch:
     """Kernels are given something else for each tensor."""
     return patched(CALL, lambda right: lambda kernel, tensors: right(kernel, [change(t) for t in tensors]))
 
 
-def _made(change: Callable[[Any], Any]) -> Plant:
+def _made(change: Callable[[Any], Any]) -> Patch:
     """Something else is made of each result of a kernel."""
     return patched(CALL, lambda right: lambda kernel, tensors: tuple(change(t) for t in right(kernel, tensors)))
 
@@ -45,7 +45,7 @@ def _raw(right: Rule) -> Rule:
     return readable
 
 
-LAYOUT = rows(
+LAYOUT = mutants(
     "layout",
     (
         "strided-read-in-rows",
@@ -94,13 +94,13 @@ class _Hints:
         return evaluate(size, cls.sizes) if known else size
 
 
-def _with_fixed_sizes(path: str, place: int) -> Plant:
+def _with_fixed_sizes(path: str, place: int) -> Patch:
     """A function of the compiler is given the example's size for its argument number ``place``."""
 
     def wrong(right: Rule) -> Rule:
         return lambda *given: right(*(_Hints.fixed(v) if at == place else v for at, v in enumerate(given)))
 
-    return both(patched("driver:to_contract", _Hints.remembered), patched(path, wrong))
+    return combined(patched("driver:to_contract", _Hints.remembered), patched(path, wrong))
 
 
 def _never_smaller(right: Rule) -> Rule:
@@ -120,7 +120,7 @@ def _never_smaller(right: Rule) -> Rule:
     return sized
 
 
-SIZES = rows(
+SIZES = mutants(
     "sizes baked in",
     (
         "mean-of-compiled-size",
@@ -162,7 +162,7 @@ def _first_only(right: Rule) -> Rule:
     return lambda captured, leaves: leaves[0]
 
 
-METADATA = rows(
+METADATA = mutants(
     "metadata",
     ("result-squeezed", "dims of size 1 are lost", "sum amax unsqueeze", _made(lambda t: t.squeeze())),
     ("half-as-float32", "16-bit results are float32", "add", _made(_widened)),
@@ -275,7 +275,7 @@ def _never_freed(right: Rule) -> Rule:
     return run
 
 
-MEMORY = rows(
+MEMORY = mutants(
     "memory",
     (
         "result-overwritten",
@@ -312,7 +312,7 @@ def _without_numbers(right: Rule) -> Rule:
     return key_of
 
 
-def _structured(op: str, wrong: Callable[[Any, Any], Any]) -> Plant:
+def _structured(op: str, wrong: Callable[[Any, Any], Any]) -> Patch:
     """Replace how a structured primitive becomes linalg."""
 
     def planted() -> AbstractContextManager[Any]:
@@ -323,7 +323,7 @@ def _structured(op: str, wrong: Callable[[Any, Any], Any]) -> Plant:
     return planted
 
 
-PASSES = rows(
+PASSES = mutants(
     "passes and caches",
     (
         "shared-whatever-attributes",
@@ -391,7 +391,7 @@ def _swallowed(right: Rule) -> Rule:
     return lambda fn, *given, **options: _Eager(fn)
 
 
-PROCESSES = rows(
+PROCESSES = mutants(
     "processes",
     ("aborts-compiling", "an assertion of the compiler ends the process", "sort", _structured("sort", _dies)),
     ("exits-compiling", "the process ends with code 0", "cumsum", _structured("scan", _ends)),
@@ -407,4 +407,4 @@ PROCESSES = rows(
     harmful="aborts-compiling exits-compiling faults-running hangs-compiling",
 )
 
-ROWS = (*LAYOUT, *SIZES, *METADATA, *MEMORY, *PASSES, *PROCESSES)
+MUTANTS = (*LAYOUT, *SIZES, *METADATA, *MEMORY, *PASSES, *PROCESSES)

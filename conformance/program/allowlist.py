@@ -19,14 +19,14 @@ _PRIVATE = """
     _unsafe_masked_index_put_accumulate _unsafe_view _upsample_bicubic2d_aa _upsample_bilinear2d_aa
     _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
 """
-PRIVATE = frozenset(_PRIVATE.split())
+PRIVATE_OPERATORS = frozenset(_PRIVATE.split())
 """Private operators of ATen that a case may call: PyTorch's op database has them, or its tracing writes them.
 
 Each computes from the numbers of its operands alone. Those called unsafe check their indices and sizes on a CPU; what
 others do not check, ``conformance.unsafe`` does.
 """
 
-_DENIED: Mapping[str, str] = {
+_DENIED_BY_REASON: Mapping[str, str] = {
     "takes memory at an address, of another object or of a file": "from_file from_numpy frombuffer",
     "gives a tensor other memory": "set set_ set_data data",
     "takes or gives a tensor whose numbers are pointers": """
@@ -51,16 +51,16 @@ _DENIED: Mapping[str, str] = {
     """,
 }
 _LIBRARIES = ("cudnn_", "miopen_", "mkldnn_", "mps_", "lstm_mps")
-REASONS: Mapping[str, str] = {name: reason for reason, names in _DENIED.items() for name in names.split()}
+DENIED: Mapping[str, str] = {name: reason for reason, names in _DENIED_BY_REASON.items() for name in names.split()}
 """What is denied under every prefix, and why."""
 
 
-def denied(name: str) -> str:
+def denial_reason(name: str) -> str:
     """Why no case may call what is called so, under whatever prefix, or an empty string. Dunders are not asked for."""
-    if name in REASONS:
-        return REASONS[name]
+    if name in DENIED:
+        return DENIED[name]
     if name.startswith(_LIBRARIES):
         return "is for one device's library, which other names reach"
-    if name.startswith("_") and name not in PRIVATE:
+    if name.startswith("_") and name not in PRIVATE_OPERATORS:
         return "is private to PyTorch"
     return ""

@@ -20,7 +20,7 @@ import torch.signal
 import torch.sparse
 
 from torchstone.compiler.diagnostics import did_you_mean
-from torchstone.conformance.program.allowlist import denied
+from torchstone.conformance.program.allowlist import denial_reason
 from torchstone.conformance.program.literals import ProgramError
 
 NAMESPACES: dict[str, Any] = {
@@ -79,7 +79,7 @@ def _is_operator_function(value: Any) -> bool:
 
 def _lookup_aten(rest: str) -> Callable[..., Any] | None:
     name, dot, overload = rest.partition(".")
-    if name not in _operator_names() or (dot and not overload) or (name not in _DUNDERS and denied(name)):
+    if name not in _operator_names() or (dot and not overload) or (name not in _DUNDERS and denial_reason(name)):
         return None
     packet = getattr(torch.ops.aten, name, None)
     if packet is None or (overload and overload not in packet.overloads()):
@@ -103,7 +103,7 @@ def _lookup(target: str) -> Callable[..., Any] | None:
         return None
     if name.startswith("__"):
         return _DUNDERS.get(name) if prefix == "torch.Tensor" else None
-    if denied(name):
+    if denial_reason(name):
         return None
     if prefix == "torch.Tensor":
         if name in PROPERTIES:
@@ -134,7 +134,7 @@ def _reason(target: str) -> str:
     prefix, _, name = target.rpartition(".")
     if prefix.startswith("torch.ops.aten."):
         prefix, name = "torch.ops.aten", target.split(".")[3]
-    why = denied(name) if prefix in NAMESPACES else ""
+    why = denial_reason(name) if prefix in NAMESPACES else ""
     return f": it {why}" if why else ""
 
 

@@ -21,7 +21,7 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import visible
 from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.program.tensor_storage import LayoutError, fresh, pack, unpack
+from torchstone.conformance.program.tensor_storage import LayoutError, copy_tensors, pack, unpack
 from torchstone.conformance.text import one_line
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Case:
 
     def fresh_args(self) -> tuple[Tensor, ...]:
         """Copies to run on: same values, strides, offsets, and the same aliasing among them."""
-        return fresh(self.args)
+        return copy_tensors(self.args)
 
     def replace(self, **changes: Any) -> Case:
         """The case with some fields changed."""

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from torchstone.conformance.program.literals import ProgramError, dtype_name, parse_dtype
 
-MOST_DIMS = 1024  # of a tensor in a file: eager makes tensors of any rank, though most of its ops stop at 64
-KEEP_WHOLE = 1 << 20  # bytes: storages up to here are kept entire, so that as_strided may read outside its input's view
+MAX_DIMS = 1024  # of a tensor in a file: eager makes tensors of any rank, though most of its ops stop at 64
+WHOLE_STORAGE_BYTES = (
+    1 << 20
+)  # bytes: storages up to here are kept entire, so that as_strided may read outside its input's view
 
 
 class LayoutError(ValueError):
@@ -60,7 +62,7 @@ def _view(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     return blank.set_(storage, like.storage_offset(), like.size(), like.stride())
 
 
-def fresh(
+def copy_tensors(
     tensors: Iterable[Tensor], device: torch.device | None = None, copies: dict[int, torch.UntypedStorage] | None = None
 ) -> tuple[Tensor, ...]:
     """Copies with the same sizes, strides, offsets and lazy bits; tensors that shared a storage share the copy.
@@ -75,7 +77,7 @@ def fresh(
         storage = plain.untyped_storage()
         key = storage._cdata
         if key not in copies:
-            copies[key] = storage.clone() if device is None else _moved(storage, device)
+            copies[key] = storage.clone() if device is None else _copied_to(storage, device)
         copy = _view(copies[key], plain)
         if tensor.is_conj():
             copy = torch._conj(copy)
@@ -83,7 +85,7 @@ def fresh(
     return tuple(result)
 
 
-def _moved(storage: torch.UntypedStorage, device: torch.device) -> torch.UntypedStorage:
+def _copied_to(storage: torch.UntypedStorage, device: torch.device) -> torch.UntypedStorage:
     return _bytes_of(storage, storage.nbytes()).to(device, copy=True).untyped_storage()
 
 
@@ -129,7 +131,7 @@ def pack(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]
             "neg": tensor.is_neg(),
         }
     data = {
-        key: _bytes_of(storage, storage.nbytes() if storage.nbytes() <= KEEP_WHOLE else needed[key])
+        key: _bytes_of(storage, storage.nbytes() if storage.nbytes() <= WHOLE_STORAGE_BYTES else needed[key])
         for key, storage in storages.items()
     }
     return data, views
@@ -157,8 +159,8 @@ def _unpack_one(name: str, storages: dict[str, Tensor], view: Any) -> Tensor:
         raise LayoutError(f"input {name!r}: {error}") from error
     shape, stride, offset = view["shape"], view["stride"], view["offset"]
     sizes = (*_natural(shape, name), *_natural(stride, name), *_natural([offset], name))
-    if len(shape) > MOST_DIMS:
-        raise LayoutError(f"input {name!r} has {len(shape)} dims; a case has {MOST_DIMS} at most")
+    if len(shape) > MAX_DIMS:
+        raise LayoutError(f"input {name!r} has {len(shape)} dims; a case has {MAX_DIMS} at most")
     if len(shape) != len(stride) or any(size >= 1 << 62 for size in sizes):
         raise LayoutError(f"input {name!r}: shape {shape} and stride {stride} do not agree")
     itemsize = dtype.itemsize

@@ -61,10 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if not picked and not any(getattr(config.option, name) not in ([], None, 60.0) for name in given):
         return
     from torchstone.conformance.errors import InputError
-    from torchstone.conformance.pytest_plugin.options import selection
+    from torchstone.conformance.pytest_plugin.options import read_options
 
     try:
-        chosen = selection(config.option, picked, quick=hasattr(config, "workerinput"))
+        chosen = read_options(config.option, picked, quick=hasattr(config, "workerinput"))
     except InputError as error:
         raise pytest.UsageError(f"torchstone: {error}") from error
     config.stash[SELECTION] = chosen

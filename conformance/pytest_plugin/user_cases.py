@@ -24,7 +24,7 @@ class OwnCaseError(Exception):
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredCase:
     """A function declared as a case, with what makes its arguments."""
 
     function: Callable[..., Any]
@@ -100,7 +100,7 @@ def case(
         called = name or getattr(function, "__name__", "case")
         if ":" in called:
             raise InputError(f'torchstone.case: the colons of case ids part their fields; "{called}" has one')
-        setattr(function, ATTRIBUTE, Declared(function, called, makers, tuple(dict.fromkeys(dtypes))))
+        setattr(function, ATTRIBUTE, DeclaredCase(function, called, makers, tuple(dict.fromkeys(dtypes))))
         return function
 
     return declare

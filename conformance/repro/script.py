@@ -44,18 +44,18 @@ def render(case: Case, backend: str | None = None, verdict: Verdict | None = Non
     built = _inputs(case)
     packed = any("b64decode" in line for line in built)
     known = backend in (*BUILT_IN, "eager", "inductor")
-    path = None if known or backend is None else standalone.path_of(backend, verdict)
+    path = None if known or backend is None else standalone.compiler_path(backend, verdict)
     lines = [*_title(case, backend, verdict), "", *_imports(packed, backend, verdict, path), "", ""]
     lines += [f"def program({', '.join(case.program.inputs)}):", *(f"    {line}" for line in _body(case)), "", ""]
     lines += ["def inputs():", *(f"    {line}" for line in [*built, f"return {_tuple(case.program.inputs)}"]), "", ""]
     if path is not None:
         lines += standalone.definitions(path, case)
-    lines += standalone.guard() if standalone.fatal(verdict) else []
+    lines += standalone.subprocess_guard() if standalone.kills_process(verdict) else []
     lines.append("torch.manual_seed(20)")
     if path is None:
         lines += _main(case, backend, verdict)
     else:
-        lines += standalone.main(path, str(backend), case, verdict, _closeness(case))
+        lines += standalone.comparison(path, str(backend), case, verdict, _closeness(case))
     return "\n".join(lines) + "\n"
 
 
@@ -86,8 +86,8 @@ def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str
 
 def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: Any) -> list[str]:
     lines = ["import base64"] if packed else []
-    lines += ["import ctypes"] if standalone.repeated(verdict) and backend is not None else []
-    lines += ["import subprocess", "import sys"] if standalone.fatal(verdict) else []
+    lines += ["import ctypes"] if standalone.calls_differ(verdict) and backend is not None else []
+    lines += ["import subprocess", "import sys"] if standalone.kills_process(verdict) else []
     lines += ["import zlib"] if packed else []
     lines += ["from collections.abc import Callable"] if path is not None else []
     lines += ["", "import torch"] if lines else ["import torch"]
@@ -119,7 +119,7 @@ def _main(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]
         *lines,
         "",
         f"compiled = {compiled}",
-        *standalone.again(
+        *standalone.repeat_calls(
             [
                 "torch.manual_seed(20)",
                 "actual_inputs = inputs()",

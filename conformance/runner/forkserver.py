@@ -30,11 +30,15 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.runner import shared_memory, worker
-from torchstone.conformance.runner.temporary_folders import remove
+from torchstone.conformance.runner.temporary_folders import remove_folder
 
 MESSAGE = 1 << 16
-PLENTY = 4  # who needs so many workers sees failures, and the imports that they take are better made here, once
-LOOK = 1000  # milliseconds after which it looks whether the runner is still there, should its end be held by others
+FORKS_BEFORE_PRELOAD = (
+    4  # who needs so many workers sees failures, and the imports that they take are better made here, once
+)
+POLL_MILLISECONDS = (
+    1000  # milliseconds after which it looks whether the runner is still there, should its end be held by others
+)
 
 
 class ForkServer:
@@ -60,7 +64,7 @@ class ForkServer:
         self.tell(up=True)
         with contextlib.suppress(ConnectionError):
             while os.getppid() == self.parent:
-                ready = [descriptor for descriptor, _ in poll.poll(LOOK)]
+                ready = [descriptor for descriptor, _ in poll.poll(POLL_MILLISECONDS)]
                 if self.wake in ready:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self.wake, MESSAGE)
@@ -73,7 +77,7 @@ class ForkServer:
             with contextlib.suppress(ConnectionError):
                 self.bury()
             time.sleep(0.002)
-        remove(self.root)
+        remove_folder(self.root)
 
     def tell(self, **message: Any) -> None:
         self.control.send(json.dumps(message).encode())
@@ -108,9 +112,9 @@ class ForkServer:
             duplicates = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
             return os.posix_spawn(sys.executable, command, os.environ, file_actions=duplicates, setsid=True)
         self.forks += 1
-        if self.forks == PLENTY:
-            worker.preload_more()
-            settle()
+        if self.forks == FORKS_BEFORE_PRELOAD:
+            worker.preload_decompositions()
+            freeze_objects()
         pid = os.fork()
         if pid:
             return pid
@@ -124,7 +128,7 @@ class ForkServer:
             self.control.close()
             for descriptor in (self.wake, self.wakes, output):
                 os.close(descriptor)
-            worker.run(*argv)
+            worker.run_worker(*argv)
         finally:
             os._exit(1)
 
@@ -147,7 +151,7 @@ class ForkServer:
                 dead.append((self.pids.pop(found.si_pid), os.waitstatus_to_exitcode(status)))
         if dead:  # what has come here as its parent died was a dead worker's: a living one keeps its own
             gone |= kill_children(self.pids)
-        shared_memory.remove(gone)
+        shared_memory.remove_shared_memory(gone)
         for number, code in dead:
             self.tell(worker=number, died=code)
 
@@ -182,7 +186,7 @@ def _children() -> list[int]:
     return found
 
 
-def settle() -> None:
+def freeze_objects() -> None:
     """Let no collection in a worker touch, and so copy, what it has from here."""
     gc.collect()
     gc.freeze()
@@ -199,7 +203,7 @@ def main() -> None:
     root = Path(sys.argv[3])
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(root / "cache")  # Dynamo makes one as it is imported
     worker.preload()
-    settle()
+    freeze_objects()
     ForkServer(socket.socket(fileno=descriptor), parent, root).serve()
 
 

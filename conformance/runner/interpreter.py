@@ -82,7 +82,7 @@ class Interpreter:
                     timeout=PROBE_SECONDS,
                     check=False,
                 )
-                told = _told(read, done)
+                told = _probe_answer(read, done)
             except OSError as error:
                 told = {"error": str(error.strerror or error)}
             except subprocess.TimeoutExpired:
@@ -102,7 +102,7 @@ class Interpreter:
         return told
 
 
-def _told(answer: int, done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+def _probe_answer(answer: int, done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
     """What a probe that has ended has told: of the backend, or by its end."""
     os.set_blocking(answer, False)
     try:

@@ -11,19 +11,19 @@ import os
 import sys
 from typing import Any
 
-OLDEST = (3, 11)
-NEEDED = ("torch", "numpy", "safetensors", "scipy")
+OLDEST_PYTHON = (3, 11)
+NEEDED_PACKAGES = ("torch", "numpy", "safetensors", "scipy")
 
 
 LOADING = "loading"
 
 
-def look(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
+def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
     """Return ``error``, or ``ok``, ``reason``, ``install`` and ``versions``."""
     found = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < OLDEST:
-        return {"error": f"is Python {found}, and torchstone needs {'.'.join(map(str, OLDEST))} or newer"}
-    for name in NEEDED:
+    if sys.version_info < OLDEST_PYTHON:
+        return {"error": f"is Python {found}, and torchstone needs {'.'.join(map(str, OLDEST_PYTHON))} or newer"}
+    for name in NEEDED_PACKAGES:
         try:
             importlib.import_module(name)
         except Exception as error:
@@ -41,11 +41,11 @@ def look(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
         sys.path.insert(0, folder)
     os.write(descriptor, f"{LOADING}\n".encode())
     instance = load(backend)
-    told = ask(instance)
+    told = describe_backend(instance)
     return {**told, "protocol": VERSION, "versions": {**told["versions"], "torch": version("torch"), "python": found}}
 
 
-def ask(backend: Any) -> dict[str, Any]:
+def describe_backend(backend: Any) -> dict[str, Any]:
     """What a backend says of itself: ``ok``, ``reason``, ``install`` and ``versions``."""
     state = backend.available()
     versions = dict(backend.versions()) if state.ok else {}
@@ -56,7 +56,7 @@ def main() -> None:
     """Look, and tell; whatever is raised is told too."""
     descriptor, backend, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     try:
-        told = look(backend, folder, descriptor)
+        told = probe(backend, folder, descriptor)
     except BaseException as error:
         told = {"error": f"{type(error).__name__}: {error}"}
     os.write(descriptor, json.dumps(told, default=str).encode())

@@ -23,11 +23,11 @@ from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.resources import oom_kills
-from torchstone.conformance.runner.retry import Batch, Result, Task, weigh
-from torchstone.conformance.runner.retry import about as _about
+from torchstone.conformance.runner.retry import Batch, Result, Task, retry_or_settle
+from torchstone.conformance.runner.retry import case_labels as _about
 from torchstone.conformance.runner.slot import Limits, Slot
-from torchstone.conformance.runner.worker_process import ForkServer, Gone
-from torchstone.conformance.text import size
+from torchstone.conformance.runner.worker_process import ForkServerClient, ForkServerDied
+from torchstone.conformance.text import format_bytes
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case
@@ -36,7 +36,9 @@ STARTUP_SECONDS = 300.0
 STARTUP_DEATHS = 3
 TICK_SECONDS = 0.2
 DYING_SECONDS = 30.0  # for news of a worker whose channel has closed: the fork server may be busy importing
-LOST = 3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame;
+MAX_LOSSES = (
+    3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame;
+)
 # and one whose worker the system killed so often for want of memory is given up
 GIB = 1 << 30
 _NUMBERS = itertools.count()  # of pools: their cache folders may lie in one fork server's
@@ -87,7 +89,7 @@ class Pool:
         self._started = False  # a worker has been ready
         self._unloadable: dict[str, Any] = {}  # where loading the backend is the end of a worker: what cases get for it
         self._selector = selectors.DefaultSelector()
-        self._server: ForkServer | None = None
+        self._server: ForkServerClient | None = None
         self._number = next(_NUMBERS)
         self._gone = False  # the fork server has died
         self._left = time.monotonic()
@@ -157,13 +159,13 @@ class Pool:
 
     def _spawn(self, slot: Slot) -> None:
         if self._server is None:
-            self._server = ForkServer.of(self.interpreter)
+            self._server = ForkServerClient.of(self.interpreter)
             self._selector.register(self._server.control, selectors.EVENT_READ, (None, "server"))
         slot.expect(STARTUP_SECONDS)
         try:
             cache = f"cache-{self._number}-{slot.number}-{slot.cold}"
             slot.worker = worker = self._server.start(self.backend, cache, self.limits.disk)
-        except Gone:
+        except ForkServerDied:
             self._gone = True
             return
         self.spawned += 1
@@ -216,7 +218,7 @@ class Pool:
     def _hear(self) -> None:
         try:
             self._server.hear()  # type: ignore[union-attr]
-        except Gone:
+        except ForkServerDied:
             self._gone = True
 
     def _read(self, slot: Slot) -> None:
@@ -307,7 +309,7 @@ class Pool:
         elif working and in_batch:
             for task in slot.queue:
                 task.alone = True
-        elif working and not begun and slot.queue[0].missed < LOST - 1:
+        elif working and not begun and slot.queue[0].missed < MAX_LOSSES - 1:
             slot.queue[0].missed += 1  # killed while it was idle, for one: that says nothing about the case
         elif working:
             self._settle_dead(slot, why, outcome, code, stage, worker.tail, seconds)
@@ -322,10 +324,10 @@ class Pool:
         killed = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
         if killed and self._out_of_memory():
             outcome = Outcome.OOM if slot.largest > self.limits.memory // 2 else Outcome.UNTESTED
-            held = f"{size(slot.largest)} of the {size(self.limits.memory)} it may take"
+            held = f"{format_bytes(slot.largest)} of the {format_bytes(self.limits.memory)} it may take"
             why = f"the machine ran out of memory and killed the worker, which had {held}; fewer --jobs may help"
             task.starved += 1
-            if task.starved < LOST:
+            if task.starved < MAX_LOSSES:
                 self._leave_alone(slot, task)
                 return
         elif killed:
@@ -366,7 +368,7 @@ class Pool:
 
     def _judge(self, slot: Slot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
         """Settle the case of a dead worker, or give the slot's next worker this case and no other."""
-        weighed = weigh(task, verdict, called=called, retry=retry)
+        weighed = retry_or_settle(task, verdict, called=called, retry=retry)
         slot.alone = False
         if isinstance(weighed, Task):
             self._leave_alone(slot, weighed)
@@ -392,7 +394,7 @@ class Pool:
         self._forget(slot)
         try:
             worker.stop()
-        except Gone:
+        except ForkServerDied:
             self._gone = True
         return -signal.SIGKILL if worker.code is None else worker.code
 
@@ -420,7 +422,7 @@ class Pool:
         for slot in working:
             task = slot.queue.popleft()
             task.lost += 1
-            if task.lost < LOST:
+            if task.lost < MAX_LOSSES:
                 self._suspects.append(task)
                 continue
             message = f"the process that forks the workers died each of the {task.lost} times that this case was tried"

@@ -15,31 +15,31 @@ from typing import Any
 from torchstone.conformance.backends.protocol import is_shipped, load
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner.interpreter import PROBE_SECONDS, Interpreter
-from torchstone.conformance.runner.interpreter_probe import ask
+from torchstone.conformance.runner.interpreter_probe import describe_backend
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.worker_process import ForkServer, Gone, WorkerProcess
+from torchstone.conformance.runner.worker_process import ForkServerClient, ForkServerDied, WorkerProcess
 from torchstone.conformance.text import one_line
 
 DISK = 8 << 30
 
 
-def look(backend: str) -> dict[str, Any]:
+def preflight(backend: str) -> dict[str, Any]:
     """Return ``ok``, ``reason``, ``install`` and ``versions``; or ``died``, how the worker ended as it was loaded.
 
     One that died is not refused: its cases are to say so. Raises InputError for one that cannot be loaded, and
     HarnessError when no worker can be had.
     """
     if is_shipped(backend):
-        return ask(load(backend))
-    server = ForkServer.of(Interpreter())
-    _keep(server.interpreter)
+        return describe_backend(load(backend))
+    server = ForkServerClient.of(Interpreter())
+    _keep_fork_server(server.interpreter)
     try:
         worker = server.start(backend, "cache-look", DISK, look=True)
         try:
             found = _wait(server, worker)
         finally:
             worker.stop()
-    except Gone as error:
+    except ForkServerDied as error:
         raise HarnessError(f"no worker can start: {server.last_words()}") from error
     finally:
         server.close()
@@ -52,12 +52,12 @@ def look(backend: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _keep(interpreter: Interpreter) -> None:
+def _keep_fork_server(interpreter: Interpreter) -> None:
     """Use the fork server until this process ends."""
-    atexit.register(ForkServer.of(interpreter).close)
+    atexit.register(ForkServerClient.of(interpreter).close)
 
 
-def _wait(server: ForkServer, worker: WorkerProcess) -> dict[str, Any]:
+def _wait(server: ForkServerClient, worker: WorkerProcess) -> dict[str, Any]:
     """What the worker says, or how it ended."""
     end = time.monotonic() + PROBE_SECONDS
     sources: list[Any] = [server.control, worker.channel, worker.output]

@@ -46,7 +46,7 @@ _environment: dict[bytes, bytes] = getattr(os.environ, "_data")  # what os.envir
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProcessSetting:
     """One thing that a process has one of."""
 
     name: str
@@ -112,48 +112,48 @@ def _set_modes(wanted: tuple[int, int]) -> None:
 
 
 SETTINGS = (
-    Setting("the current folder", _folder, _set_folder),
-    Setting("the umask", _umask, os.umask),
-    Setting("the environment", lambda: dict(_environment), _set_environment),
-    Setting("the resource limits", lambda: tuple(map(resource.getrlimit, LIMITS)), _set_limits),
-    Setting(
+    ProcessSetting("the current folder", _folder, _set_folder),
+    ProcessSetting("the umask", _umask, os.umask),
+    ProcessSetting("the environment", lambda: dict(_environment), _set_environment),
+    ProcessSetting("the resource limits", lambda: tuple(map(resource.getrlimit, LIMITS)), _set_limits),
+    ProcessSetting(
         "the signal mask",
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda mask: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
     ),
-    Setting(
+    ProcessSetting(
         "a timer",
         lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
         lambda _: signal.setitimer(signal.ITIMER_REAL, 0),
     ),
-    Setting("flushing or rounding", _floating, _set_floating),
-    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
-    Setting("the trace function", sys.gettrace, sys.settrace),
-    Setting("the profile function", sys.getprofile, sys.setprofile),
-    Setting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-    Setting("sys.stdout", lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
-    Setting("sys.stderr", lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)),
-    Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    Setting("the modes in force", _modes, _set_modes),
-    Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
-    Setting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
-    Setting(
+    ProcessSetting("flushing or rounding", _floating, _set_floating),
+    ProcessSetting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    ProcessSetting("the trace function", sys.gettrace, sys.settrace),
+    ProcessSetting("the profile function", sys.getprofile, sys.setprofile),
+    ProcessSetting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    ProcessSetting("sys.stdout", lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
+    ProcessSetting("sys.stderr", lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)),
+    ProcessSetting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    ProcessSetting("the modes in force", _modes, _set_modes),
+    ProcessSetting("the number of threads", torch.get_num_threads, torch.set_num_threads),
+    ProcessSetting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    ProcessSetting(
         "deterministic algorithms",
         torch.get_deterministic_debug_mode,
         torch.set_deterministic_debug_mode,
     ),
-    Setting("the precision of matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    Setting(
+    ProcessSetting("the precision of matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    ProcessSetting(
         "autocast",
         lambda: torch.is_autocast_enabled("cpu"),
         lambda on: torch.set_autocast_enabled("cpu", on),
     ),
-    Setting("oneDNN", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
-    Setting("anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    ProcessSetting("oneDNN", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    ProcessSetting("anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
 )
 
 
-class State:
+class ProcessState:
     """The process as it was before a call. ``spent`` says what could not be put right, if anything could not."""
 
     def __init__(self) -> None:

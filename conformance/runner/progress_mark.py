@@ -9,7 +9,7 @@ import tempfile
 
 from torchstone.conformance.execution.verdict import Stage
 
-OUTSIDE = 0  # the backend has not been called for this case: eager, the oracle or the harness is at work
+NOT_CALLED = 0  # the backend has not been called for this case: eager, the oracle or the harness is at work
 COMPILE, RUN, COMPARE = 1, 2, 3
 STAGES = (None, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
 BATCH = 4  # many cases are being compiled together: whose fault it is cannot be told
@@ -46,7 +46,7 @@ def begun(descriptor: int) -> int:
     return int.from_bytes(os.pread(descriptor, 8, COUNT.start), "little")
 
 
-class Mark:
+class ProgressMark:
     """The bytes as the worker holds them. Its descriptor may be closed, or worse: the memory stays."""
 
     def __init__(self, descriptor: int) -> None:
@@ -59,7 +59,7 @@ class Mark:
 
     def begin(self) -> None:
         """Say that another case begins."""
-        self.set(OUTSIDE)
+        self.set(NOT_CALLED)
         self._begun += 1
         self._bytes[COUNT] = self._begun.to_bytes(8, "little")
 

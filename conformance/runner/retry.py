@@ -11,7 +11,7 @@ from torchstone.conformance.execution.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case
 
-DEAD = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
+WORKER_DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Task:
     def settle(self, verdict: Verdict) -> None:
         """Hand a verdict to who asked, after weighing a retry against the first try."""
         first = self.first
-        if first is not None and verdict.outcome in DEAD:
+        if first is not None and verdict.outcome in WORKER_DIED:
             verdict = replace(verdict, evidence={**verdict.evidence, "first": first.message})
         elif first is not None:
             verdict = replace(
@@ -62,14 +62,14 @@ class Task:
             self.batch.done.append(Result(self.case, verdict, self.data))
 
 
-def about(case: Case) -> dict[str, Any]:
+def case_labels(case: Case) -> dict[str, Any]:
     """The fields of a verdict that the case decides."""
     return {
         "case_id": case.id, "source": case.source, "op": case.op, "dtype": case.dtype, "variant": case.variant,
     }  # fmt: skip
 
 
-def weigh(task: Task, verdict: Verdict, *, called: bool, retry: bool) -> Verdict | Task:
+def retry_or_settle(task: Task, verdict: Verdict, *, called: bool, retry: bool) -> Verdict | Task:
     """Return the task to try again, alone in a fresh worker, or the verdict that stands.
 
     ``verdict`` tells how the worker ended, ``called`` whether the backend had been called for the case by then.

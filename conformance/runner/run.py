@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.execution.run_case import untested
-from torchstone.conformance.execution.verdict import RIGHT, Outcome, Verdict
+from torchstone.conformance.execution.run_case import untested_verdict
+from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.runner.pool import Pool, Result
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
 
-KEEP_NO_BYTES = RIGHT | {Outcome.UNSUPPORTED, Outcome.UNTESTED}
+WITHOUT_CASE_BYTES = CORRECT | {Outcome.UNSUPPORTED, Outcome.UNTESTED}
 
 
 @dataclass
@@ -66,7 +66,7 @@ def run(
     summary = Summary()
 
     def keep(verdict: Verdict, data: bytes | None) -> None:
-        store.record(run_id, verdict, None if verdict.outcome in KEEP_NO_BYTES else data)
+        store.record(run_id, verdict, None if verdict.outcome in WITHOUT_CASE_BYTES else data)
         summary.tried += 1
         summary.failed += verdict.failed
         if on_verdict is not None:
@@ -91,7 +91,7 @@ def run(
                 elif isinstance(entry, Case):
                     yield entry
                 else:
-                    keep(untested(entry, backend), None)
+                    keep(untested_verdict(entry, backend), None)
 
         try:
             with pool(backend, jobs=jobs, timeout=timeout, memory=memory, tick=tick) as workers:

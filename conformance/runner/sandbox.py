@@ -21,7 +21,7 @@ from torch import Tensor
 from torchstone.conformance.backends.protocol import BackendError
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.runner import progress_mark
-from torchstone.conformance.runner.process_state import State
+from torchstone.conformance.runner.process_state import ProcessState
 
 if TYPE_CHECKING:
     from torchstone.conformance.backends.protocol import Availability, Backend
@@ -30,21 +30,21 @@ BUSY_SECONDS = 0.5  # of the harness's time in which other threads have been bus
 BUSY = 0.5
 REST_SECONDS = 0.3
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # pyright: ignore[reportAttributeAccessIssue]
-PLAIN = (Tensor, torch.nn.Parameter)
+PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 
 
-class Boundary:
+class Sandbox:
     """A backend as the worker calls it; whatever is not named here is the backend's own."""
 
     def __init__(self, backend: Backend, descriptor: int) -> None:
         self._backend = backend
-        self._mark = progress_mark.Mark(descriptor)
-        self._mark.set(progress_mark.OUTSIDE)
-        self._state = State()
+        self._mark = progress_mark.ProgressMark(descriptor)
+        self._mark.set(progress_mark.NOT_CALLED)
+        self._state = ProcessState()
         self._pid = os.getpid()
         self._threads = threading.active_count()
         self._files = _open_files()
-        self._clock = _Clock()
+        self._clock = _IdleClock()
         self.left: dict[str, None] = {}  # what the case at hand has left changed, in order
         self.name = backend.name
         self.batch: int = getattr(backend, "batch", 1)
@@ -68,16 +68,19 @@ class Boundary:
         self.left = {}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        return Executable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
+        return SandboxedExecutable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
 
     def _compile_dynamic(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
-        return Executable(
+        return SandboxedExecutable(
             self, self.call(progress_mark.COMPILE, cast("Any", self._backend).compile_dynamic, fn, args, dims)
         )
 
     def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
         found = self.call(progress_mark.BATCH, cast("Any", self._backend).compile_many, programs)
-        return [sound(one) if isinstance(one, BaseException) else Executable(self, one) for one in found]
+        return [
+            printable_exception(one) if isinstance(one, BaseException) else SandboxedExecutable(self, one)
+            for one in found
+        ]
 
     def call(self, mark: int, function: Callable[..., Any], *args: Any) -> Any:
         """Call into the backend."""
@@ -89,7 +92,7 @@ class Boundary:
         except SystemExit:
             raise
         except BaseException as error:
-            good = sound(error)
+            good = printable_exception(error)
             if good is error:
                 raise
             raise good from None
@@ -117,17 +120,17 @@ class Boundary:
         return "threads were left busy" if self._clock.others_busy() else ""
 
 
-class Executable:
+class SandboxedExecutable:
     """What a backend has compiled; tells what it left changed in its evidence."""
 
-    def __init__(self, boundary: Boundary, compiled: Any) -> None:
+    def __init__(self, boundary: Sandbox, compiled: Any) -> None:
         self._boundary = boundary
         self._compiled = compiled
 
     def __call__(self, *tensors: Tensor) -> Any:
         result = self._boundary.call(progress_mark.RUN, self._compiled, *tensors)
         self._boundary._mark.set(progress_mark.COMPARE)
-        return readable(result)
+        return check_readable(result)
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -140,7 +143,7 @@ class Executable:
         return own | ({"left changed": list(self._boundary.left)} if self._boundary.left else {})
 
 
-def sound(error: BaseException) -> Exception:
+def printable_exception(error: BaseException) -> Exception:
     """The exception, if it is one that can be caught and printed; else one that tells of it."""
     try:
         text = str(error)
@@ -152,7 +155,7 @@ def sound(error: BaseException) -> Exception:
     return BackendError(f"{type(error).__name__}: {text}", stage="run")
 
 
-def readable(result: Any) -> Any:
+def check_readable(result: Any) -> Any:
     """The result, if it can be looked at. Raises BackendError saying what it holds that has no values."""
     try:
         leaves = flatten(result)
@@ -160,7 +163,7 @@ def readable(result: Any) -> Any:
     except BaseException as error:
         raise BackendError(f"the result cannot be taken apart: {type(error).__name__}", stage="run") from None
     for leaf in tensors:
-        if type(leaf) in PLAIN and leaf.device.type == "cpu" and not _is_wrapped(leaf):
+        if type(leaf) in PLAIN_TENSORS and leaf.device.type == "cpu" and not _is_wrapped(leaf):
             continue
         try:
             values = dense(leaf)
@@ -185,7 +188,7 @@ def _open_files() -> int:
     return 0
 
 
-class _Clock:
+class _IdleClock:
     """How much other threads compute while the harness is at work, and the backend should rest."""
 
     def __init__(self) -> None:

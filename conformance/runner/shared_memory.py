@@ -19,13 +19,13 @@ SEGMENTS = Path("/proc/sysvipc/shm")
 IPC_RMID = 0
 
 
-def name_after(pid: int) -> None:
+def use_process_names(pid: int) -> None:
     """Let the blocks that Python makes from here on, in this process and its forks, be named after a process."""
     if hasattr(shared_memory, "_SHM_NAME_PREFIX"):
         shared_memory._SHM_NAME_PREFIX = f"/t{pid:x}_"  # type: ignore[attr-defined]  # of fourteen characters in all
 
 
-def remove(pids: Collection[int]) -> None:
+def remove_shared_memory(pids: Collection[int]) -> None:
     """Remove what these processes, which are dead, have left."""
     if not pids:
         return

@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.conformance.runner.retry import Task, about
-from torchstone.conformance.runner.temporary_folders import usage
+from torchstone.conformance.runner.retry import Task, case_labels
+from torchstone.conformance.runner.temporary_folders import disk_usage
 from torchstone.conformance.runner.worker_process import WorkerProcess
-from torchstone.conformance.text import over
+from torchstone.conformance.text import over_limit
 
 QUEUE_DEPTH = 2
 DISK_SECONDS = 1.0  # between two looks at what a worker has written
@@ -78,7 +78,7 @@ class Slot:
             self._start_clock()
         while self.sent < len(self.queue):
             task = self.queue[self.sent]
-            header: dict[str, Any] = {"case": task.case.id, "about": about(task.case), "alone": task.alone}
+            header: dict[str, Any] = {"case": task.case.id, "about": case_labels(task.case), "alone": task.alone}
             if task.second is not None:
                 header["eager"] = True
             self.worker.send(header, task.data)
@@ -115,9 +115,9 @@ class Slot:
             return ""
         self.largest = used = self.worker.resident()
         if used > self.limits.memory:
-            return f"resident memory {over(used, self.limits.memory)}"
+            return f"resident memory {over_limit(used, self.limits.memory)}"
         if self.ready and (used := self._written()) > self.limits.disk:
-            return f"what its temporary folder holds, {over(used, self.limits.disk)}"
+            return f"what its temporary folder holds, {over_limit(used, self.limits.disk)}"
         return ""
 
     def _written(self) -> int:
@@ -126,4 +126,4 @@ class Slot:
         if self.worker is None or now - self.looked < DISK_SECONDS:
             return 0
         self.looked = now
-        return usage(self.worker.scratch, self.limits.disk)
+        return disk_usage(self.worker.scratch, self.limits.disk)

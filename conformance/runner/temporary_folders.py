@@ -18,11 +18,11 @@ PREFIX = "torchstone-pool-"
 LOCK = "lock"
 
 
-class Folder:
+class LockedFolder:
     """A locked temporary folder. Raises OSError when none can be made."""
 
     def __init__(self) -> None:
-        sweep()
+        remove_abandoned()
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -33,11 +33,11 @@ class Folder:
 
     def close(self) -> None:
         """Remove it."""
-        remove(self.path)
+        remove_folder(self.path)
         os.close(self._lock)
 
 
-def sweep() -> None:
+def remove_abandoned() -> None:
     """Remove the folders of pools whose process is gone: this user's own, and no link to anywhere."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
@@ -47,12 +47,12 @@ def sweep() -> None:
             lock = os.open(path / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove(path)
+                remove_folder(path)
             finally:
                 os.close(lock)
 
 
-def remove(path: Path) -> None:
+def remove_folder(path: Path) -> None:
     """Remove a folder, its unwritable parts too; never follows a link out of it."""
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():
@@ -65,7 +65,7 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def usage(path: str | Path, most: int) -> int:
+def disk_usage(path: str | Path, most: int) -> int:
     """Return the bytes that a folder takes on disk, without looking further once it is over ``most``."""
     total, left = 0, [os.fspath(path)]
     while left and total <= most:

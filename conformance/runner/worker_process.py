@@ -19,40 +19,40 @@ from torchstone.conformance.runner import forkserver, progress_mark
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
-from torchstone.conformance.runner.temporary_folders import Folder, remove
-from torchstone.conformance.runner.worker import CASE_ENDS, resident
+from torchstone.conformance.runner.temporary_folders import LockedFolder, remove_folder
+from torchstone.conformance.runner.worker import END_OF_CASE, resident
 
 TAIL_BYTES = 8192
 CHUNK = 1 << 18
 LOG = "forkserver.log"
-FAREWELL_SECONDS = 20.0
+CLOSE_SECONDS = 20.0
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "PYTHONHASHSEED": "0",
 }
 
 
-class Gone(Exception):
+class ForkServerDied(Exception):
     """The fork server has died, and every worker with it."""
 
 
-class ForkServer:
+class ForkServerClient:
     """The process that forks the workers, with a temporary folder for them. Pools that are open together share it."""
 
-    _running: ClassVar[dict[Interpreter, ForkServer]] = {}
+    _running: ClassVar[dict[Interpreter, ForkServerClient]] = {}
 
     @classmethod
-    def of(cls, interpreter: Interpreter) -> ForkServer:
+    def of(cls, interpreter: Interpreter) -> ForkServerClient:
         """Return the fork server of an interpreter; ``close`` must be called as often."""
         server = cls._running.get(interpreter)
         if server is None:
-            server = cls._running[interpreter] = ForkServer(interpreter)
+            server = cls._running[interpreter] = ForkServerClient(interpreter)
         server.users += 1
         return server
 
     def __init__(self, interpreter: Interpreter) -> None:
         self.interpreter = interpreter
-        self.folder = Folder()
+        self.folder = LockedFolder()
         self.users = 0
         self.up = False
         self.workers: dict[int, WorkerProcess] = {}
@@ -95,7 +95,7 @@ class ForkServer:
                 self.control.setblocking(True)
                 socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
             except OSError as error:
-                raise Gone from error
+                raise ForkServerDied from error
             finally:
                 self.control.setblocking(False)
 
@@ -116,8 +116,8 @@ class ForkServer:
             except BlockingIOError:
                 return
             except OSError as error:
-                raise Gone from error
-            raise Gone
+                raise ForkServerDied from error
+            raise ForkServerDied
 
     def bury(self, worker: WorkerProcess) -> None:
         """Kill a worker and wait until it is dead. Raises Gone."""
@@ -147,7 +147,7 @@ class ForkServer:
             self.process.kill()
         self.control.close()
         try:
-            self.process.wait(FAREWELL_SECONDS)
+            self.process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -163,7 +163,7 @@ class WorkerProcess:
     so that its successor starts warm; ``scratch`` goes with it. ``code`` is its exit code, once it has died.
     """
 
-    def __init__(self, server: ForkServer, number: int, scratch: Path, cache: Path, disk: int) -> None:
+    def __init__(self, server: ForkServerClient, number: int, scratch: Path, cache: Path, disk: int) -> None:
         scratch.mkdir(parents=True)
         cache.mkdir(parents=True, exist_ok=True)
         self.number = number
@@ -262,7 +262,7 @@ class WorkerProcess:
         """The end of what the worker printed since its last case ended."""
         if self._probed is not None:
             return self._probed[1]
-        return _clean(self._tail.rpartition(CASE_ENDS)[2])
+        return _clean(self._tail.rpartition(END_OF_CASE)[2])
 
     # -- life and death -----------------------------------------------------------------------------------------
 
@@ -300,14 +300,14 @@ class WorkerProcess:
             if self.pid and self.code is None:
                 os.kill(self.pid, signal.SIGUSR1)
             deadline = time.monotonic() + wait
-            while time.monotonic() < deadline and len(stack) < TAIL_BYTES and CASE_ENDS not in stack:
+            while time.monotonic() < deadline and len(stack) < TAIL_BYTES and END_OF_CASE not in stack:
                 try:
                     stack += os.read(self.output, TAIL_BYTES)
                 except BlockingIOError:
                     time.sleep(0.01)
                 except OSError:
                     break
-        self._probed = (stage, f"{before}\n{_clean(stack.partition(CASE_ENDS)[0])}".strip())
+        self._probed = (stage, f"{before}\n{_clean(stack.partition(END_OF_CASE)[0])}".strip())
 
     def stop(self) -> None:
         """Kill the process and whatever it started, and remove its folder. Raises Gone, all the same."""
@@ -325,7 +325,7 @@ class WorkerProcess:
         os.close(self.output)
         os.close(self.mark)
         self.mark = -1
-        remove(self.scratch)
+        remove_folder(self.scratch)
 
 
 def _clean(output: bytes | bytearray) -> str:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.execution.verdict import RIGHT, Outcome
+from torchstone.conformance.execution.verdict import CORRECT, Outcome
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.sources import FOLDER, SOURCES, Source, iterate, load_all, select
@@ -78,7 +78,7 @@ def _fields(case_id: str) -> tuple[str, str, str, str, str]:
     return source, op, dtype, index, variant[0] if variant else DEFAULT
 
 
-def agrees(names: Collection[str], wanted: Sequence[str]) -> bool:
+def has_wanted_tag(names: Collection[str], wanted: Sequence[str]) -> bool:
     """Whether one of ``wanted`` is among the names, and none of those behind a ``!``."""
     positive = [name for name in wanted if not name.startswith("!")]
     return not any(f"!{name}" in wanted for name in names) and (not positive or any(n in names for n in positive))
@@ -89,15 +89,15 @@ def agrees(names: Collection[str], wanted: Sequence[str]) -> bool:
 
 def not_passed(outcomes: Mapping[str, str]) -> frozenset[str]:
     """The ids of the cases that the backend was asked and that did not pass."""
-    return frozenset(name for name, outcome in outcomes.items() if Outcome(outcome) not in RIGHT | {Outcome.UNTESTED})
+    return frozenset(name for name, outcome in outcomes.items() if Outcome(outcome) not in CORRECT | {Outcome.UNTESTED})
 
 
-def changed(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[str]:
+def changed_outcomes(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[str]:
     """The ids of the cases of ``after`` that had another outcome before, or none."""
     return frozenset(name for name, outcome in after.items() if before.get(name) != outcome)
 
 
-class Earlier(NamedTuple):
+class EarlierRuns(NamedTuple):
     """A rule about the verdicts of earlier runs: for each backend the run that is meant, and the newest one then."""
 
     rule: str
@@ -105,7 +105,7 @@ class Earlier(NamedTuple):
     until: str
 
     @classmethod
-    def since(cls, rule: str, store: Store, run: str, backends: Sequence[str] | None) -> Earlier:
+    def since(cls, rule: str, store: Store, run: str, backends: Sequence[str] | None) -> EarlierRuns:
         """``last-failed`` or ``changed-since`` a run or the latest: for each backend the latest that it was in.
 
         Raises ``InputError`` where a backend was not in it.
@@ -136,7 +136,7 @@ class Earlier(NamedTuple):
         for record in store.run_list():
             if _number(run) < _number(record.run) <= _number(self.until):
                 after.update(_outcomes(store, record.run, backend))
-        return changed(before, after)
+        return changed_outcomes(before, after)
 
 
 def _outcomes(store: Store, run: str, backend: str) -> dict[str, str]:
@@ -151,7 +151,7 @@ def _number(run: str) -> int:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Selection:
     """What is asked: the ops by source, every entry in order, and for each backend which ids, if not all of them.
 
     ``damaged`` says what is wrong with each file of a corpus that cannot be read.
@@ -163,7 +163,7 @@ class Plan:
     damaged: Sequence[str] = ()
 
 
-def plan(options: Mapping[str, Any], store: Store | None = None) -> Plan:
+def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Selection:
     """What a run of these options asks. Raises ``InputError`` where that is nothing, ``UnknownName``.
 
     ``sources``, ``ops``, ``dtypes``, ``variants``, ``limit`` as in ``sources.iterate``; and, each of them optional,
@@ -179,12 +179,12 @@ def plan(options: Mapping[str, Any], store: Store | None = None) -> Plan:
     if tags:
         ops = tagged(loaded, ops, tags)
     if patterns:
-        ops = _narrowed(ops, lambda where, op: any(_is(p, where, op) for p in patterns), "matches --case")
+        ops = _narrowed(ops, lambda where, op: any(_matches_op(p, where, op) for p in patterns), "matches --case")
         _check_exist(loaded, ops, patterns)
     dtypes = options.get("dtypes") or _named_dtypes(pattern.dtype for pattern in patterns)
     wanted = None
     if options.get("earlier") is not None and store is not None:
-        wanted = Earlier(**options["earlier"]).ids(store)
+        wanted = EarlierRuns(**options["earlier"]).ids(store)
         meant = {_fields(name)[:2] for names in wanted.values() for name in names}
         if not meant:
             told = {"last-failed": "every case passed", "changed-since": "no verdict has changed since"}
@@ -196,16 +196,16 @@ def plan(options: Mapping[str, Any], store: Store | None = None) -> Plan:
         dtypes = _named_dtypes({_fields(name)[2] for name in every} - {NO_DTYPE})
 
     def keep(entry: Case | Untested, variant: str) -> bool:
-        name = entry.id if variant == DEFAULT else _asked_as(entry, variant)
+        name = entry.id if variant == DEFAULT else _id_in_variant(entry, variant)
         if every is not None and name not in every:
             return False
         if patterns and not any(pattern.matches(name, {*variants, entry.variant}) for pattern in patterns):
             return False
-        return not tags or agrees(_tags(loaded, entry), tags)
+        return not tags or has_wanted_tag(_tags(loaded, entry), tags)
 
     def entries(shard: Shard | None = shard) -> Iterator[Case | Untested]:
         def kept(entry: Case | Untested, variant: str) -> bool:
-            name = entry.id if variant == DEFAULT else _asked_as(entry, variant)
+            name = entry.id if variant == DEFAULT else _id_in_variant(entry, variant)
             return (shard is None or shard.holds(name)) and keep(entry, variant)
 
         named = _variants(variants, patterns)
@@ -217,7 +217,7 @@ def plan(options: Mapping[str, Any], store: Store | None = None) -> Plan:
         told = "; ".join(f"{key} {', '.join(values)}" for key, values in asked.items())
         raise InputError(f"selects nothing: of {chosen} ops none has a case of {told}")
     damaged = [told for source in loaded.values() if isinstance(source, Corpus) for told in source.damaged()]
-    return Plan(ops, entries, wanted, damaged)
+    return Selection(ops, entries, wanted, damaged)
 
 
 def sources_of(patterns: Iterable[Pattern]) -> list[str]:
@@ -236,7 +236,7 @@ def _variants(asked: Sequence[str], patterns: Iterable[Pattern]) -> list[str]:
     return list(dict.fromkeys([*asked, *named]))
 
 
-def _asked_as(entry: Case | Untested, variant: str) -> str:
+def _id_in_variant(entry: Case | Untested, variant: str) -> str:
     return f"{entry.source}:{entry.op}:{entry.dtype}:{entry.index}:{variant}"
 
 
@@ -256,7 +256,7 @@ def _check_exist(loaded: Mapping[str, Source], ops: Mapping[str, Sequence[str]],
                     loaded[name].case(op, dtype, int(index))
 
 
-def _is(pattern: Pattern, source: str, op: str) -> bool:
+def _matches_op(pattern: Pattern, source: str, op: str) -> bool:
     return fnmatchcase(source, pattern.source) and fnmatchcase(op, pattern.op)
 
 
@@ -281,7 +281,8 @@ def tagged(loaded: Mapping[str, Source], ops: Mapping[str, Sequence[str]], tags:
             raise UnknownName("tag", tag.removeprefix("!"), known, more="; `torchstone ops --tags` lists them")
     of_cases = OF_CASES.intersection(tags)  # which op has a case of them is told by its cases
     chosen = {
-        source: [op for op in names if agrees(told[source, op] | of_cases, tags)] for source, names in ops.items()
+        source: [op for op in names if has_wanted_tag(told[source, op] | of_cases, tags)]
+        for source, names in ops.items()
     }
     if not any(chosen.values()):
         raise InputError(f"selects nothing: of {len(told)} ops none is tagged {', '.join(tags)}")

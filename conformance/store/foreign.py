@@ -11,7 +11,7 @@ MAX_DEPTH = 64
 _LISTS = ("backends", "sources", "ops", "dtypes", "variants", "tags", "cases")
 
 
-def well_formed(options: dict[str, Any]) -> bool:
+def options_well_formed(options: dict[str, Any]) -> bool:
     """Whether the options of a run are of the types that ``torchstone run`` writes, those that there are."""
 
     def texts(value: Any) -> bool:
@@ -30,7 +30,7 @@ def well_formed(options: dict[str, Any]) -> bool:
     )
 
 
-def evidence(text: str, case_id: str) -> dict[str, Any]:
+def parse_evidence(text: str, case_id: str) -> dict[str, Any]:
     """Return the evidence of a stored verdict. Raises StoreError where it is not the JSON of an object."""
     try:
         found = json.loads(text or "{}")

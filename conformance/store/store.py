@@ -24,7 +24,7 @@ from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.escape import utf8
 from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.store import opening
-from torchstone.conformance.store.foreign import well_formed
+from torchstone.conformance.store.foreign import options_well_formed
 from torchstone.conformance.store.opening import StoreError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Store:
         self._db = opening.open_store(self.path, create=create and not readonly, readonly=readonly)
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return opening.errors(self.path)
+        return opening.sqlite_errors(self.path)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Store:
 
     def _run(self, row: tuple[Any, ...]) -> Run:
         key, state, started, finished, command, options, versions, device, seed, pid, host, errors, machine = row
-        if state == "running" and opening.alive(pid, host) is False:
+        if state == "running" and opening.process_alive(pid, host) is False:
             state = "killed"
         try:
             objects = [json.loads(text) for text in (options, versions, errors, machine)]
@@ -225,7 +225,7 @@ class Store:
             raise StoreError(f"{self.path} is corrupt: the record of run r{key} is not a record")
         options, versions, errors, machine = objects
         told = (*versions.values(), *errors.values(), *machine.values())
-        if not (well_formed(options) and all(isinstance(text, str) for text in told)):
+        if not (options_well_formed(options) and all(isinstance(text, str) for text in told)):
             raise StoreError(f"{self.path} is corrupt: the options, versions, errors or machine of run r{key} are none")
         return Run(
             f"r{key}", state, started, finished, command, options, versions, device, seed, pid, host, errors, machine

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.errors import UnknownName
-from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.sources.sampling import first_line, seeded
@@ -306,7 +306,7 @@ def apply(case: Case, name: str) -> Case | Untested:
                 raise NotApplicable("eager takes no other size")
             if VARIANTS[name].tried:
                 with torch.no_grad():
-                    if refused := unsafe(changed):
+                    if refused := undefined_behavior(changed):
                         raise NotApplicable(refused)
                     changed.program(*changed.fresh_args())
             return changed

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchstone.fuzz.families import algebra, elementwise, indexing, nn, reductions, samples, shapes
-from torchstone.fuzz.generator.rules import Rule
+from torchstone.fuzz.generator.rules import OpRule
 
 FAMILIES = (elementwise, reductions, shapes, algebra, nn, indexing)
 
 
-def rules() -> Iterator[Rule]:
+def rules() -> Iterator[OpRule]:
     """Yield every rule; what no family has a way to draw is taken from the database's own samples."""
     taken: set[str] = set()
     for family in FAMILIES:

@@ -8,20 +8,20 @@ from typing import Any
 import torch
 
 from torchstone.fuzz.generator.draft import Arguments, Draft
-from torchstone.fuzz.generator.rules import Rule, database, rule
+from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
 
 
-def rules() -> Iterator[Rule]:
+def rules() -> Iterator[OpRule]:
     """Yield a rule for each elementwise op."""
     from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 
-    for op, info in database().items():
+    for op, info in op_database().items():
         family = _unary if isinstance(info, UnaryUfuncInfo) else _binary if isinstance(info, BinaryUfuncInfo) else None
         drawn = family(info) if family else None
         if drawn is not None:
-            yield from rule(op, drawn)
+            yield from rules_for(op, drawn)
     for op, drawn in TABLE:
-        yield from rule(op, drawn)
+        yield from rules_for(op, drawn)
 
 
 RANDOM = ("nn.functional.rrelu",)

@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from torchstone.fuzz.generator.draft import Arguments, Draft, Refused, Value
-from torchstone.fuzz.generator.rules import Rule, rule
+from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
+from torchstone.fuzz.generator.rules import OpRule, rules_for
 
 
-def rules() -> Iterator[Rule]:
+def rules() -> Iterator[OpRule]:
     """Yield a rule for each op of the table."""
     for op, drawn in TABLE:
-        yield from rule(op, drawn)
+        yield from rules_for(op, drawn)
 
 
-def _operand(draft: Draft) -> tuple[Value, int, int]:
+def _operand(draft: Draft) -> tuple[DraftValue, int, int]:
     operand = draft.tensor(ranks=(1, 2, 3), where=lambda value: value.tensor.numel() > 0)
     dim = draft.axis(operand)
     if operand.tensor.numel() == 0:
-        raise Refused("nothing to index")
+        raise CallRejected("nothing to index")
     return operand, dim, operand.shape[dim]
 
 
-def _indices(draft: Draft, shape: Sequence[int], bound: int, distinct: bool = False) -> Value:
+def _indices(draft: Draft, shape: Sequence[int], bound: int, distinct: bool = False) -> DraftValue:
     """Draw an index tensor with elements below ``bound``; ``distinct`` where a repeated one would leave a race."""
     generator = torch.Generator().manual_seed(draft.choices.integer(0, 2**31 - 1))
     if distinct:
@@ -96,7 +96,7 @@ def _slice_scatter(draft: Draft) -> Arguments:
 def _embedding(draft: Draft) -> Arguments:
     table = draft.tensor(ranks=(2,), where=lambda value: value.tensor.numel() > 0)
     if table.tensor.numel() == 0:
-        raise Refused("an empty table")
+        raise CallRejected("an empty table")
     size = [draft.choices.integer(1, 3) for _ in range(draft.choices.integer(0, 2))]
     return Arguments((_indices(draft, size, table.shape[0]), table))
 

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from torchstone.fuzz.generator.draft import Arguments, Draft
-from torchstone.fuzz.generator.rules import Rule, rule
+from torchstone.fuzz.generator.rules import OpRule, rules_for
 
 
-def rules() -> Iterator[Rule]:
+def rules() -> Iterator[OpRule]:
     """Yield a rule for each op of the table."""
     for op, drawn in TABLE:
-        yield from rule(op, drawn)
+        yield from rules_for(op, drawn)
 
 
 def _gelu(draft: Draft) -> Arguments:

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchstone.fuzz.generator.draft import Arguments, Draft
-from torchstone.fuzz.generator.rules import Rule, database, rule
+from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
 
 TIES = ("argmax", "argmin")
 """Reductions whose result is open when elements tie."""
 SKIPPED = ("hash_tensor",)
 
 
-def rules() -> Iterator[Rule]:
+def rules() -> Iterator[OpRule]:
     """Yield a rule for each reduction, and for the ops that run along one dim."""
     from torch.testing._internal.opinfo.core import ReductionOpInfo
 
-    for op, info in database().items():
+    for op, info in op_database().items():
         if isinstance(info, ReductionOpInfo) and "masked" not in op and op not in SKIPPED:
-            yield from rule(op, _reduction(info))
+            yield from rules_for(op, _reduction(info))
     for op, drawn in TABLE:
-        yield from rule(op, drawn)
+        yield from rules_for(op, drawn)
 
 
 def _reduction(info: Any) -> Callable[[Draft], Arguments]:

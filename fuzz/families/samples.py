@@ -16,9 +16,9 @@ from torchstone.conformance.program.call_targets import name_of, resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import ProgramError, Ref, dtype_name, map_leaves
 from torchstone.conformance.sources import opinfo
-from torchstone.fuzz.generator.draft import NUMEL, Arguments, Draft, Refused, Value
+from torchstone.fuzz.generator.draft import NUMEL, Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rounding import names
-from torchstone.fuzz.generator.rules import Rule, database, rule
+from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
 
 SAMPLES = 16
 """Samples an op and dtype to choose from: the first ones, as drawing them costs time."""
@@ -45,14 +45,14 @@ AMBIGUOUS = names(
 """Ops with more than one right answer, or one that hangs on a threshold: comparing element by element is no test."""
 
 
-def rules(taken: Collection[str]) -> Iterator[Rule]:
+def rules(taken: Collection[str]) -> Iterator[OpRule]:
     """Yield a rule for every op of the database that has a public name and is not in ``taken``."""
-    for op, info in database().items():
+    for op, info in op_database().items():
         if op in taken or {op, info.name} & (RANDOM | AMBIGUOUS) or info.name.endswith("_") or "sparse" in op:
             continue
         target = _public_name(info)
         if target is not None:
-            yield from rule(op, _lifted(op, target), target)
+            yield from rules_for(op, _lifted(op, target), target)
 
 
 def _public_name(info: Any) -> str | None:
@@ -70,12 +70,12 @@ def _lifted(op: str, target: str) -> Callable[[Draft], Arguments]:
     def draw(draft: Draft) -> Arguments:
         samples = _samples(op, dtype_name(draft.dtype()))
         if not samples:
-            raise Refused(f"no sample of {op}")
+            raise CallRejected(f"no sample of {op}")
         sample = draft.choices.pick(samples)
         (call,) = sample.program.calls
         if call.target != target:
-            raise Refused(f"{op} is sampled as {call.target}")
-        values: dict[Ref, Value] = {}
+            raise CallRejected(f"{op} is sampled as {call.target}")
+        values: dict[Ref, DraftValue] = {}
 
         def value(leaf: object) -> object:
             if not isinstance(leaf, Ref):
@@ -90,9 +90,9 @@ def _lifted(op: str, target: str) -> Callable[[Draft], Arguments]:
     return draw
 
 
-def _stand_in(draft: Draft, tensor: torch.Tensor) -> Value:
+def _stand_in(draft: Draft, tensor: torch.Tensor) -> DraftValue:
     if tensor.numel() > NUMEL:
-        raise Refused(f"a sample of {tensor.numel()} elements")
+        raise CallRejected(f"a sample of {tensor.numel()} elements")
     # Integers are mostly indices, sizes or classes: the sample's own are the valid ones.
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         fitting = [

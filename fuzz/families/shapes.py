@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from torchstone.fuzz.generator.draft import Arguments, Draft, Refused, Value
-from torchstone.fuzz.generator.rules import Rule, rule
+from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
+from torchstone.fuzz.generator.rules import OpRule, rules_for
 
 
-def rules() -> Iterator[Rule]:
+def rules() -> Iterator[OpRule]:
     """Yield a rule for each op of the table."""
     for op, drawn in TABLE:
-        yield from rule(op, drawn)
+        yield from rules_for(op, drawn)
 
 
 def _regrouped(draft: Draft, size: Sequence[int]) -> list[int]:
@@ -106,11 +106,11 @@ def _unflatten(draft: Draft) -> Arguments:
     return Arguments((operand, dim, [factor, length // factor]))
 
 
-def _nonempty_axis(draft: Draft) -> tuple[Value, int]:
+def _nonempty_axis(draft: Draft) -> tuple[DraftValue, int]:
     operand = draft.tensor(ranks=(1, 2, 3, 4), where=lambda value: value.tensor.numel() > 0)
     dim = draft.axis(operand)
     if operand.shape[dim] == 0:
-        raise Refused("the dim is empty")
+        raise CallRejected("the dim is empty")
     return operand, dim
 
 
@@ -200,7 +200,7 @@ def _unfold(draft: Draft) -> Arguments:
     return Arguments((operand, dim, draft.choices.integer(1, operand.shape[dim]), draft.choices.integer(1, 3)))
 
 
-def _alike(draft: Draft, varied: int | None) -> list[Value]:
+def _alike(draft: Draft, varied: int | None) -> list[DraftValue]:
     first = draft.tensor(ranks=(1, 2, 3, 4)) if varied is None else draft.tensor(ranks=(varied, varied + 1, varied + 2))
     others = [draft.tensor(shape=first.shape) for _ in range(draft.choices.integer(0, 2))]
     return draft.choices.shuffled([first, *others])
@@ -214,7 +214,7 @@ def _cat(draft: Draft) -> Arguments:
         size = list(first.shape)
         size[dim] = draft.choices.integer(0 if draft.choices.chance(10) else 1, 4)
 
-        def joins(value: Value, size: list[int] = size) -> bool:
+        def joins(value: DraftValue, size: list[int] = size) -> bool:
             return value.dim == len(size) and all(
                 a == b or at == dim % len(size) for at, (a, b) in enumerate(zip(value.shape, size, strict=True))
             )

@@ -16,7 +16,7 @@ from torchstone.fuzz.generator.draft import Arguments, Draft
 
 
 @dataclass(frozen=True)
-class Rule:
+class OpRule:
     """How the fuzzer calls one op of PyTorch's op database.
 
     ``op`` is its name there, variant included; ``target`` the public name that is called; ``draw`` draws the arguments.
@@ -39,11 +39,11 @@ class Rule:
 
 
 @functools.cache
-def all_rules() -> dict[str, Rule]:
+def all_rules() -> dict[str, OpRule]:
     """Return every rule by op name, in a fixed order. The first call imports PyTorch's op database: some seconds."""
     from torchstone.fuzz import families
 
-    rules: dict[str, Rule] = {}
+    rules: dict[str, OpRule] = {}
     for rule in families.rules():
         if rule.op in rules:
             raise ValueError(f"two rules for the op {rule.op}")
@@ -51,10 +51,10 @@ def all_rules() -> dict[str, Rule]:
     return dict(sorted(rules.items()))
 
 
-def select(names: Iterable[str]) -> tuple[Rule, ...]:
+def select_rules(names: Iterable[str]) -> tuple[OpRule, ...]:
     """Return the rules of the named ops; ``div`` names every variant of div. Raises UnknownName with a suggestion."""
     rules = all_rules()
-    found: list[Rule] = []
+    found: list[OpRule] = []
     for name in names:
         matching = [rule for op, rule in rules.items() if op == name] or [
             rule for op, rule in rules.items() if base_name(op) == name
@@ -67,12 +67,12 @@ def select(names: Iterable[str]) -> tuple[Rule, ...]:
 
 def base_name(op: str) -> str:
     """Return an op's name without its variant: ``div`` for ``div.floor_rounding``."""
-    infos = database().get(op)
+    infos = op_database().get(op)
     return infos.name if infos else op
 
 
 @functools.cache
-def database() -> dict[str, Any]:
+def op_database() -> dict[str, Any]:
     """Return PyTorch's op database by name, variants as ``name.variant``."""
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -90,14 +90,14 @@ def target_of(name: str) -> str | None:
     return None
 
 
-def rule(op: str, draw: Callable[[Draft], Arguments], target: str | None = None) -> Iterator[Rule]:
+def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = None) -> Iterator[OpRule]:
     """Yield the rule of an op, if this PyTorch has it under a public name: dtypes from the database."""
     from torchstone.fuzz.generator import rounding
 
-    info = database().get(op)
+    info = op_database().get(op)
     target = target or (target_of(info.name) if info else None)
     if info is None or target is None:
         return
     dtypes = frozenset(info.supported_dtypes("cpu"))
     jumps = rounding.jumps(op, info.name) or not (info.supports_autograd or rounding.exact(op, info.name))
-    yield Rule(op, target, draw, dtypes, jumps, rounding.exact(op, info.name), rounding.cuts(op, info.name))
+    yield OpRule(op, target, draw, dtypes, jumps, rounding.exact(op, info.name), rounding.cuts(op, info.name))

@@ -7,7 +7,7 @@ from torch import Tensor
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call
-from torchstone.reducers.edit import build, results
+from torchstone.reducers.edit import prune_and_rename, results
 from torchstone.reducers.problem import Rewrite
 
 
@@ -48,4 +48,4 @@ def _without(case: Case, at: int, operand: Ref) -> Case:
     program = case.program.rewrite(
         lambda call: None if call.result == gone else call.map_arguments(replaced), outputs=replaced
     )
-    return build(case, program, case.inputs)
+    return prune_and_rename(case, program, case.inputs)

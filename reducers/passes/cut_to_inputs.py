@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
-from torchstone.reducers.edit import build, results, tensors_in, trim
+from torchstone.reducers.edit import prune_and_rename, results, tensors_in, trim
 from torchstone.reducers.problem import Rewrite
 
 
@@ -51,4 +51,4 @@ def cut(case: Case, names: set[str]) -> Case | None:
         )
     except KeyError:  # a reference to a whole tuple of tensors, or to a number
         return None
-    return build(case, program, inputs)
+    return prune_and_rename(case, program, inputs)

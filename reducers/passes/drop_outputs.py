@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Program
-from torchstone.reducers.edit import build, results, tensors_in
+from torchstone.reducers.edit import prune_and_rename, results, tensors_in
 from torchstone.reducers.problem import Rewrite
 
 
@@ -14,12 +14,12 @@ def drop_outputs(case: Case) -> Rewrite[Case]:
     values = results(case)
     for call in case.program.calls:
         for path, _ in tensors_in(values[call.result]):
-            if (yield build(case, _returning(case, Ref(call.result, path)), case.inputs)):
+            if (yield prune_and_rename(case, _returning(case, Ref(call.result, path)), case.inputs)):
                 return
     at = 0
     while at < len(outputs := list(leaves(case.program.outputs))) and len(outputs) > 1:
         rest = (*outputs[:at], *outputs[at + 1 :])
-        candidate = build(case, _returning(case, rest[0] if len(rest) == 1 else rest), case.inputs)
+        candidate = prune_and_rename(case, _returning(case, rest[0] if len(rest) == 1 else rest), case.inputs)
         if (yield candidate):
             case = candidate
         else:

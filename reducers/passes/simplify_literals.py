@@ -12,7 +12,7 @@ import torch
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call
-from torchstone.reducers.edit import build
+from torchstone.reducers.edit import prune_and_rename
 from torchstone.reducers.problem import Rewrite
 
 
@@ -23,7 +23,7 @@ def simplify_literals(case: Case) -> Rewrite[Case]:
         call = case.program.calls[at]
         for simpler in _simpler(call):
             program = case.program.rewrite(lambda c, old=call, new=simpler: new if c is old else c)
-            candidate = build(case, program, case.inputs)
+            candidate = prune_and_rename(case, program, case.inputs)
             if (yield candidate):
                 case = candidate
                 at = min(at, len(case.program.calls)) - 1  # the same call again: there may be more to take away

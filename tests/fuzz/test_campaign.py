@@ -13,19 +13,21 @@ from torchstone.cli.commands.fuzz import _Progress
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
-from torchstone.fuzz.campaign import Plan, Tally, campaign
-from torchstone.fuzz.generator.rules import select
+from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
+from torchstone.fuzz.generator.rules import select_rules
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 
 
 def _campaign(name: str, op: str, out: Path, programs: int = 15, **options) -> Tally:
-    plan = Plan(f"tests.planted:{name}", 300.0, 0, out, must=select((op,)), programs=programs, **options)
-    return campaign(plan)
+    plan = CampaignOptions(
+        f"tests.planted:{name}", 300.0, 0, out, must=select_rules((op,)), programs=programs, **options
+    )
+    return run_campaign(plan)
 
 
 def test_eager_has_no_failures(tmp_path):
-    tally = campaign(Plan("eager", 300.0, 0, tmp_path, programs=60))
+    tally = run_campaign(CampaignOptions("eager", 300.0, 0, tmp_path, programs=60))
     assert tally.tried == 60
     assert not len(tally.findings), [finding.to_json() for finding in tally.findings.ranked()]
     assert set(tally.outcomes) <= {"pass", "ill-conditioned"}

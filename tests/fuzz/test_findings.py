@@ -11,7 +11,7 @@ from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
-from torchstone.fuzz.findings import Finding, Findings
+from torchstone.fuzz.findings import Findings, FuzzFinding
 from torchstone.reducers.signature import signature
 
 
@@ -35,8 +35,8 @@ def _judge(backend):
     return judge
 
 
-def _finding(case: Case, verdict: Verdict) -> Finding:
-    return Finding(signature(verdict), case, verdict, seen=[case.id])
+def _finding(case: Case, verdict: Verdict) -> FuzzFinding:
+    return FuzzFinding(signature(verdict), case, verdict, seen=[case.id])
 
 
 def test_a_wrong_result_is_blamed_on_the_finding_whose_ops_it_calls():

@@ -13,12 +13,12 @@ from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 from torchstone.compiler.transforms.expansions import EXPANSIONS
 from torchstone.conformance.backends import load
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.execution.run_case import try_case
-from torchstone.conformance.mutants import BUGS, NAME
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.mutants import BACKEND_NAME, MUTANTS
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz import selftrial
-from torchstone.fuzz.selftrial import Found, SelfTrial, cases
+from torchstone.fuzz.selftrial import SelfTrial, TrialResult, trial_cases
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 TABLES = (EXPANSIONS._rows, elementwise.FLOAT, elementwise.INT, complexes.RULES, build.STRUCTURED)
@@ -29,22 +29,22 @@ def _state() -> list:
 
 
 def test_the_library_is_large_and_its_classes_have_several_bugs_each():
-    groups = Counter(bug.group for bug in BUGS.values())
-    assert len(BUGS) >= 150 and len(groups) >= 20
+    groups = Counter(bug.group for bug in MUTANTS.values())
+    assert len(MUTANTS) >= 150 and len(groups) >= 20
     assert min(groups.values()) >= 3
-    assert all(bug.wrong and name == bug.name == name.lower() for name, bug in BUGS.items())
-    assert len({bug.wrong + str(bug.ops) for bug in BUGS.values()}) == len(BUGS)
+    assert all(bug.wrong and name == bug.name == name.lower() for name, bug in MUTANTS.items())
+    assert len({bug.wrong + str(bug.ops) for bug in MUTANTS.values()}) == len(MUTANTS)
 
 
 def test_every_op_that_a_bug_touches_is_in_the_database():
     known = set(opinfo.op_names())
-    assert {op for bug in BUGS.values() for op in bug.ops} <= known
-    assert all(bug.ops for bug in BUGS.values())
+    assert {op for bug in MUTANTS.values() for op in bug.ops} <= known
+    assert all(bug.ops for bug in MUTANTS.values())
 
 
 def test_bugs_are_planted_for_a_while_only():
     before = _state()
-    for bug in BUGS.values():
+    for bug in MUTANTS.values():
         with bug.plant():
             pass
         assert _state() == before, bug.name
@@ -56,12 +56,12 @@ def _case(op: str, dtype: str = "float32", index: int = 0) -> Case:
 
 def test_a_planted_bug_is_in_its_own_backend_only():
     sub = _case("sub", index=1)
-    for name, outcome in ((f"{NAME}+sub-swapped", "mismatch"), (NAME, "pass"), ("linalg", "pass")):
-        assert try_case(sub, load(name)).outcome == outcome
-    compiled = load(f"{NAME}+sub-swapped").compile_many([(sub.program, sub.fresh_args())])
-    assert try_case(sub, load(f"{NAME}+sub-swapped"), compiled[0]).outcome == "mismatch"
+    for name, outcome in ((f"{BACKEND_NAME}+sub-swapped", "mismatch"), (BACKEND_NAME, "pass"), ("linalg", "pass")):
+        assert run_case(sub, load(name)).outcome == outcome
+    compiled = load(f"{BACKEND_NAME}+sub-swapped").compile_many([(sub.program, sub.fresh_args())])
+    assert run_case(sub, load(f"{BACKEND_NAME}+sub-swapped"), compiled[0]).outcome == "mismatch"
     with pytest.raises(InputError, match='no option "sub-swaped"'):
-        load(f"{NAME}+sub-swaped")
+        load(f"{BACKEND_NAME}+sub-swaped")
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_a_planted_bug_is_in_its_own_backend_only():
 )
 def test_a_planted_bug_is_found(name):
     with SelfTrial(limit=4, programs=0) as trial:
-        found = trial.try_bug(BUGS[name])
+        found = trial.try_bug(MUTANTS[name])
     assert found.detected and found.outcome == "mismatch" and not found.alarms
-    assert found.case.split(":")[1] in BUGS[name].ops
+    assert found.case.split(":")[1] in MUTANTS[name].ops
 
 
 def test_what_is_tried_follows_from_the_ops_alone():
-    one, other = BUGS["add-saturates"], BUGS["add-ignores-alpha"]
+    one, other = MUTANTS["add-saturates"], MUTANTS["add-ignores-alpha"]
     same = type(one)(one.name, one.group, one.wrong, other.ops, one.plant)
-    assert [case.id for case in _first(cases(same, 1, 0, 40), 40)] == [
-        case.id for case in _first(cases(other, 1, 0, 40), 40)
+    assert [case.id for case in _first(trial_cases(same, 1, 0, 40), 40)] == [
+        case.id for case in _first(trial_cases(other, 1, 0, 40), 40)
     ]
 
 
@@ -100,11 +100,11 @@ def _first(entries, count):
 
 def test_a_failure_without_the_bug_is_a_false_alarm_and_no_detection(monkeypatch):
     """The compiler is wrong on its own: nothing that it fails is put down to the bug."""
-    wrong = f"{NAME}+sub-swapped"
-    monkeypatch.setattr(selftrial, "NAME", wrong)
-    monkeypatch.setattr(selftrial, "cases", lambda bug, *effort: iter([_case("sub", index=1)]))
+    wrong = f"{BACKEND_NAME}+sub-swapped"
+    monkeypatch.setattr(selftrial, "BACKEND_NAME", wrong)
+    monkeypatch.setattr(selftrial, "trial_cases", lambda bug, *effort: iter([_case("sub", index=1)]))
     with SelfTrial() as trial:
-        found = trial.try_bug(BUGS["add-saturates"])
+        found = trial.try_bug(MUTANTS["add-saturates"])
     assert not found.detected and found.alarms == ["opinfo:sub:float32:1"] and found.tried == 1
 
 
@@ -126,8 +126,8 @@ def test_the_command_journals_resumes_and_counts(tmp_path, capsys, monkeypatch):
     assert invoke([*common, "--bug", "int-sub-swapped"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert rows[-1] == {"class": "all", "bugs": 1, "detected": 1, "undetected": [], "false alarms": 0}
-    missed = Found("add-ignores-alpha", "ignored attribute", tried=3)
-    selftrial.append(journal, missed)
+    missed = TrialResult("add-ignores-alpha", "ignored attribute", tried=3)
+    selftrial.append_to_journal(journal, missed)
 
     def again(self, bug):
         raise AssertionError(f"{bug.name} was tried again")
@@ -155,38 +155,38 @@ def test_a_journal_that_is_none(tmp_path):
     path = tmp_path / "journal.jsonl"
     path.write_text('{"bug": "sub-swapped"}\n')
     with pytest.raises(InputError, match=r"journal.jsonl:1: not a line of a self-trial"):
-        selftrial.read(path)
+        selftrial.read_journal(path)
 
 
 def test_the_listing(capsys):
     assert invoke(["selftrial", "--list", "--format", "json", "--class", "NaN"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {row["bug"] for row in rows} == {name for name, bug in BUGS.items() if bug.group == "NaN"}
+    assert {row["bug"] for row in rows} == {name for name, bug in MUTANTS.items() if bug.group == "NaN"}
 
 
 def test_what_numbers_decide_is_asked_in_every_dtype_and_what_arguments_decide_of_all_samples():
-    tried = [case for case in cases(BUGS["sum-without-tail"], 6, 0, 1000) if case.variant != "default"]
+    tried = [case for case in trial_cases(MUTANTS["sum-without-tail"], 6, 0, 1000) if case.variant != "default"]
     by_variant = {name: [case for case in tried if case.variant == name] for name in selftrial.VARIANTS}
     assert {case.dtype for case in by_variant["extremes"]} >= {"float32", "int8", "uint8", "bfloat16"}
     assert {case.dtype for case in by_variant["square"]} == {"float32"} and len(by_variant["square"]) > 6
-    assert {case.dtype for case in by_variant["strided"]} <= set(selftrial.KINDS)
+    assert {case.dtype for case in by_variant["strided"]} <= set(selftrial.OTHER_VARIANT_DTYPES)
     assert len({case.id for case in tried}) == len(tried)
 
 
 def test_several_are_tried_at_a_time():
-    chosen = [BUGS["sub-swapped"], BUGS["neg-by-subtraction"]]
-    found = {one.bug: one for one in selftrial.try_bugs(chosen, 2, limit=4, programs=0, most=0, timeout=20.0)}
+    chosen = [MUTANTS["sub-swapped"], MUTANTS["neg-by-subtraction"]]
+    found = {one.bug: one for one in selftrial.run_trials(chosen, 2, limit=4, programs=0, most=0, timeout=20.0)}
     assert set(found) == {"sub-swapped", "neg-by-subtraction"}
     assert found["sub-swapped"].detected and found["sub-swapped"].by == "opinfo"
 
 
 def test_the_tables_of_the_documentation():
     found = [
-        Found("a", "x", case="opinfo:add:float32:0:long", by="opinfo", tried=2),
-        Found("b", "x", case="fuzz:add+mul:float32:3:seed-0", by="fuzz", tried=3, alarms=["opinfo:mul:int8:0"]),
-        Found("c", "y", tried=4),
+        TrialResult("a", "x", case="opinfo:add:float32:0:long", by="opinfo", tried=2),
+        TrialResult("b", "x", case="fuzz:add+mul:float32:3:seed-0", by="fuzz", tried=3, alarms=["opinfo:mul:int8:0"]),
+        TrialResult("c", "y", tried=4),
     ]
-    text = selftrial.markdown({one.bug: one for one in found})
+    text = selftrial.markdown_tables({one.bug: one for one in found})
     assert "| x | 2 | 2 |  |" in text and "| y | 1 | 0 | `c` |" in text and "| all | 3 | 2 |  |" in text
     assert "| variant `long` | 1 |" in text and "| programs of the fuzzer | 1 |" in text
     assert "False alarms in 9 cases: 1." in text and "`opinfo:mul:int8:0`" in text

@@ -19,8 +19,8 @@ from markdown_it import MarkdownIt
 from torchstone.conformance.escape import lines
 from torchstone.conformance.store import Store
 from torchstone.reports import html, markdown, site
-from torchstone.reports.model import build
-from torchstone.reports.results import ReportError, load
+from torchstone.reports.model import build_report
+from torchstone.reports.results import ReportError, load_results
 
 from .conftest import FIRST, HOSTILE, SECOND, verdict
 
@@ -28,7 +28,7 @@ from .conftest import FIRST, HOSTILE, SECOND, verdict
 @pytest.fixture
 def report(filled: Path) -> dict[str, Any]:
     with Store(filled, create=False) as store:
-        return build(load(store))
+        return build_report(load_results(store))
 
 
 class Page(HTMLParser):
@@ -193,28 +193,28 @@ def test_markdown_quoting_reads_back(value: str) -> None:
 
 
 def test_files_are_the_same_every_time(report: dict[str, Any], tmp_path: Path) -> None:
-    first, second = (site.write(report, tmp_path / name) for name in ("a", "b"))
+    first, second = (site.write_site(report, tmp_path / name) for name in ("a", "b"))
     assert [path.name for path in first] == ["index.html", "report.md", "report.json"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert json.loads(first[2].read_text()) == report
 
 
 def test_only_the_wanted_formats_are_written(report: dict[str, Any], tmp_path: Path) -> None:
-    assert [path.name for path in site.write(report, tmp_path / "out", ["json"])] == ["report.json"]
+    assert [path.name for path in site.write_site(report, tmp_path / "out", ["json"])] == ["report.json"]
     assert os.listdir(tmp_path / "out") == ["report.json"]
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(report: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ReportError, match=r"cannot write the report into .*file: .*; give another folder with --out"):
-        site.write(report, tmp_path / "file")
+        site.write_site(report, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_full_disk_leaves_the_earlier_report_as_it_was(
     report: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.write(report, tmp_path)
+    site.write_site(report, tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
 
     def chmod(path: str, mode: int) -> None:
@@ -224,20 +224,20 @@ def test_a_full_disk_leaves_the_earlier_report_as_it_was(
     monkeypatch.setattr(os, "chmod", chmod)
     report["torchstone"] = "9"
     with pytest.raises(ReportError, match="No space left"):
-        site.write(report, tmp_path)
+        site.write_site(report, tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == before
 
 
 def test_changes_are_in_every_format(make_store: Callable[..., Path]) -> None:
     with Store(make_store(FIRST, SECOND), create=False) as store:
-        data = build(load(store), load(store, ["r1"]))
+        data = build_report(load_results(store), load_results(store, ["r1"]))
     assert "2 regressions, 2 fixes" in Page(html.render(data, {})).text
     assert "## Changes since r1" in markdown.render(data)
 
 
 def test_one_passing_case_makes_a_report(make_store: Callable[..., Path]) -> None:
     with Store(make_store([verdict("eager", "add:float32:0", "pass")]), create=False) as store:
-        data = build(load(store))
+        data = build_report(load_results(store))
     assert "No case failed." in Page(html.render(data, {})).text
     assert "No case failed." in markdown.render(data)
 
@@ -253,7 +253,7 @@ def test_fallbacks_are_counted_and_told_apart_from_passes(make_store: Callable[.
         verdict("linalg", "inv:float32:0", "fallback", message="eager ran aten.linalg_inv_ex.default"),
     ]
     with Store(make_store(verdicts), create=False) as store:
-        report = build(load(store))
+        report = build_report(load_results(store))
     (row,) = report["backends"]
     assert (row["outcomes"], row["ops"]["complete"]) == ({"pass": 1, "fallback": 1}, 1)
     page, text = Page(html.render(report, {})).text, markdown.render(report)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from torchstone.cli.errors import report_error
-from torchstone.cli.output import say, writable
+from torchstone.cli.output import escape_unencodable, say
 
 COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("run", "torchstone.cli.commands.run:run", "Run the conformance suite on one or more backends."),
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(args: list[str]) -> int:
     """Run one command and return its exit code; every error is printed as a line on stderr."""
-    writable()
+    escape_unencodable()
     try:
         name = next((arg for arg in args if not arg.startswith("-")), "")
         if name and name not in (known := [row[0] for row in COMMANDS]):

@@ -34,18 +34,18 @@ AddressOption = Annotated[
 ]
 
 
-class Where:
+class Workplace:
     """The executor that the options mean. ``jobs`` is None for every CPU of a cluster. Raises ``InputError``."""
 
     def __init__(self, executor: Executor, address: str | None, jobs: str, memory: float = 8.0) -> None:
-        from torchstone.cli.commands.run import _jobs
+        from torchstone.cli.commands.run import worker_count
         from torchstone.conformance.errors import InputError
 
         if address is not None and executor is not Executor.ray:
             raise InputError("--address is that of a Ray cluster: give --executor ray too")
         self.ray = executor is Executor.ray
         self.address = address
-        self.jobs = None if self.ray and jobs == "auto" else _jobs(jobs, memory)
+        self.jobs = None if self.ray and jobs == "auto" else worker_count(jobs, memory)
         self._joined = contextlib.ExitStack()
 
     def join(self) -> None:

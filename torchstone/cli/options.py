@@ -31,7 +31,7 @@ CpuLevelOption = Annotated[
 ]
 
 
-def hold_to(wanted: str | None) -> str:
+def set_cpu_level(wanted: str | None) -> str:
     """Hold the CPU runtime of this process, and of those it starts, to a level; return it.
 
     None is what the environment says. Raises UnknownName, and InputError for what the processor has not.
@@ -43,7 +43,7 @@ def hold_to(wanted: str | None) -> str:
 
     here = os.environ.get(VARIABLE) or NATIVE
     wanted = wanted or here
-    check_names("level of x86-64", [wanted], LEVELS)
+    check_known("level of x86-64", [wanted], LEVELS)
     if problem := unavailable(wanted):
         raise InputError(problem)
     if wanted != here:
@@ -51,7 +51,7 @@ def hold_to(wanted: str | None) -> str:
     return wanted
 
 
-def check_dtypes(wanted: Sequence[str]) -> list[str] | None:
+def parse_dtypes(wanted: Sequence[str]) -> list[str] | None:
     """Return the dtypes to run, None for all. Raises UnknownName."""
     from torchstone.conformance.errors import UnknownName
 
@@ -63,7 +63,7 @@ def check_dtypes(wanted: Sequence[str]) -> list[str] | None:
     return list(dict.fromkeys(wanted))
 
 
-def check_names(kind: str, wanted: Sequence[str], known: Iterable[str], *, more: str = "") -> None:
+def check_known(kind: str, wanted: Sequence[str], known: Iterable[str], *, more: str = "") -> None:
     """Raise UnknownName for the first of ``wanted`` that is not ``known``."""
     from torchstone.conformance.errors import UnknownName
 

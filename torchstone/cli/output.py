@@ -22,17 +22,17 @@ def warn(text: object) -> None:
     say(text, to=sys.stderr)
 
 
-def put(text: str, *, to: TextIO | None = None) -> None:
+def write(text: str, *, to: TextIO | None = None) -> None:
     """Write text that is fit for stdout already: JSON, CSV, commands to a CI server."""
     (to or sys.stdout).write(text)
 
 
-def live(line: str = "") -> None:
+def replace_line(line: str = "") -> None:
     """Put a line in place of the one that the cursor is in, on a terminal's stderr."""
     print(f"\r\033[K{visible(line)}", end="", file=sys.stderr, flush=True)
 
 
-def writable() -> None:
+def escape_unencodable() -> None:
     """Let no character that stdout cannot hold end a command."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

@@ -20,9 +20,9 @@ PythonOption = Annotated[
 ]
 
 
-def pythons_of(given: Sequence[str], backends: Sequence[str], executor: str = "local") -> dict[str, str]:
+def parse_pythons(given: Sequence[str], backends: Sequence[str], executor: str = "local") -> dict[str, str]:
     """Return the interpreter of each backend that has one of its own. Raises InputError."""
-    from torchstone.cli.options import check_names
+    from torchstone.cli.options import check_known
     from torchstone.conformance.errors import InputError
 
     if executor != "local":
@@ -32,7 +32,7 @@ def pythons_of(given: Sequence[str], backends: Sequence[str], executor: str = "l
         name, equals, place = text.partition("=")
         if not (name and equals and place):
             raise InputError(f'--python takes NAME=PATH, a backend and its Python, got "{text}"')
-        check_names("backend", [name], backends, more="; --python is for a backend of this run")
+        check_known("backend", [name], backends, more="; --python is for a backend of this run")
         if name in found:
             raise InputError(f'--python gives "{name}" two interpreters')
         from torchstone.conformance.runner.interpreter import Interpreter
@@ -59,27 +59,27 @@ def check_consent(stored: Mapping[str, Any], backends: Sequence[str], pythons: M
         raise InputError(f"{what}: a store runs no code of its own choice; if this is what you want, add {words}")
 
 
-def check_backends(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[str, str]:
+def check_usable(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[str, str]:
     """Raise InputError for a backend that cannot be run, the cheap checks first; return the versions to record.
 
     Nobody's code but torchstone's is imported here. A backend that ends the process it is loaded in is not refused: its
     cases will have that for their verdict. Where a backend's version of a package, PyTorch's among them, is another
     than that of the backends before it, it goes under ``package (backend)``.
     """
-    from torchstone.conformance.backends import check
+    from torchstone.conformance.backends import check_backend_name
     from torchstone.conformance.errors import InputError
 
     for name in backends:
         if name not in pythons:
-            check(name)
+            check_backend_name(name)
     from torchstone.conformance.runner.interpreter import (
         Interpreter,
     )  # loads torch, which no misspelt name has to wait for
-    from torchstone.conformance.runner.preflight import look
+    from torchstone.conformance.runner.preflight import preflight
 
-    versions = here()
+    versions = environment_versions()
     for name in backends:
-        found = Interpreter.at(pythons[name]).probe(name) if name in pythons else look(name)
+        found = Interpreter.at(pythons[name]).probe(name) if name in pythons else preflight(name)
         if "died" in found:
             warn(f'warning: backend "{name}": {found["died"]}, as it was loaded')
             continue
@@ -98,7 +98,7 @@ def _other(known: Mapping[str, str], found: Mapping[str, Any], backend: str) -> 
     }
 
 
-def here() -> dict[str, str]:
+def environment_versions() -> dict[str, str]:
     """The versions of this environment that every run records."""
     import platform
     from importlib.metadata import version
@@ -106,7 +106,7 @@ def here() -> dict[str, str]:
     return {name: version(name) for name in ("torchstone", "torch")} | {"python": platform.python_version()}
 
 
-def in_pythons(pool: Callable[..., Any], pythons: Mapping[str, str]) -> Callable[..., Any]:
+def pool_with_pythons(pool: Callable[..., Any], pythons: Mapping[str, str]) -> Callable[..., Any]:
     """What makes workers, those of some backends in their own interpreters."""
 
     def make(backend: str, **options: Any) -> Any:

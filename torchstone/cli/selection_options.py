@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchstone.cli.options import check_dtypes
+from torchstone.cli.options import parse_dtypes
 from torchstone.cli.pythons import check_consent
 
 
-def options_of(
+def run_options(
     *,
     backend: Sequence[str] | None,
     source: Sequence[str] | None,
@@ -52,11 +52,11 @@ def options_of(
         Shard.parse(shard)
     rule = "last-failed" if last_failed is not None else "changed-since"
     if last_failed is not None or changed_since is not None:
-        from torchstone.conformance.selection.plan import Earlier
+        from torchstone.conformance.selection.plan import EarlierRuns
         from torchstone.conformance.store import Store
 
         with Store(store, readonly=True) as db:
-            earlier = Earlier.since(rule, db, last_failed or changed_since or "", backend)
+            earlier = EarlierRuns.since(rule, db, last_failed or changed_since or "", backend)
             ids = earlier.ids(db)
             meant = {name.split(":")[0] for names in ids.values() for name in names}
             before = [name for record in db.run_list() for name in record.options.get("sources", ())]
@@ -69,6 +69,6 @@ def options_of(
     of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
     named = case or options.get("earlier") or of_corpora
     options["sources"] = list(dict.fromkeys(sources or ["opinfo"]))
-    options["dtypes"] = check_dtypes(dtype or (["all"] if named else ["float32"]))
+    options["dtypes"] = parse_dtypes(dtype or (["all"] if named else ["float32"]))
     options["variants"] = list(dict.fromkeys(variants or ["default"]))
     return options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchstone.cli.output import say
-from torchstone.cli.tables import Format, show
+from torchstone.cli.tables import TableFormat, show
 from torchstone.conformance.escape import shell
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def show_summary(db: Store, run: str) -> None:
         for backend, outcomes in counts.items()
     ]
     say()
-    show(rows, ["backend", "cases", *columns, "ops passing"], Format.table)
+    show(rows, ["backend", "cases", *columns, "ops passing"], TableFormat.table)
     for backend, count in db.noted(run, EAGER_FURTHER).items():
         cases = "1 case" if count == 1 else f"{count} cases"
         say(f"\nin {cases} eager is further from the float64 result than {backend}: no failure of the backend's")

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from torchstone.cli.output import put, say
+from torchstone.cli.output import say, write
 from torchstone.conformance.escape import csv_rows, lines, visible
 
 
-class Format(StrEnum):
+class TableFormat(StrEnum):
     """How a listing is printed."""
 
     table = "table"
@@ -23,18 +23,18 @@ class Format(StrEnum):
     csv = "csv"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print the listing.", case_sensitive=False)]
+FormatOption = Annotated[TableFormat, typer.Option("--format", help="How to print the listing.", case_sensitive=False)]
 
 
-def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format) -> None:
+def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: TableFormat) -> None:
     """Print ``rows`` on stdout; cells are JSON values, lists of names are joined by a space in table and CSV."""
     rows = list(rows)
-    if form is Format.json:
+    if form is TableFormat.json:
         text = json.dumps([{name: row[name] for name in columns} for row in rows], indent=2)
-        put(text.replace("##", "#\\u0023") + "\n")  # the same to who reads it, and no command to a CI server
+        write(text.replace("##", "#\\u0023") + "\n")  # the same to who reads it, and no command to a CI server
         return
     cells = [[_text(row[name]) for name in columns] for row in rows]
-    if form is Format.csv:
+    if form is TableFormat.csv:
         cells = [
             [
                 row[name] if isinstance(row[name], int | float) and not isinstance(row[name], bool) else lines(cell)
@@ -44,7 +44,7 @@ def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format
         ]
         text = io.StringIO()
         csv_rows(text, [columns, *cells])
-        put(text.getvalue())
+        write(text.getvalue())
         return
     cells = [list(map(visible, line)) for line in cells]
     if not sys.stdout.isatty():  # for grep and awk: no borders, no colours, nothing cut off

@@ -60,7 +60,7 @@ class Inductor:
         from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
         from torchstone.conformance.program.fx import as_module
-        from torchstone.conformance.program.tensor_storage import fresh
+        from torchstone.conformance.program.tensor_storage import copy_tensors
 
         torch._dynamo.reset()
         module = as_module(fn)
@@ -72,7 +72,7 @@ class Inductor:
         ):
             compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="inductor")
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
-                compiled(*fresh(args))
+                compiled(*copy_tensors(args))
             except (exc.Unsupported, exc.UserError) as error:  # the second: a branch that hangs on data
                 raise BackendUnsupported(_first_lines(error), "capture") from error
             except exc.BackendCompilerFailed as error:

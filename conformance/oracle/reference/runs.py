@@ -27,7 +27,7 @@ from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_def
 from torchstone.conformance.oracle.tolerances import TINY_STEP
 from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_NOISE = ((1.0, 0),) * 12
@@ -77,7 +77,7 @@ class Referee:
 
     def args(self) -> tuple[Tensor, ...]:
         """Copies of the inputs to run on."""
-        return fresh(self.pristine)
+        return copy_tensors(self.pristine)
 
     @functools.cached_property
     def dtype(self) -> torch.dtype:
@@ -91,7 +91,7 @@ class Referee:
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             try:
-                before = fresh(args)
+                before = copy_tensors(args)
                 with self.around(), drawn, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
                     outputs = program(*args)
                 return Run(flatten((self.derive(before, outputs), args)))

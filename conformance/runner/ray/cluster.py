@@ -22,21 +22,21 @@ from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.pool import Result
-from torchstone.conformance.runner.ray.node_pool import Seat, describe, differences
-from torchstone.conformance.runner.retry import about
+from torchstone.conformance.runner.ray.node_pool import NodeActor, describe_node, version_differences
+from torchstone.conformance.runner.retry import case_labels
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case
 
 INSTALL = "pip install torchstone[ray]"
 TICK_SECONDS = 0.2
-HIRE_SECONDS = 3.0
+SCALE_SECONDS = 3.0
 STARTUP_SECONDS = 300.0
 CLOSE_SECONDS = 10.0
 BATCH_SECONDS = 0.5
-BATCH_MOST = 64
+MAX_BATCH = 64
 CALLS_AHEAD = 2
-LOSSES = 3  # so many seats may die of one case alone before it is given up
+MAX_LOSSES = 3  # so many seats may die of one case alone before it is given up
 
 
 @contextlib.contextmanager
@@ -88,13 +88,13 @@ class _Task:
 
 @dataclass(eq=False)
 class _Call:
-    seat: _Seat
+    seat: _Actor
     tasks: list[_Task]
     began: float
 
 
 @dataclass(eq=False)
-class _Seat:
+class _Actor:
     actor: Any
     node: str = ""  # known once it is ready
     calls: list[Any] = field(default_factory=list)  # references, oldest first
@@ -122,11 +122,11 @@ class Cluster:
         self.backend, self.jobs, self.tick, self.on_node = backend, jobs, tick, on_node
         self._ray: Any = import_module("ray")
         self._settings = (backend, timeout, memory, os.getcwd(), os.environ.get("OMP_NUM_THREADS"))
-        self._here = describe(backend)
+        self._here = describe_node(backend)
         self._nodes: dict[str, Any] = {}  # node id to the reference of its description, None once it is as it should
-        self._joining: dict[Any, _Seat] = {}  # the reference of its node's id to a seat that is starting
-        self._held: dict[str, list[_Seat]] = {}  # seats that are ready, by nodes that are not described yet
-        self._seats: list[_Seat] = []
+        self._joining: dict[Any, _Actor] = {}  # the reference of its node's id to a seat that is starting
+        self._held: dict[str, list[_Actor]] = {}  # seats that are ready, by nodes that are not described yet
+        self._seats: list[_Actor] = []
         self._calls: dict[Any, _Call] = {}
         self._again: deque[_Task] = deque()
         self._hired = 0.0
@@ -152,14 +152,14 @@ class Cluster:
             if self.tick is not None:
                 self.tick()
 
-    def _batch(self, seat: _Seat, source: Iterator[tuple[int, Case]]) -> list[_Task]:
+    def _batch(self, seat: _Actor, source: Iterator[tuple[int, Case]]) -> list[_Task]:
         if self._again:
             return [self._again.popleft()]
         chosen = itertools.islice(source, seat.size)
         return [_Task(number, case, case.to_bytes()) for number, case in chosen]
 
-    def _ask(self, seat: _Seat, tasks: list[_Task]) -> None:
-        batch = [(task.number, about(task.case), task.data) for task in tasks]
+    def _ask(self, seat: _Actor, tasks: list[_Task]) -> None:
+        batch = [(task.number, case_labels(task.case), task.data) for task in tasks]
         reference = seat.actor.attempt.remote(batch)
         seat.calls.append(reference)
         self._calls[reference] = _Call(seat, tasks, time.monotonic())
@@ -194,15 +194,15 @@ class Cluster:
             free = self._ray.available_resources().get("CPU", 0)
             why = self._trouble or f"{free:g} of its {known:g} CPUs are free"
             raise HarnessError(f"no worker could be had from the cluster in {STARTUP_SECONDS:.0f} s: {why}")
-        if now - self._hired < HIRE_SECONDS:
+        if now - self._hired < SCALE_SECONDS:
             return
         self._hired = now
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         most = cpus if self.jobs is None else min(cpus, self.jobs)
         held = sum(map(len, self._held.values()))
         for _ in range(most - len(self._seats) - len(self._joining) - held):
-            actor = self._ray.remote(num_cpus=1, max_concurrency=CALLS_AHEAD + 1)(Seat).remote(*self._settings)
-            self._joining[actor.node.remote()] = _Seat(actor)
+            actor = self._ray.remote(num_cpus=1, max_concurrency=CALLS_AHEAD + 1)(NodeActor).remote(*self._settings)
+            self._joining[actor.node.remote()] = _Actor(actor)
 
     def _joined(self, reference: Any) -> None:
         seat = self._joining.pop(reference)
@@ -216,7 +216,7 @@ class Cluster:
         if seat.node not in self._nodes:
             strategies: Any = import_module("ray.util.scheduling_strategies")
             there = strategies.NodeAffinitySchedulingStrategy(seat.node, soft=False)
-            task = self._ray.remote(num_cpus=0, max_calls=1, max_retries=0)(describe)
+            task = self._ray.remote(num_cpus=0, max_calls=1, max_retries=0)(describe_node)
             self._nodes[seat.node] = task.options(scheduling_strategy=there).remote(self.backend)
         if self._nodes[seat.node] is None:
             self._seats.append(seat)
@@ -236,7 +236,7 @@ class Cluster:
             for seat in seats:
                 self._ray.kill(seat.actor)
             return
-        unlike = differences(self._here, there)
+        unlike = version_differences(self._here, there)
         if unlike:
             raise HarnessError(
                 f"node {there['host']} of the cluster has {unlike}: verdicts of a run come from the same versions, "
@@ -269,7 +269,7 @@ class Cluster:
             raise HarnessError(ended)
         seconds = time.monotonic() - call.began
         if seconds < BATCH_SECONDS and len(call.tasks) == call.seat.size:
-            call.seat.size = min(2 * call.seat.size, BATCH_MOST)
+            call.seat.size = min(2 * call.seat.size, MAX_BATCH)
         elif seconds > 4 * BATCH_SECONDS:
             call.seat.size = max(1, call.seat.size // 2)
 
@@ -280,12 +280,12 @@ class Cluster:
             self._ray.kill(call.seat.actor)  # it may be alive behind a network that is not
         for task in call.tasks:
             task.losses += in_hand
-            if task.losses < LOSSES:
+            if task.losses < MAX_LOSSES:
                 self._again.append(task)
                 continue
             verdict = Verdict(
-                **about(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
-                message=f"{LOSSES} workers of the cluster were lost with this case: {why}", evidence={}, seconds=0.0,
+                **case_labels(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
+                message=f"{MAX_LOSSES} workers of the cluster were lost with this case: {why}",
             )  # fmt: skip
             yield Result(task.case, verdict, task.data)
 

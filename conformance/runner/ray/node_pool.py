@@ -16,13 +16,13 @@ from typing import Any
 from torchstone.compiler.runtime.cpu import level
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.runner.preflight import look
+from torchstone.conformance.runner.preflight import preflight
 
 MAY_DIFFER = frozenset({"cpu", "host"})  # what is told of a node, and explains a verdict more than it decides it
 
 
 @dataclass(frozen=True)
-class _Parcel:
+class _CaseBytes:
     """What a pool asks of a case, without reading it."""
 
     number: int
@@ -41,7 +41,7 @@ class _Stop(Exception):
     """Raised out of a pool's loop."""
 
 
-class Seat:
+class NodeActor:
     """A Ray actor of one CPU. Its calls run in threads of their own, so that ``stop`` does not wait for its turn."""
 
     def __init__(self, backend: str, timeout: float, memory: int, folder: str, threads: str | None) -> None:
@@ -66,7 +66,7 @@ class Seat:
     def attempt(self, batch: Sequence[tuple[int, Mapping[str, str], bytes]]) -> tuple[list[tuple[int, str]], str]:
         """Try cases; return the verdicts as JSON, and what ended the pool before it was through, if anything did."""
         parcels = [
-            _Parcel(number, about["case_id"], about["source"], about["op"], about["dtype"], about["variant"], data)
+            _CaseBytes(number, about["case_id"], about["source"], about["op"], about["dtype"], about["variant"], data)
             for number, about, data in batch
         ]
         verdicts: list[tuple[int, str]] = []
@@ -88,13 +88,13 @@ class Seat:
             self._pool.close()
 
 
-def describe(backend: str) -> dict[str, str]:
+def describe_node(backend: str) -> dict[str, str]:
     """The versions of what decides a verdict here, and of the machine what explains it."""
     from importlib.metadata import version
 
     import torch
 
-    found = look(backend)
+    found = preflight(backend)
     if not found.get("ok", True):
         how = f"; install it with: {found['install']}" if found["install"] else ""
         raise InputError(f'backend "{backend}" cannot be used there: {found["reason"]}{how}')
@@ -105,7 +105,7 @@ def describe(backend: str) -> dict[str, str]:
     return found.get("versions", {}) | told
 
 
-def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
+def version_differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
     """What two descriptions do not have in common, in words; empty when a verdict may come from either."""
     names = sorted((here.keys() | there.keys()) - MAY_DIFFER)
     return ", ".join(

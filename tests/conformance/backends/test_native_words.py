@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from torchstone.conformance.backends.native import LIMIT, captured_stderr, words_of
+from torchstone.conformance.backends.native import LIMIT, captured_stderr, stderr_of_failure
 
 
 def test_only_what_is_printed_inside_is_collected(capfd: pytest.CaptureFixture[str]) -> None:
@@ -23,7 +23,7 @@ def test_words_of_an_action_that_fails_are_bounded(capfd: pytest.CaptureFixture[
         os.write(2, text)
         raise RuntimeError("as it does")
 
-    assert words_of(fails, b"why \xff\n") == ["why \N{REPLACEMENT CHARACTER}"]
-    assert words_of(fails, b"x" * 10 * LIMIT) == ["x" * LIMIT]
+    assert stderr_of_failure(fails, b"why \xff\n") == ["why \N{REPLACEMENT CHARACTER}"]
+    assert stderr_of_failure(fails, b"x" * 10 * LIMIT) == ["x" * LIMIT]
     os.write(2, b"restored\n")
     assert capfd.readouterr().err == "restored\n"

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from torchstone.cli.options import check_dtypes
-from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.cli.options import parse_dtypes
+from torchstone.cli.tables import FormatOption, TableFormat, show
 
 COLUMNS = ("op", "dtypes", "tags")
 TAG_COLUMNS = ("tag", "ops", "meaning")
@@ -25,10 +25,10 @@ def ops(
         list[str] | None, typer.Option("--tag", help="Only ops with this tag, !TAG without; repeatable.")
     ] = None,
     tags: Annotated[bool, typer.Option("--tags", help="List the tags, and how many of the ops have each.")] = False,
-    form: FormatOption = Format.table,
+    form: FormatOption = TableFormat.table,
 ) -> None:
     """List the ops the suite knows, with their dtypes and tags."""
-    wanted = check_dtypes(dtype or ["all"])
+    wanted = parse_dtypes(dtype or ["all"])
     from torchstone.conformance.selection.plan import tagged
     from torchstone.conformance.sources import load_all, select
 

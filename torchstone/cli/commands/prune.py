@@ -61,11 +61,11 @@ def prune(
 
 
 def _chosen(db: Store, run: list[str] | None, keep: int | None, age: timedelta | None) -> list[Run]:
-    from torchstone.conformance.store import choose
+    from torchstone.conformance.store import runs_to_prune
 
     if run:
         return list({record.run: record for record in map(db.run, run)}.values())
-    return choose(db.run_list(), keep, age)
+    return runs_to_prune(db.run_list(), keep, age)
 
 
 def _age(text: str) -> timedelta:

@@ -11,7 +11,7 @@ from torchstone.cli.commands.prune import prune
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import say
-from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.cli.tables import FormatOption, TableFormat, show
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Run, Store
@@ -24,17 +24,17 @@ runs = typer.Typer(invoke_without_command=True)
 
 
 @runs.callback()
-def every(context: typer.Context, store: StoreOption = None, form: FormatOption = Format.table) -> None:
+def every(context: typer.Context, store: StoreOption = None, form: FormatOption = TableFormat.table) -> None:
     """List, show, compare, export and prune the runs in a store; without a command, list them."""
     if context.invoked_subcommand is None:
         list_runs(store, form)
         return
-    given = {"store": store} | ({} if form is Format.table else {"form": form.value})
+    given = {"store": store} | ({} if form is TableFormat.table else {"form": form.value})
     context.default_map = dict.fromkeys(("list", "show", "diff", "prune", "export"), given)
 
 
 @runs.command("list")
-def list_runs(store: StoreOption = None, form: FormatOption = Format.table) -> None:
+def list_runs(store: StoreOption = None, form: FormatOption = TableFormat.table) -> None:
     """List the runs in a store, oldest first."""
     from torchstone.conformance.store import Store
 
@@ -61,14 +61,14 @@ def show_run(
     run: Annotated[str, typer.Argument(help="The run, or latest.")] = "latest",
     top: Annotated[int, typer.Option("--top", min=1, help="How many of the slowest cases, and of the failures.")] = 10,
     store: StoreOption = None,
-    form: FormatOption = Format.table,
+    form: FormatOption = TableFormat.table,
 ) -> None:
     """Show one run: options, versions, machine, counts, the slowest cases, and the failures by what went wrong."""
     from torchstone.conformance.store import Store
 
     with Store(store, readonly=True) as db:
         facts = _facts(db, db.run(run), top)
-    if form is not Format.table:
+    if form is not TableFormat.table:
         show(facts, FACTS, form)
         return
     for section in dict.fromkeys(fact["section"] for fact in facts):
@@ -83,15 +83,15 @@ def _facts(db: Store, record: Run, top: int) -> list[dict[str, Any]]:
     from collections import Counter
 
     from torchstone.conformance.execution.verdict import FAILURES as FAILED
-    from torchstone.conformance.expectations import Result
-    from torchstone.reports.aggregate import signature
+    from torchstone.conformance.expectations import StoredVerdict
+    from torchstone.reports.aggregate import message_pattern
 
     failures: Counter[tuple[str, str, str]] = Counter()
     slowest: list[tuple[float, str, str]] = []
     for row in db.iter_verdicts(record.run):
-        result = Result(*row)
+        result = StoredVerdict(*row)
         if result.outcome in FAILED:
-            failures[result.backend, result.outcome, signature(result.message)] += 1
+            failures[result.backend, result.outcome, message_pattern(result.message)] += 1
         add = heapq.heappush if len(slowest) < top else heapq.heappushpop
         add(slowest, (result.seconds, result.backend, result.case_id))
     fields = ("run", "state", "started", "finished", "command", "device", "seed")
@@ -115,7 +115,7 @@ def diff(
     run: Annotated[str, typer.Argument(help="The run, or latest.")],
     against: Annotated[str, typer.Argument(help="The earlier run that it is compared with.")],
     store: StoreOption = None,
-    form: FormatOption = Format.table,
+    form: FormatOption = TableFormat.table,
 ) -> int:
     """List the cases that changed from AGAINST to RUN: regressions, improvements, and other changes of outcome.
 
@@ -125,10 +125,10 @@ def diff(
     from torchstone.conformance.store import Store
     from torchstone.conformance.text import one_line
     from torchstone.reports.diff import compare
-    from torchstone.reports.results import load
+    from torchstone.reports.results import load_results
 
     with Store(store, readonly=True) as db:
-        changes = compare(load(db, [against]), load(db, [run]))
+        changes = compare(load_results(db, [against]), load_results(db, [run]))
         provenance = _provenance(db.run(against), db.run(run))
     kinds = {"regression": "regressions", "improvement": "fixes", "change": "others"}
     rows = [
@@ -137,11 +137,11 @@ def diff(
         for kind, key in kinds.items()
         for change in changes[key]
     ]
-    if form is not Format.table:
+    if form is not TableFormat.table:
         show(provenance + rows, CHANGES, form)
     elif rows:
         show(rows, CHANGES, form)
-    if form is Format.table:
+    if form is TableFormat.table:
         for fact in provenance:
             before, after = fact["before"] or "not noted", fact["after"] or "not noted"
             say(f"another {fact['change']}: {fact['case']} is {after} in {run}, and {before} in {against}")
@@ -155,12 +155,12 @@ def diff(
 
 def _provenance(before: Run, after: Run) -> list[dict[str, Any]]:
     """Return rows of ``CHANGES`` for what the runs' versions and machines do not have in common."""
-    from torchstone.conformance.execution.machine import differences
+    from torchstone.conformance.execution.machine import differing_facts
 
     rows = []
     for what in ("versions", "machine"):
         old, new = getattr(before, what), getattr(after, what)
-        found = differences(old, new)
+        found = differing_facts(old, new)
         if what == "machine" and bool(old) != bool(new):  # an older torchstone noted none
             found = {"all of it": tuple("noted" if noted else "" for noted in (old, new))}
         for name, (one, other) in found.items():

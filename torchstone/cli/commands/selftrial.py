@@ -13,10 +13,10 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.output import say, warn
-from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.cli.tables import FormatOption, TableFormat, show
 
 if TYPE_CHECKING:
-    from torchstone.conformance.mutants import Bug
+    from torchstone.conformance.mutants import Mutant
 
 
 def selftrial(
@@ -42,45 +42,45 @@ def selftrial(
         ".torchstone/selftrial.jsonl"
     ),
     markdown: Annotated[bool, typer.Option("--markdown", help="End with the tables of the documentation.")] = False,
-    format: FormatOption = Format.table,
+    format: FormatOption = TableFormat.table,
 ) -> int:
     """Plant bugs in the built-in compiler, one at a time, and say which of them the suite and the fuzzer find.
 
     Exit code 0 if all were found and nothing else was, 1 if not.
     """
-    from torchstone.cli.commands.run import _jobs, _sigterm_interrupts
-    from torchstone.conformance.mutants import BUGS
+    from torchstone.cli.commands.run import sigterm_interrupts, worker_count
+    from torchstone.conformance.mutants import MUTANTS
 
-    workers = _jobs(jobs)
-    chosen = _chosen(BUGS, bug, group)
+    workers = worker_count(jobs)
+    chosen = _chosen(MUTANTS, bug, group)
     if listing:
         rows = [{"bug": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
         show(rows, ("bug", "class", "ops", "wrong"), format)
         return OK
     from torchstone.fuzz import selftrial as trial
 
-    known = trial.read(out)
+    known = trial.read_journal(out)
     found = {b.name: known[b.name] for b in chosen if b.name in known}
     left = [b for b in chosen if b.name not in found]
     started = time.perf_counter()
     options = {"limit": limit, "programs": programs, "most": variants, "isolated": isolated, "timeout": timeout}
-    with _sigterm_interrupts(), contextlib.closing(trial.try_bugs(left, workers, **options)) as tried:
+    with sigterm_interrupts(), contextlib.closing(trial.run_trials(left, workers, **options)) as tried:
         for result in tried:
             found[result.bug] = result
-            trial.append(out, result)
+            trial.append_to_journal(out, result)
             told = f"{result.outcome} {result.kind}".strip() + f" in {result.case}" if result.detected else "NOT FOUND"
             seconds = time.perf_counter() - started
             warn(f"{seconds:.0f} s  {len(found)}/{len(chosen)}  {result.bug}: {told}")
     found = {b.name: found[b.name] for b in chosen}
     if markdown:
-        say(trial.markdown(found))
+        say(trial.markdown_tables(found))
     else:
-        show(trial.by_group(found), ("class", "bugs", "detected", "undetected", "false alarms"), format)
+        show(trial.table_rows(found), ("class", "bugs", "detected", "undetected", "false alarms"), format)
     missed = any(not result.detected or result.alarms for result in found.values())
     return FAILURES if missed else OK
 
 
-def _chosen(bugs: dict[str, Bug], names: Iterable[str] | None, groups: Iterable[str] | None) -> list[Bug]:
+def _chosen(bugs: dict[str, Mutant], names: Iterable[str] | None, groups: Iterable[str] | None) -> list[Mutant]:
     from torchstone.conformance.errors import InputError, UnknownName
 
     known = list(dict.fromkeys(bug.group for bug in bugs.values()))

@@ -38,7 +38,7 @@ class Ray(ModuleType):
     available_resources = cluster_resources
 
     def remote(self, **options: Any) -> Any:
-        return lambda target: self.hire if target is module.Seat else self.task(target)
+        return lambda target: self.hire if target is module.NodeActor else self.task(target)
 
     @property
     def hire(self) -> Any:
@@ -92,8 +92,8 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ray], Cluster]:
     strategies.NodeAffinitySchedulingStrategy = lambda node, soft: node  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ray.util", ModuleType("ray.util"))
     monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", strategies)
-    monkeypatch.setattr(module, "HIRE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "describe", lambda backend: {"torch": "2.13", "host": "here"})
+    monkeypatch.setattr(module, "SCALE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "describe_node", lambda backend: {"torch": "2.13", "host": "here"})
 
     def make(ray: Ray, **options: Any) -> Cluster:
         monkeypatch.setitem(sys.modules, "ray", ray)
