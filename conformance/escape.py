@@ -38,6 +38,13 @@ def visible(text: str) -> str:
     return text if text.isprintable() else text.translate(_SHOWN)
 
 
+def one_line(text: str, limit: int = 200) -> str:
+    """Return the first line that is not blank, without control characters, cut to ``limit`` characters."""
+    line = next((line for line in text[: 100 * limit].splitlines() if line.strip()), "").strip()
+    line = visible(line)
+    return line if len(line) <= limit else line[: limit - len(CUT)] + CUT
+
+
 def lines(text: str) -> str:
     """Return the text with its lines kept, tabs as spaces, and every other control character shown."""
     if "\t" in text or "\r" in text:

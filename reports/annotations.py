@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from torchstone.conformance.escape import workflow, workflow_property
-from torchstone.conformance.text import one_line
+from torchstone.conformance.escape import one_line, workflow, workflow_property
 
 LIMIT = 10
 """GitHub shows no more errors than this from one step."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from torchstone.conformance.execution.transitions import ABSENT, Direction, direction
+from torchstone.conformance.execution.verdict import ABSENT, Direction, direction
 from torchstone.reports.aggregate import first_line
 from torchstone.reports.outcomes import PASS
 from torchstone.reports.results import Frame, Results

@@ -21,7 +21,6 @@ WRITING = frozenset("wax+")
 HERE = "tests/writers/test_"
 WRITERS: dict[str, str] = {
     "torchstone.cli.output": HERE + "terminal.py",
-    "torchstone.cli.tables": HERE + "terminal.py",
     "torchstone.cli.progress": HERE + "terminal.py",
     "torchstone.cli.commands.fuzz": HERE + "terminal.py",
     "torchstone.cli.commands.reduce": HERE + "terminal.py",
@@ -48,7 +47,7 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.conformance.program.case": "bytes: JSON in safetensors, which Case.load checks",
     "torchstone.conformance.backends.native": "holds a backend's own stderr for its verdict",
     "torchstone.conformance.repro.compiler_paths": "the source of scripts: their reader's own compiler prints there",
-    "torchstone.conformance.runner.temporary_folders": "removes folders that the runner has made and named",
+    "torchstone.conformance.runner.cleanup": "removes folders that the runner has made and named",
     "torchstone.conformance.runner.worker_process": "a log whose end is told as one line",
     "torchstone.conformance.runner.process_state": "puts a worker's streams back",
     "torchstone.conformance.runner.worker": "a worker's streams, which nobody sees, and a number for the kernel",

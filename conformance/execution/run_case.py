@@ -19,9 +19,8 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends.protocol import Backend, BackendError, BackendUnsupported
 from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
-from torchstone.conformance.execution.provenance import classify
+from torchstone.conformance.execution.provenance import classify, detect_silent_fallback
 from torchstone.conformance.execution.repeatability import check_second_call, is_nondeterministic, observe
-from torchstone.conformance.execution.silent_fallback import detect_silent_fallback
 from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedBehavior, undefined_behavior
 from torchstone.conformance.execution.verdict import CORRECT, FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.compare import Finding, Observed, judge

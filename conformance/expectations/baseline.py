@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.execution.transitions import Direction, direction
-from torchstone.conformance.execution.verdict import FAILURES, Outcome
+from torchstone.conformance.execution.verdict import FAILURES, Direction, Outcome, direction
 from torchstone.conformance.expectations.rows import Expectation, ExpectationFile
 from torchstone.conformance.expectations.scope import RunScope
 

@@ -17,10 +17,9 @@ from urllib.parse import urlsplit
 
 from torchstone.compiler.diagnostics import did_you_mean
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import visible
+from torchstone.conformance.escape import one_line, visible
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.expectations.rows import SELECTORS, Expectation, ExpectationFile, group_by_selectors
-from torchstone.conformance.text import one_line
 
 MAX_BYTES = 4 << 20
 MAX_ROWS = 20_000

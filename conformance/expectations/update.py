@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchstone.conformance.escape import toml, visible
+from torchstone.conformance.escape import one_line, toml, visible
 from torchstone.conformance.execution.verdict import FAILURES, Outcome
 from torchstone.conformance.expectations.baseline import StoredVerdict
 from torchstone.conformance.expectations.parse import MAX_TEXT, Document, ExpectationError, parse_document
 from torchstone.conformance.expectations.rows import WILD, Expectation, ExpectationFile
 from torchstone.conformance.expectations.scope import RunScope
 from torchstone.conformance.files import replacing
-from torchstone.conformance.text import one_line
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Run, Store

@@ -18,11 +18,10 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import visible
+from torchstone.conformance.escape import one_line, visible
 from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import LayoutError, copy_tensors, pack, unpack
-from torchstone.conformance.text import one_line
 
 if TYPE_CHECKING:
     from torchstone.conformance.execution.verdict import Verdict

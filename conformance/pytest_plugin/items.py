@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import file_name, replay, shell, visible
+from torchstone.conformance.escape import file_name, one_line, replay, shell, visible
 from torchstone.conformance.escape import log as safe
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case, Untested
@@ -19,7 +19,6 @@ from torchstone.conformance.pytest_plugin.options import PluginOptions, mark_nam
 from torchstone.conformance.pytest_plugin.session import session_of
 from torchstone.conformance.pytest_plugin.user_cases import SOURCE as OWN
 from torchstone.conformance.pytest_plugin.user_cases import DeclaredCase, OwnCaseError
-from torchstone.conformance.text import one_line
 
 SKIPPED = frozenset({Outcome.UNSUPPORTED, Outcome.UNTESTED, Outcome.FALLBACK, Outcome.ILL_CONDITIONED})
 """Outcomes that are neither a failure nor a pass."""

@@ -29,8 +29,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.runner import shared_memory, worker
-from torchstone.conformance.runner.temporary_folders import remove_folder
+from torchstone.conformance.runner import cleanup, worker
+from torchstone.conformance.runner.cleanup import remove_folder
 
 MESSAGE = 1 << 16
 FORKS_BEFORE_PRELOAD = (
@@ -151,7 +151,7 @@ class ForkServer:
                 dead.append((self.pids.pop(found.si_pid), os.waitstatus_to_exitcode(status)))
         if dead:  # what has come here as its parent died was a dead worker's: a living one keeps its own
             gone |= kill_children(self.pids)
-        shared_memory.remove_shared_memory(gone)
+        cleanup.remove_shared_memory(gone)
         for number, code in dead:
             self.tell(worker=number, died=code)
 

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.runner.cleanup import no_interrupt
 from torchstone.conformance.runner.interpreter import Interpreter
-from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.resources import oom_kills
+from torchstone.conformance.runner.resources import format_bytes, oom_kills
 from torchstone.conformance.runner.retry import Batch, Result, Task, retry_or_settle
 from torchstone.conformance.runner.retry import case_labels as _about
 from torchstone.conformance.runner.slot import Limits, Slot
 from torchstone.conformance.runner.worker_process import ForkServerClient, ForkServerDied
-from torchstone.conformance.text import format_bytes
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case

@@ -14,11 +14,11 @@ from typing import Any
 
 from torchstone.conformance.backends.protocol import is_shipped, load
 from torchstone.conformance.errors import HarnessError, InputError
+from torchstone.conformance.escape import one_line
 from torchstone.conformance.runner.interpreter import PROBE_SECONDS, Interpreter
 from torchstone.conformance.runner.interpreter_probe import describe_backend
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.worker_process import ForkServerClient, ForkServerDied, WorkerProcess
-from torchstone.conformance.text import one_line
 
 DISK = 8 << 30
 

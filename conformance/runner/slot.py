@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchstone.conformance.runner.cleanup import disk_usage
+from torchstone.conformance.runner.resources import over_limit
 from torchstone.conformance.runner.retry import Task, case_labels
-from torchstone.conformance.runner.temporary_folders import disk_usage
 from torchstone.conformance.runner.worker_process import WorkerProcess
-from torchstone.conformance.text import over_limit
 
 QUEUE_DEPTH = 2
 DISK_SECONDS = 1.0  # between two looks at what a worker has written

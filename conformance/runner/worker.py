@@ -27,7 +27,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.runner import shared_memory
+from torchstone.conformance.runner import cleanup
 from torchstone.conformance.runner.interpreter_probe import describe_backend
 from torchstone.conformance.runner.protocol import VERSION, encode, receive
 
@@ -179,7 +179,7 @@ def _confine(parent: int, scratch: Path, disk: int) -> None:
         resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("800")
-    shared_memory.use_process_names(os.getpid())
+    cleanup.use_process_names(os.getpid())
     tempfile.tempdir = str(scratch)
     (scratch / FOLDER).mkdir(exist_ok=True)
     os.chdir(scratch / FOLDER)

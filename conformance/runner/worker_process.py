@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 from torchstone.conformance.execution.verdict import Stage
 from torchstone.conformance.runner import forkserver, progress_mark
+from torchstone.conformance.runner.cleanup import LockedFolder, remove_folder
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
-from torchstone.conformance.runner.temporary_folders import LockedFolder, remove_folder
 from torchstone.conformance.runner.worker import END_OF_CASE, resident
 
 TAIL_BYTES = 8192

@@ -10,8 +10,8 @@ import json
 import pytest
 
 from torchstone import cli
+from torchstone.cli.output import TableFormat, show
 from torchstone.cli.progress import Progress
-from torchstone.cli.tables import TableFormat, show
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 ROWS = [{"name": "a,b", "ok": True, "tags": ["x", "y"]}, {"name": "é", "ok": False, "tags": []}]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchstone.cli.output import say, write
-from torchstone.cli.tables import TableFormat, show
+from torchstone.cli.output import TableFormat, say, show, write
 from torchstone.conformance.escape import shell
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ AnnotationsOption = Annotated[
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a run is held against, and where that is told."""
+    """The expectations that a run is held against, and where the result is reported: JUnit XML, annotations."""
 
     files: tuple[ExpectationFile, ...] = ()
     junit: Path | None = None
@@ -74,12 +73,12 @@ class Baseline:
             wanted = os.environ.get("GITHUB_ACTIONS", "").lower() in ("true", "1")
         return cls(files, junit, wanted)
 
-    def judge(self, db: Store, record: Run) -> ExpectationReport:
-        """Judge a run that has ended, write the JUnit file, and return the report."""
-        from torchstone.conformance.expectations import baseline
+    def check(self, db: Store, record: Run) -> ExpectationReport:
+        """Hold a run that has ended against the baseline, write the JUnit file, and return the report."""
+        from torchstone.conformance.expectations import check_run
         from torchstone.reports import junit
 
-        report = baseline(db, record, self.files)
+        report = check_run(db, record, self.files)
         if self.junit is not None:
             properties = {"run": record.run, "command": record.command, "device": record.device, **record.versions}
             tests = _tests(db, record, self.files, report)
@@ -129,7 +128,7 @@ def headline(report: ExpectationReport) -> str:
 
 def problem_rows(report: ExpectationReport) -> list[dict[str, Any]]:
     """Return one row of ``COLUMNS`` for each case that came otherwise, then for each stale row."""
-    from torchstone.conformance.text import one_line
+    from torchstone.conformance.escape import one_line
 
     rows = [
         {
@@ -194,8 +193,8 @@ def _tests(db: Store, record: Run, files: Sequence[ExpectationFile], report: Exp
 
 
 def _test(finding: CheckedVerdict) -> TestEntry:
+    from torchstone.conformance.escape import one_line
     from torchstone.conformance.execution.verdict import FAILURES, Outcome
-    from torchstone.conformance.text import one_line
     from torchstone.reports.junit import TestEntry
     from torchstone.reports.model import replay_command
 

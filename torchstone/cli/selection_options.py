@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchstone.cli.options import parse_dtypes
-from torchstone.cli.pythons import check_consent
+from torchstone.cli.options import check_known, parse_dtypes
+from torchstone.cli.workers import check_consent, check_usable
 
 
 def run_options(
@@ -72,3 +72,11 @@ def run_options(
     options["dtypes"] = parse_dtypes(dtype or (["all"] if named else ["float32"]))
     options["variants"] = list(dict.fromkeys(variants or ["default"]))
     return options
+
+
+def check_options(options: dict[str, Any]) -> dict[str, str]:
+    """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
+    from torchstone.conformance.sources import FOLDER, SOURCES
+
+    check_known("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
+    return check_usable(options["backends"], options.get("pythons", {}))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
-from torchstone.conformance.runner.interrupts import no_interrupt
+from torchstone.conformance.runner.cleanup import no_interrupt
 from torchstone.conformance.runner.pool import Result
 from torchstone.conformance.runner.ray.node_pool import NodeActor, describe_node, version_differences
 from torchstone.conformance.runner.retry import case_labels

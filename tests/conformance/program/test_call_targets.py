@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.conformance.program.allowlist import DENIED, PRIVATE_OPERATORS
-from torchstone.conformance.program.call_targets import NAMESPACES, lookup, resolve
+from torchstone.conformance.program.call_targets import DENIED, NAMESPACES, PRIVATE_OPERATORS, lookup, resolve
 from torchstone.conformance.program.case import Case, CaseError
 from torchstone.conformance.program.program import Call, Program, ProgramError, Ref
 

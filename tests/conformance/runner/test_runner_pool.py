@@ -16,8 +16,8 @@ from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.runner import pool as pool_module
+from torchstone.conformance.runner.cleanup import PREFIX, LockedFolder, remove_abandoned
 from torchstone.conformance.runner.preflight import preflight
-from torchstone.conformance.runner.temporary_folders import PREFIX, LockedFolder, remove_abandoned
 from torchstone.conformance.runner.worker_process import _ENVIRONMENT
 
 HERE = Path(__file__).parents[1] / "helpers"

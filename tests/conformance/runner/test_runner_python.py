@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from torture_cases import torture_case
 
-from torchstone.cli.pythons import check_usable, parse_pythons, pool_with_pythons
+from torchstone.cli.workers import check_usable, parse_pythons, pool_with_pythons
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.runner import Pool, interpreter, run
 from torchstone.conformance.runner.interpreter import Interpreter

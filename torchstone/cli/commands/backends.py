@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchstone.cli.tables import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, show
 
 COLUMNS = ("backend", "available", "versions", "reason", "install")
 

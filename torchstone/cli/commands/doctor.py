@@ -10,8 +10,7 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from torchstone.cli.output import warn
-from torchstone.cli.tables import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, show, warn
 
 COLUMNS = ("check", "ok", "found", "fix")
 CORE = ("python", "torch", "torchstone")

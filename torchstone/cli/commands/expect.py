@@ -20,8 +20,7 @@ from torchstone.cli.expectation_report import (
     problem_rows,
 )
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import say, write
-from torchstone.cli.tables import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, say, show, write
 
 expect = typer.Typer(no_args_is_help=True)
 RunOption = Annotated[str, typer.Option("--run", help="The run, or latest.")]

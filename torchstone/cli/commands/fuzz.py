@@ -44,11 +44,12 @@ def fuzz(
     store: StoreOption = None,
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did."""
-    from torchstone.cli.commands.run import _check, sigterm_interrupts, worker_count
-    from torchstone.fuzz.duration import parse_duration
+    from torchstone.cli.options import parse_duration
+    from torchstone.cli.selection_options import check_options
+    from torchstone.cli.workers import sigterm_interrupts, worker_count
 
     budget, reduce_seconds, workers = parse_duration(time), parse_duration(reduce_time), worker_count(jobs)
-    _check({"sources": [], "backends": [backend]})
+    check_options({"sources": [], "backends": [backend]})
     from torchstone.fuzz.campaign import CampaignOptions, run_campaign
     from torchstone.fuzz.generator.rules import select_rules
 
@@ -129,7 +130,7 @@ class _Progress:
 
 def _show(plan: CampaignOptions, tally: Tally) -> None:
     """Print the counts and the ranked findings on stdout."""
-    from torchstone.cli.tables import TableFormat, show
+    from torchstone.cli.output import TableFormat, show
 
     outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
     say(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from torchstone.cli.options import parse_dtypes
-from torchstone.cli.tables import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, show
 
 COLUMNS = ("op", "dtypes", "tags")
 TAG_COLUMNS = ("tag", "ops", "meaning")

@@ -10,9 +10,8 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import say, warn
-from torchstone.cli.pythons import PythonOption, check_consent, check_usable, parse_pythons
-from torchstone.cli.tables import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, say, show, warn
+from torchstone.cli.workers import PythonOption, check_consent, check_usable, parse_pythons
 from torchstone.conformance.escape import file_name, visible
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ def reduce(
     in --out is not done again.
     """
     from torchstone.cli.commands.replay import find_case
+    from torchstone.cli.options import parse_duration
     from torchstone.conformance.errors import InputError
-    from torchstone.fuzz.duration import parse_duration
 
     if not backend:
         raise InputError("give the --backend that it fails on")

@@ -33,12 +33,12 @@ def replay(
     ] = False,
 ) -> int:
     """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
-    from torchstone.cli.commands.run import _check
+    from torchstone.cli.selection_options import check_options
     from torchstone.conformance.execution.verdict import CORRECT
     from torchstone.conformance.runner import Pool
 
     set_cpu_level(cpu_level)
-    _check({"sources": [], "backends": [backend]})
+    check_options({"sources": [], "backends": [backend]})
     found = find_case(case, store, run)
     if script:
         write(found.script(backend))  # nothing in it is a command, and no word of it may be another

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
-from torchstone.cli.executor import AddressOption, Executor, ExecutorOption, Workplace
 from torchstone.cli.expectation_report import (
     Annotations,
     AnnotationsOption,
@@ -25,8 +21,18 @@ from torchstone.cli.expectation_report import (
 )
 from torchstone.cli.options import CpuLevelOption, StoreOption, check_known, set_cpu_level
 from torchstone.cli.output import warn
-from torchstone.cli.pythons import PythonOption, check_consent, check_usable, parse_pythons, pool_with_pythons
-from torchstone.cli.selection_options import run_options
+from torchstone.cli.selection_options import check_options, run_options
+from torchstone.cli.workers import (
+    AddressOption,
+    Executor,
+    ExecutorOption,
+    PythonOption,
+    Workplace,
+    check_consent,
+    parse_pythons,
+    pool_with_pythons,
+    sigterm_interrupts,
+)
 from torchstone.conformance.escape import shell
 
 if TYPE_CHECKING:
@@ -141,7 +147,7 @@ def run(
             check_known("backend", backend or (), record.options["backends"], more=f"; run {record.run} has no other")
             given = parse_pythons(python, record.options["backends"], executor) if python else {}
             check_consent(record.options, backend or (), given, f"run {record.run}")
-            _check(record.options)
+            check_options(record.options)
             workers.join()
             db.reopen(record.run)
             _warn_of_other_machine(db, record)
@@ -167,7 +173,7 @@ def run(
     if python:
         options["pythons"] = parse_pythons(python, options["backends"], executor)
     baseline = Baseline.of(expect, junit, annotations, options["backends"], "this run")
-    versions = _check(options)
+    versions = check_options(options)
     _variants(options)
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
         Store(store, readonly=True).close()  # only once the database is loaded; neither leaves a trace
@@ -179,14 +185,6 @@ def run(
         command = shlex.join(["torchstone", *sys.argv[1:]])
         run_id = db.new_run(command, options, versions, device=_devices(options, versions), machine=machine_facts())
         return _execute(db, db.run(run_id), workers, timeout, memory, baseline, selection)
-
-
-def _check(options: dict[str, Any]) -> dict[str, str]:
-    """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
-    from torchstone.conformance.sources import FOLDER, SOURCES
-
-    check_known("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
-    return check_usable(options["backends"], options.get("pythons", {}))
 
 
 def _warn_of_other_machine(db: Store, record: Run) -> None:
@@ -238,8 +236,7 @@ def _execute(
     selection: Selection | None = None,
 ) -> int:
     """Run, journal, show; whatever ends it, the store says how far it came."""
-    from torchstone.cli.progress import Progress
-    from torchstone.cli.summary import show_summary
+    from torchstone.cli.progress import Progress, show_summary
     from torchstone.conformance.runner import run as run_cases
 
     options = record.options
@@ -283,18 +280,6 @@ def _execute(
     return OK if well and not errors else FAILURES
 
 
-def worker_count(text: str, memory: float = 8.0) -> int:
-    from torchstone.conformance.errors import InputError
-
-    if text == "auto":
-        from torchstone.conformance.runner.resources import fitting_jobs
-
-        return fitting_jobs(int(memory * 2**30))
-    if not text.isdigit() or int(text) < 1:
-        raise InputError(f'--jobs takes a number from 1 or auto, got "{text}"')
-    return int(text)
-
-
 def _refuse_with_resume(**given: object) -> None:
     from torchstone.conformance.errors import InputError
 
@@ -302,17 +287,3 @@ def _refuse_with_resume(**given: object) -> None:
         if value:
             option = f"--{name.replace('_', '-')}"
             raise InputError(f"{option} cannot go with --resume: a run is resumed with the options it was started with")
-
-
-@contextlib.contextmanager
-def sigterm_interrupts() -> Iterator[None]:
-    """Let a polite kill end the run as Ctrl-C does."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -10,8 +10,7 @@ from torchstone.cli.commands.export import export
 from torchstone.cli.commands.prune import prune
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import say
-from torchstone.cli.tables import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, say, show
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Run, Store
@@ -122,8 +121,8 @@ def diff(
     Before them, what the versions and the machines of the two runs do not have in common. Exit code 1 if there is a
     regression.
     """
+    from torchstone.conformance.escape import one_line
     from torchstone.conformance.store import Store
-    from torchstone.conformance.text import one_line
     from torchstone.reports.diff import compare
     from torchstone.reports.results import load_results
 

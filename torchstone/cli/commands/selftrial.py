@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.output import say, warn
-from torchstone.cli.tables import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, say, show, warn
 
 if TYPE_CHECKING:
     from torchstone.conformance.mutants import Mutant
@@ -48,7 +47,7 @@ def selftrial(
 
     Exit code 0 if all were found and nothing else was, 1 if not.
     """
-    from torchstone.cli.commands.run import sigterm_interrupts, worker_count
+    from torchstone.cli.workers import sigterm_interrupts, worker_count
     from torchstone.conformance.mutants import MUTANTS
 
     workers = worker_count(jobs)

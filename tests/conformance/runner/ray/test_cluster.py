@@ -33,7 +33,7 @@ def test_differences_are_told_and_those_of_machines_are_none() -> None:
 
 
 def test_an_address_needs_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchstone.cli.executor import Executor, Workplace
+    from torchstone.cli.workers import Executor, Workplace
 
     with pytest.raises(InputError, match="give --executor ray too"):
         Workplace(Executor.local, "host:6379", "auto")

@@ -1,13 +1,79 @@
-"""``--python NAME=PATH``: backends in interpreters of their own, and what a look into each finds."""
+"""Where the workers of a run are: on this machine or a Ray cluster, and in which Python (``--python NAME=PATH``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+import contextlib
+import functools
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchstone.cli.output import warn
+
+if TYPE_CHECKING:
+    from torchstone.conformance.runner.run import Workers
+    from torchstone.conformance.store import Store
+
+
+class Executor(StrEnum):
+    """What starts the workers."""
+
+    local = "local"
+    ray = "ray"
+
+
+ExecutorOption = Annotated[
+    Executor, typer.Option("--executor", help="Where the workers are: this machine, or a Ray cluster.")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="The Ray cluster, HOST:PORT, or local for a new one [default: $RAY_ADDRESS, one here, a new one].",
+    ),
+]
+
+
+class Workplace:
+    """The executor that the options mean. ``jobs`` is None for every CPU of a cluster. Raises ``InputError``."""
+
+    def __init__(self, executor: Executor, address: str | None, jobs: str, memory: float = 8.0) -> None:
+        from torchstone.conformance.errors import InputError
+
+        if address is not None and executor is not Executor.ray:
+            raise InputError("--address is that of a Ray cluster: give --executor ray too")
+        self.ray = executor is Executor.ray
+        self.address = address
+        self.jobs = None if self.ray and jobs == "auto" else worker_count(jobs, memory)
+        self._joined = contextlib.ExitStack()
+
+    def join(self) -> None:
+        """Join the cluster, before there is a trace of the run. Raises ``InputError``."""
+        if self.ray:
+            from torchstone.conformance.runner.ray.cluster import connect
+
+            self._joined.enter_context(connect(self.address))
+
+    @contextlib.contextmanager
+    def pools(self, store: Store, run: str) -> Iterator[Callable[..., Workers]]:
+        """What makes workers; at the end the cluster is left. The store is told the versions of each node."""
+        from torchstone.conformance.runner import Pool
+
+        with self._joined:
+            if not self.ray:
+                yield Pool
+                return
+            from torchstone.conformance.runner.ray.cluster import Cluster
+
+            def note(node: str, versions: dict[str, str]) -> None:
+                text = ", ".join(f"{name} {value}" for name, value in versions.items() if name != "host")
+                store.note_versions(run, {f"node {node}": text})
+
+            yield functools.partial(Cluster, on_node=note)
+
 
 PythonOption = Annotated[
     list[str] | None,
@@ -113,3 +179,29 @@ def pool_with_pythons(pool: Callable[..., Any], pythons: Mapping[str, str]) -> C
         return pool(backend, **({"python": pythons[backend]} if backend in pythons else {}), **options)
 
     return make
+
+
+def worker_count(text: str, memory: float = 8.0) -> int:
+    from torchstone.conformance.errors import InputError
+
+    if text == "auto":
+        from torchstone.conformance.runner.resources import fitting_jobs
+
+        return fitting_jobs(int(memory * 2**30))
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f'--jobs takes a number from 1 or auto, got "{text}"')
+    return int(text)
+
+
+@contextlib.contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Let a polite kill end the run as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

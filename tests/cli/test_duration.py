@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from torchstone.cli.options import parse_duration
 from torchstone.conformance.errors import InputError
-from torchstone.fuzz.duration import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ import itertools
 
 import pytest
 
-from torchstone.conformance.escape import spreadsheet, visible
-from torchstone.conformance.execution.transitions import ABSENT, Direction, direction
-from torchstone.conformance.execution.verdict import FAILURES, Outcome
-from torchstone.conformance.text import one_line
+from torchstone.conformance.escape import one_line, spreadsheet, visible
+from torchstone.conformance.execution.verdict import ABSENT, FAILURES, Direction, Outcome, direction
 
 ALL = [*map(str, Outcome), ABSENT]
 

@@ -1,17 +1,27 @@
-"""Where a pool keeps its temporary files, and how they go even when nobody is left to remove them.
+"""What dead processes leave behind, and how it is removed: temporary folders and shared memory.
 
-A pool's folder is locked for as long as its process lives: the kernel lets go of the lock when it dies, of whatever. So
-a folder that can be locked is nobody's, and the next pool to start removes it.
+A pool's folder is locked for as long as its process lives, and the kernel releases the lock when it dies. So a folder
+that can be locked belongs to nobody, and the next pool to start removes it.
+
+Shared memory outlives the process that made it. It is found by that process's number: PyTorch and OpenMP have it in
+their names, Python is told to use names that have it, and the kernel records it for segments of System V. A name that a
+library makes up by itself says nothing of its process and stays.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
+import re
 import shutil
+import signal
 import stat
 import tempfile
+import threading
+from collections.abc import Collection, Iterator
+from multiprocessing import shared_memory
 from pathlib import Path
 
 PREFIX = "torchstone-pool-"
@@ -77,3 +87,45 @@ def disk_usage(path: str | Path, most: int) -> int:
                     else:
                         total += entry.stat(follow_symlinks=False).st_blocks * 512
     return total
+
+
+FOLDER = Path("/dev/shm")
+SEGMENTS = Path("/proc/sysvipc/shm")
+IPC_RMID = 0
+
+
+def use_process_names(pid: int) -> None:
+    """Let the blocks that Python makes from here on, in this process and its forks, be named after a process."""
+    if hasattr(shared_memory, "_SHM_NAME_PREFIX"):
+        shared_memory._SHM_NAME_PREFIX = f"/t{pid:x}_"  # type: ignore[attr-defined]  # of fourteen characters in all
+
+
+def remove_shared_memory(pids: Collection[int]) -> None:
+    """Remove what these processes, which are dead, have left."""
+    if not pids:
+        return
+    numbers = "|".join(map(str, pids))
+    python = "|".join(f"t{pid:x}_[0-9a-f]+" for pid in pids)
+    ours = re.compile(rf"torch_({numbers})_.*|__KMP_REGISTERED_LIB_({numbers})_\d+|{python}")
+    with contextlib.suppress(OSError), os.scandir(FOLDER) as entries:
+        for entry in entries:
+            if ours.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                os.unlink(entry.path)
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        names, *rows = (line.split() for line in SEGMENTS.read_text().splitlines())
+        for row in (dict(zip(names, map(int, row), strict=True)) for row in rows):
+            if row["cpid"] in pids and row["uid"] == os.getuid():
+                ctypes.CDLL(None).shmctl(row["shmid"], IPC_RMID, None)
+
+
+@contextlib.contextmanager
+def no_interrupt() -> Iterator[None]:
+    """Let an impatient second Ctrl-C not leave half the workers alive."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
