@@ -29,7 +29,7 @@ WRITERS: dict[str, str] = {
     "torchstone.cli.commands.prune": HERE + "terminal.py",
     "torchstone.reducers.batch": HERE + "store.py",
     "torchstone.fuzz.campaign": HERE + "terminal.py",
-    "torchstone.fuzz.selftrial": HERE + "terminal.py",
+    "torchstone.fuzz.selftrial.results": HERE + "terminal.py",
     "torchstone.reports.site": HERE + "store.py",
     "torchstone.reports.junit": HERE + "store.py",
     "torchstone.reports.export": HERE + "store.py",

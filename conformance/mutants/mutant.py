@@ -1,4 +1,4 @@
-"""What a planted bug is, and the ways of planting one: a row of a table of the compiler replaced for a while."""
+"""What a mutant is, and the ways of making one: a row of a table of the compiler replaced for a while."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from unittest import mock
 
 Patch: TypeAlias = Callable[[], AbstractContextManager[Any]]
-"""Plants a bug for as long as the context lasts. What it replaces is looked up when it is entered."""
+"""Puts a mistake in the compiler for as long as the context lasts. What it replaces is looked up on entry."""
 
 Rule: TypeAlias = Callable[..., Any]
 Mutation: TypeAlias = Callable[[Rule], Rule]
@@ -29,27 +29,30 @@ class Mutant:
     group: str
     wrong: str
     ops: tuple[str, ...]
-    plant: Patch
+    patch: Patch
     harmful: bool = False
 
 
-def mutants(group: str, *bugs: tuple[str, str, str, Patch], harmful: str = "") -> tuple[Mutant, ...]:
-    """The rows of one class: name, what is wrong, the ops by spaces, how it is planted; the names that are harmful."""
+def mutants(group: str, *table: tuple[str, str, str, Patch], harmful: str = "") -> tuple[Mutant, ...]:
+    """The mutants of one class, from rows of a name, what is wrong, the ops by spaces, and the patch.
+
+    ``harmful`` names, by spaces, those that may end the process.
+    """
     return tuple(
-        Mutant(name, group, wrong, tuple(ops.split()), plant, name in harmful.split())
-        for name, wrong, ops, plant in bugs
+        Mutant(name, group, wrong, tuple(ops.split()), patch, name in harmful.split())
+        for name, wrong, ops, patch in table
     )
 
 
-def combined(*plants: Patch) -> Patch:
+def combined(*patches: Patch) -> Patch:
     @contextmanager
-    def planted() -> Iterator[None]:
+    def apply() -> Iterator[None]:
         with ExitStack() as stack:
-            for plant in plants:
-                stack.enter_context(plant())
+            for patch in patches:
+                stack.enter_context(patch())
             yield
 
-    return planted
+    return apply
 
 
 # Anywhere
@@ -58,7 +61,7 @@ def combined(*plants: Patch) -> Patch:
 def patched(path: str, wrong: Mutation) -> Patch:
     """Replace what ``module:attribute`` names, under ``torchstone.compiler``."""
 
-    def planted() -> AbstractContextManager[Any]:
+    def apply() -> AbstractContextManager[Any]:
         module, _, attributes = path.partition(":")
         owner: Any = importlib.import_module(f"torchstone.compiler.{module}")
         *owners, last = attributes.split(".")
@@ -66,7 +69,7 @@ def patched(path: str, wrong: Mutation) -> Patch:
             owner = getattr(owner, attribute)
         return mock.patch.object(owner, last, wrong(getattr(owner, last)))
 
-    return planted
+    return apply
 
 
 # ATen -> FlatIR
@@ -75,14 +78,14 @@ def patched(path: str, wrong: Mutation) -> Patch:
 def expansion(ops: str, wrong: Mutation) -> Patch:
     """Replace the rules of ATen ops, separated by spaces and without their ``aten.``."""
 
-    def planted() -> AbstractContextManager[Any]:
+    def apply() -> AbstractContextManager[Any]:
         from torchstone.compiler.transforms.expansions import EXPANSIONS
         from torchstone.compiler.transforms.rules import Row
 
         names = [f"aten.{op}" for op in ops.split()]
         return mock.patch.dict(EXPANSIONS._rows, {op: Row(op, wrong(EXPANSIONS[op].rule)) for op in names})
 
-    return planted
+    return apply
 
 
 def arguments(ops: str, **changes: Callable[[Any], Any]) -> Patch:
@@ -133,13 +136,13 @@ def primitives(ops: str, **wrong: Rule) -> Patch:
 def scalar(table: str, op: str, wrong: Mutation) -> Patch:
     """Replace a row of ``FLOAT``, ``INT`` or ``COMPLEX``: how a primitive is computed on one element."""
 
-    def planted() -> AbstractContextManager[Any]:
+    def apply() -> AbstractContextManager[Any]:
         from torchstone.compiler.lowering.linalg import complexes, elementwise
 
         rules: Any = complexes.RULES if table == "COMPLEX" else getattr(elementwise, table)
         return mock.patch.dict(rules, {op: wrong(rules[op])})
 
-    return planted
+    return apply
 
 
 def arith(name: str, *order: int) -> Mutation:

@@ -108,12 +108,12 @@ def _never_smaller(right: Rule) -> Rule:
 
     def sized(kernel: Any, tensors: Any) -> Any:
         made = right(kernel, tensors)
-        first = kernel.__dict__.setdefault("_planted", made)
+        first = kernel.__dict__.setdefault("_mutant", made)
         if any(
             m.dim() != f.dim() or any(a > b for a, b in zip(m.shape, f.shape, strict=True))
             for m, f in zip(made, first, strict=True)
         ):
-            kernel.__dict__["_planted"] = made
+            kernel.__dict__["_mutant"] = made
             return made
         return [f.clone() for f in first]
 
@@ -181,7 +181,7 @@ METADATA = mutants(
 
 def _one_buffer(right: Rule) -> Rule:
     """Every call of a kernel gives the same memory."""
-    return lambda kernel: kernel.__dict__.setdefault("_planted", right(kernel))
+    return lambda kernel: kernel.__dict__.setdefault("_mutant", right(kernel))
 
 
 def _passed_through(right: Rule) -> Rule:
@@ -252,7 +252,7 @@ def _not_cleared(right: Rule) -> Rule:
 
     def run(code: Any, function: Any, inputs: Any, outputs: Any) -> None:
         right(code, function, inputs, outputs)
-        kept = code.__dict__.setdefault("_planted", {})
+        kept = code.__dict__.setdefault("_mutant", {})
         for at, tensor in enumerate(outputs):
             old = kept.get(at)
             kept[at] = tensor.clone()
@@ -315,12 +315,12 @@ def _without_numbers(right: Rule) -> Rule:
 def _structured(op: str, wrong: Callable[[Any, Any], Any]) -> Patch:
     """Replace how a structured primitive becomes linalg."""
 
-    def planted() -> AbstractContextManager[Any]:
+    def apply() -> AbstractContextManager[Any]:
         from torchstone.compiler.lowering.linalg import build
 
         return mock.patch.dict(build.STRUCTURED, {f"flat.{op}": wrong})
 
-    return planted
+    return apply
 
 
 PASSES = mutants(

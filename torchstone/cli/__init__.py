@@ -27,7 +27,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     (
         "selftrial",
         "torchstone.cli.commands.selftrial:selftrial",
-        "Plant bugs in the built-in compiler; say which are found.",
+        "Try mutants of the built-in compiler; say which are found.",
     ),
     ("compile", "torchstone.cli.commands.compile:compile", "Compile a function and print the IR of any stage."),
     ("runs", "torchstone.cli.commands.runs:runs", "List, show, compare, export and prune the runs in a store."),

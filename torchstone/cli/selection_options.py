@@ -43,16 +43,17 @@ def run_options(
         "ops": op, "limit": limit, "tags": tag, "cases": case, "shard": shard,
     }  # fmt: skip
     if case:
-        from torchstone.conformance.selection.plan import Pattern, sources_of
+        from torchstone.conformance.selection.filters import Pattern
+        from torchstone.conformance.selection.selection import sources_of
 
         sources = sources or sources_of(map(Pattern.parse, case))
     if shard is not None:
-        from torchstone.conformance.selection.plan import Shard
+        from torchstone.conformance.selection.filters import Shard
 
         Shard.parse(shard)
     rule = "last-failed" if last_failed is not None else "changed-since"
     if last_failed is not None or changed_since is not None:
-        from torchstone.conformance.selection.plan import EarlierRuns
+        from torchstone.conformance.selection.earlier_runs import EarlierRuns
         from torchstone.conformance.store import Store
 
         with Store(store, readonly=True) as db:

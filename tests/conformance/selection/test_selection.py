@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
-from torchstone.conformance.selection.plan import (
-    EarlierRuns,
-    Pattern,
-    Shard,
-    changed_outcomes,
-    has_wanted_tag,
-    not_passed,
-    select_cases,
-)
+from torchstone.conformance.selection.earlier_runs import EarlierRuns, changed_outcomes, not_passed
+from torchstone.conformance.selection.filters import Pattern, Shard, has_wanted_tag
+from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import select
 from torchstone.conformance.store import Store
 

@@ -13,7 +13,7 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.selection.plan import select_cases
+from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import FOLDER
 from torchstone.conformance.sources import load as source
 from torchstone.conformance.sources.corpus import Corpus

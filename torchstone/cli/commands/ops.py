@@ -29,7 +29,7 @@ def ops(
 ) -> None:
     """List the ops the suite knows, with their dtypes and tags."""
     wanted = parse_dtypes(dtype or ["all"])
-    from torchstone.conformance.selection.plan import tagged
+    from torchstone.conformance.selection.selection import tagged
     from torchstone.conformance.sources import load_all, select
 
     loaded = load_all(source or ["opinfo"])

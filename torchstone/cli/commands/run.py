@@ -36,7 +36,7 @@ from torchstone.cli.workers import (
 from torchstone.conformance.escape import shell
 
 if TYPE_CHECKING:
-    from torchstone.conformance.selection.plan import Selection
+    from torchstone.conformance.selection.selection import Selection
     from torchstone.conformance.store import Run, Store
 
 
@@ -206,7 +206,7 @@ def _devices(options: dict[str, Any], versions: dict[str, str]) -> str:
 
 def _plan(options: dict[str, Any], store: Path | Store | None) -> Selection:
     """What a run of these options asks; InputError where that is nothing."""
-    from torchstone.conformance.selection.plan import select_cases
+    from torchstone.conformance.selection.selection import select_cases
     from torchstone.conformance.store import Store
 
     options = options | {"variants": _variants(options)}

@@ -1,21 +1,22 @@
-"""Which of the cases that the sources have are asked: by shard, by tag, by id, by what earlier runs said.
+"""Which cases a run asks for, out of all that the sources have.
 
-Everything given has to hold. All of it is told by a run's options (JSON), so that a resumed run, and whoever else runs
-cases, asks the same ones: ``plan``.
+The filters are given by the options of a run (JSON), and a case has to pass all of them: sources, ops, dtypes,
+variants, tags, ids, shard, and the verdicts of earlier runs. So a resumed run, and anything else that is given the same
+options, asks for the same cases.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.execution.verdict import CORRECT, Outcome
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES
+from torchstone.conformance.selection.earlier_runs import EarlierRuns
+from torchstone.conformance.selection.filters import Pattern, Shard, has_wanted_tag, split_id
 from torchstone.conformance.sources import FOLDER, SOURCES, Source, iterate, load_all, select
 from torchstone.conformance.sources.corpus import NO_DTYPE, Corpus
 from torchstone.conformance.sources.tags import OF_CASES, TAGS
@@ -23,131 +24,6 @@ from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
-
-
-class Shard(NamedTuple):
-    """One of ``count`` parts of the cases, from 1. Every case is in one part, the same one on every machine."""
-
-    number: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Read ``2/5``. Raises ``InputError``."""
-        number, slash, count = text.partition("/")
-        if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-            raise InputError(f'a shard is I/N with I from 1 to N, like 2/5; got "{text}"')
-        return cls(int(number), int(count))
-
-    def holds(self, case_id: str) -> bool:
-        """Whether the case of this id is in this part."""
-        digest = hashlib.blake2b(case_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        return int.from_bytes(digest, "big") % self.count == self.number - 1
-
-
-class Pattern(NamedTuple):
-    """A case id, or the beginning of one, whose fields may be shell patterns: ``opinfo:add``, ``*:conv*:*:0``.
-
-    Without a fifth field it means the variants asked for, whichever these are.
-    """
-
-    source: str = "*"
-    op: str = "*"
-    dtype: str = "*"
-    index: str = "*"
-    variant: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Pattern:
-        """Read it. Raises ``InputError``."""
-        fields = text.split(":")
-        if len(fields) > len(cls._fields) or not all(fields):
-            raise InputError(f'"{text}" is no case id or pattern; they look like opinfo:softmax:float32:0 or opinfo:*')
-        return cls(*fields)
-
-    def matches(self, case_id: str, asked: Collection[str]) -> bool:
-        """Whether it means the case of this id; ``asked`` are the variants asked for."""
-        source, op, dtype, index, variant = _fields(case_id)
-        named = zip((source, op, dtype, index), self, strict=False)
-        right = variant in asked if not self.variant else fnmatchcase(variant, self.variant)
-        return right and all(fnmatchcase(value, pattern) for value, pattern in named)
-
-
-def _fields(case_id: str) -> tuple[str, str, str, str, str]:
-    source, op, dtype, index, *variant = case_id.split(":")
-    return source, op, dtype, index, variant[0] if variant else DEFAULT
-
-
-def has_wanted_tag(names: Collection[str], wanted: Sequence[str]) -> bool:
-    """Whether one of ``wanted`` is among the names, and none of those behind a ``!``."""
-    positive = [name for name in wanted if not name.startswith("!")]
-    return not any(f"!{name}" in wanted for name in names) and (not positive or any(n in names for n in positive))
-
-
-# -- what earlier runs said ---------------------------------------------------------------------------------------
-
-
-def not_passed(outcomes: Mapping[str, str]) -> frozenset[str]:
-    """The ids of the cases that the backend was asked and that did not pass."""
-    return frozenset(name for name, outcome in outcomes.items() if Outcome(outcome) not in CORRECT | {Outcome.UNTESTED})
-
-
-def changed_outcomes(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[str]:
-    """The ids of the cases of ``after`` that had another outcome before, or none."""
-    return frozenset(name for name, outcome in after.items() if before.get(name) != outcome)
-
-
-class EarlierRuns(NamedTuple):
-    """A rule about the verdicts of earlier runs: for each backend the run that is meant, and the newest one then."""
-
-    rule: str
-    runs: dict[str, str]
-    until: str
-
-    @classmethod
-    def since(cls, rule: str, store: Store, run: str, backends: Sequence[str] | None) -> EarlierRuns:
-        """``last-failed`` or ``changed-since`` a run or the latest: for each backend the latest that it was in.
-
-        Raises ``InputError`` where a backend was not in it.
-        """
-        records = store.run_list()
-        newest = store.run(None).run
-        given = None if run == "latest" else store.run(run).run
-        candidates = [r for r in records if given in (None, r.run)]
-        named = backends or candidates[-1].options.get("backends", [])
-        found = {
-            name: next((r.run for r in reversed(candidates) if name in r.options.get("backends", ())), None)
-            for name in named
-        }
-        missing = [name for name, where in found.items() if where is None]
-        if missing:
-            raise InputError(f"selects nothing: backend {missing[0]} was not in {given or 'any run of the store'}")
-        return cls(rule, {name: where for name, where in found.items() if where is not None}, newest)
-
-    def ids(self, store: Store) -> dict[str, frozenset[str]]:
-        """The ids meant, by backend."""
-        return {backend: self._of(store, backend, run) for backend, run in self.runs.items()}
-
-    def _of(self, store: Store, backend: str, run: str) -> frozenset[str]:
-        before = _outcomes(store, run, backend)
-        if self.rule == "last-failed":
-            return not_passed(before)
-        after: dict[str, str] = {}
-        for record in store.run_list():
-            if _number(run) < _number(record.run) <= _number(self.until):
-                after.update(_outcomes(store, record.run, backend))
-        return changed_outcomes(before, after)
-
-
-def _outcomes(store: Store, run: str, backend: str) -> dict[str, str]:
-    return {row[0]: row[7] for row in store.iter_verdicts(run) if row[1] == backend}
-
-
-def _number(run: str) -> int:
-    return int(run[1:])
-
-
-# -- what a run asks ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -185,7 +61,7 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
     wanted = None
     if options.get("earlier") is not None and store is not None:
         wanted = EarlierRuns(**options["earlier"]).ids(store)
-        meant = {_fields(name)[:2] for names in wanted.values() for name in names}
+        meant = {split_id(name)[:2] for names in wanted.values() for name in names}
         if not meant:
             told = {"last-failed": "every case passed", "changed-since": "no verdict has changed since"}
             runs = ", ".join(f"{backend} in {run}" for backend, run in options["earlier"]["runs"].items())
@@ -193,7 +69,7 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
         ops = _narrowed(ops, lambda where, op: (where, op) in meant, "is among those")
     every = frozenset().union(*wanted.values()) if wanted is not None else None
     if every is not None and dtypes is None:
-        dtypes = _named_dtypes({_fields(name)[2] for name in every} - {NO_DTYPE})
+        dtypes = _named_dtypes({split_id(name)[2] for name in every} - {NO_DTYPE})
 
     def keep(entry: Case | Untested, variant: str) -> bool:
         name = entry.id if variant == DEFAULT else _id_in_variant(entry, variant)
