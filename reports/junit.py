@@ -15,7 +15,7 @@ STATES = {"failed": "failure", "error": "error", "skipped": "skipped"}
 
 
 @dataclass(frozen=True)
-class TestEntry:
+class JunitTest:
     """One test. ``state``: passed, failed, error (trouble of the harness) or skipped; the last three have a message."""
 
     suite: str
@@ -29,7 +29,7 @@ class TestEntry:
 
 
 def write_junit(
-    path: Path, tests: Iterable[TestEntry], *, started: str, host: str = "", properties: Mapping[str, str]
+    path: Path, tests: Iterable[JunitTest], *, started: str, host: str = "", properties: Mapping[str, str]
 ) -> None:
     """Write the tests, suite by suite in the order they first come. Raises InputError when the file cannot be written.
 
@@ -70,7 +70,7 @@ def write_junit(
         file.write(b"\n")
 
 
-def _add(suite: ET.Element, test: TestEntry) -> None:
+def _add(suite: ET.Element, test: JunitTest) -> None:
     case = ET.SubElement(
         suite, "testcase", name=_clean(test.name), classname=_clean(test.classname), time=f"{test.seconds:.3f}"
     )

@@ -1,14 +1,7 @@
 """Backends under test: the protocol, the registry, and the adapters that ship with torchstone."""
 
-from torchstone.conformance.backends.protocol import (
-    Availability,
-    Backend,
-    BackendError,
-    BackendUnsupported,
-    backend_names,
-    check_backend_name,
-    load,
-)
+from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported
+from torchstone.conformance.backends.registry import backend_names, check_backend_name, load
 
 __all__ = [
     "Availability",

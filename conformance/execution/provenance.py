@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from torchstone.conformance.backends.watch import eager_ops
+from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.execution.repeatability import Runnable, observe
 from torchstone.conformance.execution.verdict import UNPROVEN, Outcome
 from torchstone.conformance.oracle.compare import Finding

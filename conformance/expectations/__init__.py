@@ -9,8 +9,8 @@ from torchstone.conformance.expectations.baseline import (
     checked_verdicts,
     files_by_backend,
 )
+from torchstone.conformance.expectations.expectation import Expectation, ExpectationFile
 from torchstone.conformance.expectations.parse import ExpectationError, load_expectations, read_document
-from torchstone.conformance.expectations.rows import Expectation, ExpectationFile
 from torchstone.conformance.expectations.update import Update, new_document, update_document
 
 __all__ = [

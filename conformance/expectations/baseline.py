@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import FAILURES, Direction, Outcome, direction
-from torchstone.conformance.expectations.rows import Expectation, ExpectationFile
+from torchstone.conformance.expectations.expectation import Expectation, ExpectationFile
 from torchstone.conformance.expectations.scope import RunScope
 
 if TYPE_CHECKING:

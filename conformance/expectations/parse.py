@@ -19,7 +19,7 @@ from torchstone.compiler.diagnostics import did_you_mean
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import one_line, visible
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.expectations.rows import SELECTORS, Expectation, ExpectationFile, group_by_selectors
+from torchstone.conformance.expectations.expectation import SELECTORS, Expectation, ExpectationFile, group_by_selectors
 
 MAX_BYTES = 4 << 20
 MAX_ROWS = 20_000

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
-from torchstone.conformance.expectations.rows import WILD, Expectation
+from torchstone.conformance.expectations.expectation import WILD, Expectation
 
 DEFAULT_VARIANT = "default"
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from torchstone.conformance.escape import one_line, toml, visible
 from torchstone.conformance.execution.verdict import FAILURES, Outcome
 from torchstone.conformance.expectations.baseline import StoredVerdict
+from torchstone.conformance.expectations.expectation import WILD, Expectation, ExpectationFile
 from torchstone.conformance.expectations.parse import MAX_TEXT, Document, ExpectationError, parse_document
-from torchstone.conformance.expectations.rows import WILD, Expectation, ExpectationFile
 from torchstone.conformance.expectations.scope import RunScope
 from torchstone.conformance.files import replacing
 

@@ -96,7 +96,7 @@ def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: A
     elif backend in BUILT_IN:
         lines += ["", "import torchstone"]
     elif backend not in (None, "eager", "inductor"):
-        lines += ["", "from torchstone.conformance.backends.protocol import load"]
+        lines += ["", "from torchstone.conformance.backends import load"]
     return lines
 
 

@@ -35,7 +35,7 @@ def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
     from torchstone.conformance.runner.worker import preload
 
     preload()
-    from torchstone.conformance.backends.protocol import load
+    from torchstone.conformance.backends.registry import load
 
     if ":" in backend:  # one under development, beside the user
         sys.path.insert(0, folder)

@@ -12,7 +12,7 @@ import select
 import time
 from typing import Any
 
-from torchstone.conformance.backends.protocol import is_shipped, load
+from torchstone.conformance.backends.registry import is_shipped, load
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.escape import one_line
 from torchstone.conformance.runner.interpreter import PROBE_SECONDS, Interpreter

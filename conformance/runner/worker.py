@@ -195,7 +195,7 @@ def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     preload()
     import torch
 
-    from torchstone.conformance.backends.protocol import load
+    from torchstone.conformance.backends.registry import load
     from torchstone.conformance.execution.machine import WORKER_THREADS
     from torchstone.conformance.runner import progress_mark
 

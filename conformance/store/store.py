@@ -24,8 +24,8 @@ from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.escape import utf8
 from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.store import opening
-from torchstone.conformance.store.foreign import options_well_formed
 from torchstone.conformance.store.opening import StoreError
+from torchstone.conformance.store.untrusted import options_well_formed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,9 +11,10 @@ import torch
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import dtype_name, leaves
 from torchstone.conformance.program.program import Program
+from torchstone.fuzz.generator.catalog import all_rules
 from torchstone.fuzz.generator.choices import Choices, SeededChoices
 from torchstone.fuzz.generator.draft import Draft
-from torchstone.fuzz.generator.rules import OpRule, all_rules
+from torchstone.fuzz.generator.rules import OpRule
 
 ATTEMPTS = 20
 """How often a call is redrawn, and a program started over, before giving up."""

@@ -9,9 +9,10 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from torchstone.conformance.program.case import Case
+from torchstone.fuzz.generator.catalog import all_rules, select_rules
 from torchstone.fuzz.generator.choices import DrawnChoices
 from torchstone.fuzz.generator.generate import NothingGenerated, generate
-from torchstone.fuzz.generator.rules import OpRule, all_rules, select_rules
+from torchstone.fuzz.generator.rules import OpRule
 
 
 def programs(ops: Sequence[str] = (), max_ops: int = 5) -> st.SearchStrategy[Case]:

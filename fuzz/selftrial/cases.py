@@ -87,8 +87,8 @@ def _in_variants(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case
 
 
 def _programs(ops: Iterable[str], count: int) -> Iterator[Case]:
+    from torchstone.fuzz.generator.catalog import select_rules
     from torchstone.fuzz.generator.generate import nth_program
-    from torchstone.fuzz.generator.rules import select_rules
 
     known = []
     for op in ops:

@@ -14,7 +14,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner import Pool
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
-from torchstone.fuzz.generator.rules import select_rules
+from torchstone.fuzz.generator.catalog import select_rules
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 

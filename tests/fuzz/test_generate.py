@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.program.case import Case
+from torchstone.fuzz.generator.catalog import all_rules, select_rules
 from torchstone.fuzz.generator.choices import ReplayedChoices, SeededChoices
 from torchstone.fuzz.generator.generate import generate, nth_program
-from torchstone.fuzz.generator.rules import all_rules, select_rules
 from torchstone.fuzz.generator.strategy import programs
 from torchstone.reducers.edit import results, tensors_in
 

@@ -8,8 +8,8 @@ import pytest
 from cases import judge, reduced, shrunk
 
 from tests import planted
+from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.generator.generate import nth_program
-from torchstone.fuzz.generator.rules import select_rules
 from torchstone.reducers import order
 from torchstone.reducers.edit import has_special_values, tidy
 from torchstone.reducers.signature import signature

@@ -16,7 +16,7 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.store import VERDICT_COLUMNS, Store
 from torchstone.reports.annotations import LIMIT, Annotation, annotation_lines
 from torchstone.reports.export import COLUMNS, ExportFormat, export
-from torchstone.reports.junit import MAX_TEXT, TestEntry, write_junit
+from torchstone.reports.junit import MAX_TEXT, JunitTest, write_junit
 from torchstone.reports.results import ReportError
 
 from .conftest import HOSTILE, fill, verdict
@@ -24,7 +24,7 @@ from .conftest import HOSTILE, fill, verdict
 STARTED = "2026-01-02T03:04:05+00:00"
 
 
-def junit(path: Path, *tests: TestEntry) -> ET.Element:
+def junit(path: Path, *tests: JunitTest) -> ET.Element:
     write_junit(path, tests, started=STARTED, properties={"torch": "2.13\x00"})
     return ET.parse(path).getroot()
 
@@ -32,10 +32,10 @@ def junit(path: Path, *tests: TestEntry) -> ET.Element:
 def test_junit_counts_what_it_holds(tmp_path):
     root = junit(
         tmp_path / "sub" / "j.xml",
-        TestEntry("a", "a.add", "one", seconds=0.25),
-        TestEntry("a", "a.add", "two", "failed", "got 1", "mismatch value", "all of it", 0.5),
-        TestEntry("b", "b.add", "one", "error", "no worker", "harness-error"),
-        TestEntry("a", "a.add", "three", "skipped", "unsupported: no"),
+        JunitTest("a", "a.add", "one", seconds=0.25),
+        JunitTest("a", "a.add", "two", "failed", "got 1", "mismatch value", "all of it", 0.5),
+        JunitTest("b", "b.add", "one", "error", "no worker", "harness-error"),
+        JunitTest("a", "a.add", "three", "skipped", "unsupported: no"),
     )
     assert root.attrib == {"name": "torchstone", "tests": "4", "failures": "1", "errors": "1", "time": "0.750"}
     first, second = root.findall("testsuite")
@@ -53,7 +53,7 @@ def test_junit_counts_what_it_holds(tmp_path):
 @given(st.text(max_size=30))
 def test_junit_takes_any_text(tmp_path_factory, text):
     path = tmp_path_factory.getbasetemp() / "any.xml"
-    case = junit(path, TestEntry(text, text, text, "failed", text, text, text or "x")).find("testsuite/testcase")
+    case = junit(path, JunitTest(text, text, text, "failed", text, text, text or "x")).find("testsuite/testcase")
     assert case is not None and case[0].text is not None
     # a parser makes one space of any white space in an attribute, unless it is written as a character reference
     forbidden = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -62,13 +62,13 @@ def test_junit_takes_any_text(tmp_path_factory, text):
 
 def test_junit_is_bounded_and_kept_when_it_cannot_be_written(tmp_path):
     path = tmp_path / "j.xml"
-    case = junit(path, TestEntry("a", "a", "a", "failed", "x" * 10**6, "", HOSTILE)).find("testsuite/testcase/failure")
+    case = junit(path, JunitTest("a", "a", "a", "failed", "x" * 10**6, "", HOSTILE)).find("testsuite/testcase/failure")
     assert case is not None and len(case.get("message") or "") < MAX_TEXT + 100
     assert "characters more" in (case.get("message") or "") and "</script>" in (case.text or "")
     before = path.read_bytes()
 
     def broken():
-        yield TestEntry("a", "a", "a")
+        yield JunitTest("a", "a", "a")
         raise RuntimeError("half way")
 
     with pytest.raises(RuntimeError):

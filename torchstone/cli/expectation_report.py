@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchstone.conformance.expectations import CheckedVerdict, ExpectationFile, ExpectationReport
     from torchstone.conformance.store import Run, Store
     from torchstone.reports.annotations import Annotation
-    from torchstone.reports.junit import TestEntry
+    from torchstone.reports.junit import JunitTest
 
 COLUMNS = ("kind", "backend", "case", "expected", "outcome", "message", "where")
 SHOWN = 20
@@ -179,23 +179,23 @@ def _in_workspace(path: Path) -> str:
     return str(path)
 
 
-def _tests(db: Store, record: Run, files: Sequence[ExpectationFile], report: ExpectationReport) -> Iterator[TestEntry]:
+def _tests(db: Store, record: Run, files: Sequence[ExpectationFile], report: ExpectationReport) -> Iterator[JunitTest]:
     from torchstone.conformance.expectations import checked_verdicts
-    from torchstone.reports.junit import TestEntry
+    from torchstone.reports.junit import JunitTest
 
     for finding in checked_verdicts(db, record.run, files):
         yield _test(finding)
     for path, backend, row in report.stale:
         message = f"{row}: matches no case of run {record.run}"
-        yield TestEntry(backend, f"{backend}.expectations", f"{path}:{row.line}", "failed", message, "stale")
+        yield JunitTest(backend, f"{backend}.expectations", f"{path}:{row.line}", "failed", message, "stale")
     for backend, reason in record.errors.items():
-        yield TestEntry(backend, f"{backend}.harness", "run to the end", "error", reason, "harness-error")
+        yield JunitTest(backend, f"{backend}.harness", "run to the end", "error", reason, "harness-error")
 
 
-def _test(finding: CheckedVerdict) -> TestEntry:
+def _test(finding: CheckedVerdict) -> JunitTest:
     from torchstone.conformance.escape import one_line
     from torchstone.conformance.execution.verdict import FAILURES, Outcome
-    from torchstone.reports.junit import TestEntry
+    from torchstone.reports.junit import JunitTest
     from torchstone.reports.model import replay_command
 
     result, row = finding.result, finding.row
@@ -213,4 +213,4 @@ def _test(finding: CheckedVerdict) -> TestEntry:
         state, message = "skipped", f"{result.outcome}: {one_line(result.message)}"
     classname = ".".join((result.backend, result.source, result.op, result.dtype))
     kind = f"{result.outcome} {result.kind}".strip()
-    return TestEntry(result.backend, classname, result.case_id, state, message, kind, detail, result.seconds)
+    return JunitTest(result.backend, classname, result.case_id, state, message, kind, detail, result.seconds)

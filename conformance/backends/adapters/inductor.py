@@ -13,8 +13,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported, counted
-from torchstone.conformance.backends.watch import eager_ops
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.export_support import Exported, capture
-from torchstone.conformance.backends.native import stderr_of_failure
+from torchstone.conformance.backends.native_output import stderr_of_failure
 from torchstone.conformance.backends.packaged import Packaged
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 

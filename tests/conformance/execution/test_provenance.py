@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from torchstone.conformance import backends
+from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.backends.protocol import counted
-from torchstone.conformance.backends.watch import eager_ops
 from torchstone.conformance.execution.provenance import classify
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import UNPROVEN, Kind, Outcome

@@ -51,7 +51,7 @@ def fuzz(
     budget, reduce_seconds, workers = parse_duration(time), parse_duration(reduce_time), worker_count(jobs)
     check_options({"sources": [], "backends": [backend]})
     from torchstone.fuzz.campaign import CampaignOptions, run_campaign
-    from torchstone.fuzz.generator.rules import select_rules
+    from torchstone.fuzz.generator.catalog import select_rules
 
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     plan = CampaignOptions(
@@ -84,7 +84,7 @@ def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:
     from torchstone.conformance.errors import InputError
     from torchstone.conformance.execution.verdict import CORRECT
     from torchstone.conformance.store import VERDICT_COLUMNS, Store
-    from torchstone.fuzz.generator.rules import all_rules
+    from torchstone.fuzz.generator.catalog import all_rules
 
     with Store(store, readonly=True) as db:
         record = db.run(run)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from torchstone.conformance.backends.native import LIMIT, captured_stderr, stderr_of_failure
+from torchstone.conformance.backends.native_output import LIMIT, captured_stderr, stderr_of_failure
 
 
 def test_only_what_is_printed_inside_is_collected(capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchstone.fuzz.families import algebra, elementwise, indexing, nn, reductions, samples, shapes
+from torchstone.fuzz.generator.families import algebra, elementwise, indexing, nn, reductions, samples, shapes
 from torchstone.fuzz.generator.rules import OpRule
 
 FAMILIES = (elementwise, reductions, shapes, algebra, nn, indexing)
