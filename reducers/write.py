@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import file_name, replay
+from torchstone.conformance.escape import file_name, replay_command
 from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Reduction
 
@@ -60,7 +60,7 @@ def summary(reduction: Reduction) -> dict[str, Any]:
         "trials": reduction.trials,
         "seconds": round(reduction.seconds, 3),
         "passes": [step.name for step in reduction.steps],
-        "replay": replay(CASE, reduction.backend),
+        "replay": replay_command(CASE, reduction.backend),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from torchstone.conformance.escape import one_line, workflow, workflow_property
+from torchstone.conformance.escape import one_line, workflow_message, workflow_property
 
 LIMIT = 10
 """GitHub shows no more errors than this from one step."""
@@ -35,4 +35,4 @@ def _command(problem: Annotation) -> str:
     if problem.file:
         properties |= {"file": problem.file} | ({"line": str(problem.line)} if problem.line else {})
     listed = ",".join(f"{name}={workflow_property(value)}" for name, value in properties.items())
-    return f"::error {listed}::{workflow(one_line(problem.message, MESSAGE))}"
+    return f"::error {listed}::{workflow_message(one_line(problem.message, MESSAGE))}"

@@ -12,7 +12,7 @@ from torchstone.reports.outcomes import PASS
 from torchstone.reports.results import Frame, Results
 
 
-def compare(old: Results, new: Results) -> dict[str, Any]:
+def compare_runs(old: Results, new: Results) -> dict[str, Any]:
     """Return the transitions from ``old`` to ``new``.
 
     What is a regression, a fix or neither is ``conformance.transitions``'s to say. Backends that one side lacks are

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchstone.conformance.escape import xml
-from torchstone.conformance.files import replacing
+from torchstone.conformance.files import replace_file
 
 MAX_TEXT = 20_000
 STATES = {"failed": "failure", "error": "error", "skipped": "skipped"}
@@ -65,7 +65,7 @@ def write_junit(
         root.set(key, str(totals[key]))
     root.set("time", f"{sum(times.values()):.3f}")
     ET.indent(root, space=" ")
-    with replacing(path) as file:
+    with replace_file(path) as file:
         ET.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
         file.write(b"\n")
 

@@ -16,7 +16,7 @@ MAX_GROUPS = 50
 MAX_REASONS = 25
 
 
-def render(report: dict[str, Any]) -> str:
+def render_markdown(report: dict[str, Any]) -> str:
     """Return the report as Markdown. Text from a backend is quoted so that it cannot become markup."""
     parts = [
         "# torchstone report",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
-from torchstone.conformance.escape import replay
+from torchstone.conformance.escape import replay_command
 from torchstone.conformance.store import parse_evidence
 from torchstone.reports import aggregate
-from torchstone.reports.diff import compare
+from torchstone.reports.diff import compare_runs
 from torchstone.reports.export import strict
 from torchstone.reports.outcomes import LISTED, LOOKS, RANK
 from torchstone.reports.results import Frame, Results
@@ -36,7 +36,7 @@ def build_report(results: Results, against: Results | None = None) -> dict[str, 
         "fallback": aggregate.reasons(verdicts, "fallback"),
         "untested": untested_reasons(verdicts),
         "lonely": aggregate.failures_of_one_backend(verdicts),
-        "against": compare(against, results) if against is not None else None,
+        "against": compare_runs(against, results) if against is not None else None,
     }
 
 
@@ -53,11 +53,6 @@ def listed_cases(verdicts: Frame) -> list[dict[str, Any]]:
         case["replay"] = replay_command(row["case_id"], row["backend"])
         rows.append(case)
     return sorted(rows, key=lambda r: (r["backend"], RANK[r["outcome"]], r["op"], r["dtype"], r["case_id"]))
-
-
-def replay_command(case_id: str, backend: str) -> str:
-    """Return the command line that runs one case again on one backend, fit to paste in a shell."""
-    return replay(case_id, backend)
 
 
 def untested_reasons(verdicts: Frame) -> list[dict[str, Any]]:

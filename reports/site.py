@@ -47,5 +47,5 @@ def _render(name: str, report: dict[str, Any], formats: Sequence[str]) -> str:
     if name == "json":
         return json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if name == "markdown":
-        return markdown.render(report)
-    return html.render(report, {FILES[other]: FILES[other] for other in ("markdown", "json") if other in formats})
+        return markdown.render_markdown(report)
+    return html.render_html(report, {FILES[other]: FILES[other] for other in ("markdown", "json") if other in formats})

@@ -10,7 +10,7 @@ import pytest
 
 from .rules import ROOT, sources
 
-CALLS = frozenset({"print", "replacing", "csv_rows"})
+CALLS = frozenset({"print", "replace_file", "csv_rows"})
 METHODS = frozenset(
     {"write_text", "write_bytes", "writerow", "writerows", "mkstemp", "echo", "secho", "confirm", "write_line", "dump",
      "warn", "fail", "skip", "xfail", "UsageError", "CollectError", "ParquetWriter", "rmtree", "save", "Console"}

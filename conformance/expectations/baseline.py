@@ -14,7 +14,7 @@ from torchstone.conformance.expectations.expectation import Expectation, Expecta
 from torchstone.conformance.expectations.scope import RunScope
 
 if TYPE_CHECKING:
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.store import RunRecord, Store
 
 
 class StoredVerdict(NamedTuple):
@@ -96,7 +96,7 @@ def files_by_backend(
     return found
 
 
-def check_complete(record: Run, backends: Collection[str]) -> None:
+def check_complete(record: RunRecord, backends: Collection[str]) -> None:
     """Raise InputError for a run that did not try all it was asked to: what is missing can be held against nothing."""
     if record.state != "finished":
         hint = "" if record.state == "running" else f"; go on with `torchstone run --resume {record.run}`"
@@ -118,7 +118,7 @@ def checked_verdicts(store: Store, run: str, files: Sequence[ExpectationFile] = 
             yield _checked(result, file.find(*result.key), file.path)
 
 
-def check_run(store: Store, record: Run, files: Sequence[ExpectationFile] = ()) -> ExpectationReport:
+def check_run(store: Store, record: RunRecord, files: Sequence[ExpectationFile] = ()) -> ExpectationReport:
     """Hold a run against the expectations of its backends; a backend without any is expected to fail no case.
 
     A row that matches no case of the run is stale, unless it is about what the run was not asked for. A backend that

@@ -15,10 +15,10 @@ from torchstone.conformance.expectations.baseline import StoredVerdict
 from torchstone.conformance.expectations.expectation import WILD, Expectation, ExpectationFile
 from torchstone.conformance.expectations.parse import MAX_TEXT, Document, ExpectationError, parse_document
 from torchstone.conformance.expectations.scope import RunScope
-from torchstone.conformance.files import replacing
+from torchstone.conformance.files import replace_file
 
 if TYPE_CHECKING:
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.store import RunRecord, Store
 
 TODO = "TODO reason: "
 BLANK = re.compile(r"\A([ \t]*\r?\n)+")
@@ -43,7 +43,7 @@ class Update:
 
     def write(self) -> None:
         """Put the text in place, whole or not at all. Raises InputError."""
-        with replacing(self.path) as file:
+        with replace_file(self.path) as file:
             file.write(self.text.encode())
 
 
@@ -52,7 +52,7 @@ def new_document(path: Path, backend: str) -> Document:
     return parse_document(NEW.format(backend=toml(backend)), path)
 
 
-def update_document(document: Document, store: Store, record: Run) -> Update:
+def update_document(document: Document, store: Store, record: RunRecord) -> Update:
     """Return what the file has to say so that the run, which has finished, is as expected.
 
     A row goes when it matches no case though it is about what the run was asked for, or when none of the cases that it

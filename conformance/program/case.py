@@ -138,9 +138,9 @@ class Case:
         With a backend it also compiles and runs the program there, prints both results and asserts that they agree;
         with the backend's verdict it tells that too, and survives what kills a process.
         """
-        from torchstone.conformance.repro.script import render
+        from torchstone.conformance.repro.script import render_script
 
-        return render(self, backend, verdict)
+        return render_script(self, backend, verdict)
 
 
 @dataclass(frozen=True)

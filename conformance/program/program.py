@@ -17,7 +17,14 @@ from typing import Any
 import torch
 
 from torchstone.conformance.program.call_targets import resolve
-from torchstone.conformance.program.literals import ProgramError, Ref, decode, encode, leaves, map_leaves
+from torchstone.conformance.program.literals import (
+    ProgramError,
+    Ref,
+    decode_literal,
+    encode_literal,
+    leaves,
+    map_leaves,
+)
 
 __all__ = ["Call", "Program", "ProgramError", "Ref"]
 
@@ -175,13 +182,13 @@ class Program:
         calls = [
             {
                 "target": call.target,
-                "args": [encode(arg) for arg in call.args],
-                "kwargs": {key: encode(value) for key, value in call.kwargs.items()},
+                "args": [encode_literal(arg) for arg in call.args],
+                "kwargs": {key: encode_literal(value) for key, value in call.kwargs.items()},
                 "result": call.result,
             }
             for call in self.calls
         ]
-        return {"inputs": list(self.inputs), "calls": calls, "outputs": encode(self.outputs)}
+        return {"inputs": list(self.inputs), "calls": calls, "outputs": encode_literal(self.outputs)}
 
     @classmethod
     def from_json(cls, text: str) -> Program:
@@ -204,12 +211,12 @@ class Program:
             calls.append(
                 Call(
                     _text(call["target"], "a target"),
-                    tuple(decode(arg) for arg in _list(call["args"], "args")),
-                    {_text(key, "a keyword"): decode(value) for key, value in call["kwargs"].items()},
+                    tuple(decode_literal(arg) for arg in _list(call["args"], "args")),
+                    {_text(key, "a keyword"): decode_literal(value) for key, value in call["kwargs"].items()},
                     _text(call["result"], "a result name"),
                 )
             )
-        return cls(inputs, tuple(calls), decode(body["outputs"]))
+        return cls(inputs, tuple(calls), decode_literal(body["outputs"]))
 
 
 def _fill(value: Any, env: dict[str, Any]) -> Any:

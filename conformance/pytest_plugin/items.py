@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import file_name, one_line, replay, shell, visible
-from torchstone.conformance.escape import log as safe
+from torchstone.conformance.escape import file_name, one_line, replay_command, shell_command, visible
+from torchstone.conformance.escape import log_lines as safe
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.pytest_plugin import OUTCOME, SELECTION, SUITE
@@ -118,7 +118,7 @@ class OwnItem(CaseItem):
     def again(self, case: Case) -> str:
         cache = getattr(self.config, "cache", None)
         if cache is None:  # pytest was told to keep nothing
-            return shell(["pytest", self.nodeid, "--torchstone-backend", self.backend])
+            return shell_command(["pytest", self.nodeid, "--torchstone-backend", self.backend])
         path = cache.mkdir("torchstone") / f"{file_name(self.nodeid)}.safetensors"
         case.save(path)
         return _replay(self.config, str(path), self.backend)
@@ -212,7 +212,7 @@ def _reason(verdict: Verdict) -> str:
 
 def _replay(config: pytest.Config, what: str, backend: str) -> str:
     timeout = config.option.torchstone_timeout
-    return replay(what, backend, *(["--timeout", f"{timeout:g}"] if timeout != 60 else []))
+    return replay_command(what, backend, *(["--timeout", f"{timeout:g}"] if timeout != 60 else []))
 
 
 def _fields(case_id: str) -> list[str]:

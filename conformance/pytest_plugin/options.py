@@ -87,9 +87,9 @@ def read_options(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool 
         tuple(dict.fromkeys(picked)),
     )
     if not quick and chosen.expect:
-        from torchstone.conformance.pytest_plugin.session import load_expectations
+        from torchstone.conformance.pytest_plugin.session import read_expectations
 
-        load_expectations(chosen)
+        read_expectations(chosen)
     return chosen
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SESSION = pytest.StashKey["Session"]()
 
 
-def load_expectations(chosen: PluginOptions) -> dict[str, ExpectationFile]:
+def read_expectations(chosen: PluginOptions) -> dict[str, ExpectationFile]:
     """The expectations by backend. Raises ``InputError``."""
     if not chosen.expect:
         return {}
@@ -38,7 +38,7 @@ class Session:
     def __init__(self, chosen: PluginOptions) -> None:
         self.chosen = chosen
         self.marks: dict[str, pytest.MarkDecorator] = {}
-        self.expectations = load_expectations(chosen)
+        self.expectations = read_expectations(chosen)
         self._pools: dict[str, Pool] = {}
         self._broken: dict[str, str] = {}  # backends whose workers cannot start, with the reason
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.escape import docstring, literal, visible
+from torchstone.conformance.escape import docstring, string_literal, visible
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.call_targets import PROPERTIES
@@ -35,7 +35,7 @@ RESERVED = frozenset(["torch", "base64", "zlib", "bytearray", "float", "complex"
 BUILT_IN = ("linalg", "tosa", "tensorrt")
 
 
-def render(case: Case, backend: str | None = None, verdict: Verdict | None = None) -> str:
+def render_script(case: Case, backend: str | None = None, verdict: Verdict | None = None) -> str:
     """The script's text. With a backend it asserts, to the oracle's ULPs, that both runs agree.
 
     ``verdict`` is what the case came to there: it is told, and a script for a compiler that dies survives it.
@@ -110,9 +110,9 @@ def _main(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]
     elif backend == "inductor":
         compiled = "torch.compile(program)"
     elif backend in BUILT_IN:
-        compiled = f"torchstone.compile(program, inputs(), target={source(backend)})"
+        compiled = f"torchstone.compile(program, inputs(), target={python_source(backend)})"
     else:
-        compiled = f"load({source(backend)}).compile(program, inputs())"
+        compiled = f"load({python_source(backend)}).compile(program, inputs())"
     rtol, atol = _closeness(case)
     compared = "(actual, actual_inputs), (expected, expected_inputs)"
     return [
@@ -124,7 +124,7 @@ def _main(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]
                 "torch.manual_seed(20)",
                 "actual_inputs = inputs()",
                 "actual = compiled(*actual_inputs)",
-                f"print({source(f'{backend}:')}, actual)",
+                f"print({python_source(f'{backend}:')}, actual)",
                 f"torch.testing.assert_close({compared}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
             ],
             verdict,
@@ -147,50 +147,50 @@ def _body(case: Case) -> list[str]:
     for call in case.program.calls:
         text = _call(call)
         lines.append(f"{call.result} = {text}" if call.result in used else text)
-    return [*lines, f"return {source(case.program.outputs)}"]
+    return [*lines, f"return {python_source(case.program.outputs)}"]
 
 
 def _call(call: Call) -> str:
     name = call.target.rpartition(".")[2]
     args = list(call.args)
     if call.target.startswith("torch.Tensor.") and args and isinstance(args[0], Ref):
-        this = source(args[0])
+        this = python_source(args[0])
         if name in PROPERTIES:
             return f"{this}.{name}"
         if name == "__getitem__" and len(args) == 2:
-            return f"{this}[{source(args[1])}]"
+            return f"{this}[{python_source(args[1])}]"
         function = _attribute(this, name)
         args = args[1:]
     else:
         function = _attribute(*call.target.split("."))
-    parts = [source(arg) for arg in args]
+    parts = [python_source(arg) for arg in args]
     plain = {key: value for key, value in call.kwargs.items() if is_name(key)}
-    parts += [f"{key}={source(value)}" for key, value in plain.items()]
+    parts += [f"{key}={python_source(value)}" for key, value in plain.items()]
     other = {key: value for key, value in call.kwargs.items() if key not in plain}
     if other:
-        parts.append(f"**{source(other)}")
+        parts.append(f"**{python_source(other)}")
     return f"{function}({', '.join(parts)})"
 
 
 def _attribute(first: str, *parts: str) -> str:
     """A dotted name as Python source: ``torch.ops.aten.random_.from`` has a part that Python keeps for itself."""
     for part in parts:
-        first = f"getattr({first}, {source(part)})" if keyword.iskeyword(part) else f"{first}.{part}"
+        first = f"getattr({first}, {python_source(part)})" if keyword.iskeyword(part) else f"{first}.{part}"
     return first
 
 
-def source(value: Any) -> str:
+def python_source(value: Any) -> str:
     """A literal or reference as Python source."""
     if isinstance(value, Ref):
-        return value.name + "".join(f"[{source(step)}]" for step in value.path)
+        return value.name + "".join(f"[{python_source(step)}]" for step in value.path)
     if isinstance(value, tuple):
-        return _tuple([source(item) for item in value])
+        return _tuple([python_source(item) for item in value])
     if isinstance(value, list):
-        return "[" + ", ".join(source(item) for item in value) + "]"
+        return "[" + ", ".join(python_source(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{source(key)}: {source(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{python_source(key)}: {python_source(item)}" for key, item in value.items()) + "}"
     if isinstance(value, slice):
-        return f"slice({source(value.start)}, {source(value.stop)}, {source(value.step)})"
+        return f"slice({python_source(value.start)}, {python_source(value.stop)}, {python_source(value.step)})"
     if value is Ellipsis:
         return "..."
     if isinstance(value, torch.device):
@@ -198,9 +198,9 @@ def source(value: Any) -> str:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f'float("{value}")'
     if isinstance(value, complex):
-        return f"complex({source(value.real)}, {source(value.imag)})"
+        return f"complex({python_source(value.real)}, {python_source(value.imag)})"
     if isinstance(value, str):
-        return literal('"' + repr(value)[1:-1] + '"' if "'" not in value and '"' not in value else repr(value))
+        return string_literal('"' + repr(value)[1:-1] + '"' if "'" not in value and '"' not in value else repr(value))
     return repr(value)
 
 
@@ -262,10 +262,10 @@ def _values(tensor: Tensor) -> str:
     if tensor.numel() <= LITERAL_LIMIT:
         for numbers in (_shortest(tensor), map_leaves(tensor.tolist(), _as_printed)):
             if _same_bits(_try_literal(numbers, tensor.dtype), tensor):
-                return f"torch.tensor({source(numbers)}, dtype={dtype})"
+                return f"torch.tensor({python_source(numbers)}, dtype={dtype})"
     first = _as_printed(tensor.reshape(-1)[0].item())
     if _same_bits(_try_full(shape, first, tensor.dtype), tensor):
-        return f"torch.full({shape}, {source(first)}, dtype={dtype})"
+        return f"torch.full({shape}, {python_source(first)}, dtype={dtype})"
     packed = base64.b64encode(zlib.compress(_bits(tensor).numpy().tobytes(), 9)).decode()
     return f'torch.frombuffer(bytearray(zlib.decompress(base64.b64decode("{packed}"))), dtype={dtype}).reshape({shape})'
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torchstone.conformance.escape import literal
+from torchstone.conformance.escape import string_literal
 from torchstone.conformance.execution.poison import FILL, OTHER_FILL
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
@@ -92,7 +92,7 @@ def comparison(
         *repeat_calls(
             [
                 "actual = compiled(*inputs())",
-                f"print({literal(repr(f'{backend}:'))}, actual)",
+                f"print({string_literal(repr(f'{backend}:'))}, actual)",
                 f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
             ],
             verdict,

@@ -23,9 +23,9 @@ from torchstone.conformance.runner.cleanup import no_interrupt
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.resources import format_bytes, oom_kills
-from torchstone.conformance.runner.retry import Batch, Result, Task, retry_or_settle
+from torchstone.conformance.runner.retry import CaseResult, ResultQueue, Task, retry_or_settle
 from torchstone.conformance.runner.retry import case_labels as _about
-from torchstone.conformance.runner.slot import Limits, Slot
+from torchstone.conformance.runner.slot import Limits, WorkerSlot
 from torchstone.conformance.runner.worker_process import ForkServerClient, ForkServerDied
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Pool:
         self.retry = retry
         self.tick = tick
         self.spawned = 0
-        self._slots: list[Slot] = []
+        self._slots: list[WorkerSlot] = []
         self._backlog: deque[Task] = deque()  # tasks that lost their place when a worker died before them
         self._suspects: deque[Task] = deque()  # tasks under which the fork server died: one at a time, from then on
         self._deaths = 0
@@ -104,10 +104,10 @@ class Pool:
         """Try cases as they are generated and yield the verdicts as they come, in whatever order."""
         return (result.verdict for result in self.results(cases))
 
-    def results(self, cases: Iterable[Case]) -> Iterator[Result]:
+    def results(self, cases: Iterable[Case]) -> Iterator[CaseResult]:
         """Like ``verdicts``, with the case and its bytes. Leaving the iterator early drops what is in flight."""
         source: Iterator[Case] | None = iter(cases)
-        batch = Batch()
+        batch = ResultQueue()
         try:
             while source is not None or batch.open or batch.done:
                 while batch.done:
@@ -142,7 +142,7 @@ class Pool:
         open_slots = [slot for slot in self._slots if slot.takes()]
         slot = min(open_slots, key=lambda s: (len(s.queue), not s.ready), default=None)
         if (slot is None or slot.queue) and len(self._slots) < self.jobs:
-            slot = Slot(len(self._slots), self.limits)
+            slot = WorkerSlot(len(self._slots), self.limits)
             self._slots.append(slot)
         if slot is None:
             self._backlog.append(task)
@@ -152,11 +152,11 @@ class Pool:
             self._spawn(slot)
         self._feed(slot)
 
-    def _feed(self, slot: Slot) -> None:
+    def _feed(self, slot: WorkerSlot) -> None:
         slot.feed()
         self._watch_channel(slot)
 
-    def _spawn(self, slot: Slot) -> None:
+    def _spawn(self, slot: WorkerSlot) -> None:
         if self._server is None:
             self._server = ForkServerClient.of(self.interpreter)
             self._selector.register(self._server.control, selectors.EVENT_READ, (None, "server"))
@@ -171,7 +171,7 @@ class Pool:
         self._selector.register(worker.channel, selectors.EVENT_READ, (slot, "channel"))
         self._selector.register(worker.output, selectors.EVENT_READ, (slot, "output"))
 
-    def _watch_channel(self, slot: Slot) -> None:
+    def _watch_channel(self, slot: WorkerSlot) -> None:
         worker = slot.worker
         if worker is not None and worker.channel_open:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
@@ -220,7 +220,7 @@ class Pool:
         except ForkServerDied:
             self._gone = True
 
-    def _read(self, slot: Slot) -> None:
+    def _read(self, slot: WorkerSlot) -> None:
         worker = slot.worker
         assert worker is not None
         for header, _ in worker.frames():
@@ -255,7 +255,7 @@ class Pool:
         except (KeyError, TypeError, ValueError):
             return None
 
-    def _answered(self, slot: Slot, verdict: Verdict, resident: int, spent: str) -> None:
+    def _answered(self, slot: WorkerSlot, verdict: Verdict, resident: int, spent: str) -> None:
         task = slot.answered(resident)
         task.settle(task.second or verdict)
         if spent or (slot.retire and not slot.queue):
@@ -291,7 +291,7 @@ class Pool:
 
     # -- death --------------------------------------------------------------------------------------------------
 
-    def _died(self, slot: Slot, why: str, outcome: Outcome) -> None:
+    def _died(self, slot: WorkerSlot, why: str, outcome: Outcome) -> None:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
@@ -316,7 +316,7 @@ class Pool:
             self._spawn(slot)
 
     def _settle_dead(
-        self, slot: Slot, why: str, outcome: Outcome, code: int, stage: Stage | None, words: str, seconds: float
+        self, slot: WorkerSlot, why: str, outcome: Outcome, code: int, stage: Stage | None, words: str, seconds: float
     ) -> None:
         """Judge the case that a worker died of, or have it tried again."""
         task = slot.queue.popleft()
@@ -365,7 +365,7 @@ class Pool:
         self._backlog.extend(self._suspects)
         self._suspects.clear()
 
-    def _judge(self, slot: Slot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
+    def _judge(self, slot: WorkerSlot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
         """Settle the case of a dead worker, or give the slot's next worker this case and no other."""
         weighed = retry_or_settle(task, verdict, called=called, retry=retry)
         slot.alone = False
@@ -374,19 +374,19 @@ class Pool:
         else:
             task.settle(weighed)
 
-    def _leave_alone(self, slot: Slot, task: Task) -> None:
+    def _leave_alone(self, slot: WorkerSlot, task: Task) -> None:
         slot.alone = True
         self._backlog.extend(slot.queue)
         slot.queue.clear()
         slot.queue.append(task)
 
-    def _renew(self, slot: Slot) -> None:
+    def _renew(self, slot: WorkerSlot) -> None:
         """Try the case at hand again, alone in a fresh worker."""
         self._remove(slot)
         self._leave_alone(slot, slot.queue.popleft())
         self._spawn(slot)
 
-    def _remove(self, slot: Slot) -> int:
+    def _remove(self, slot: WorkerSlot) -> int:
         """Stop the slot's worker and return its exit code; the slot keeps its queue."""
         worker = slot.worker
         assert worker is not None
@@ -397,7 +397,7 @@ class Pool:
             self._gone = True
         return -signal.SIGKILL if worker.code is None else worker.code
 
-    def _forget(self, slot: Slot) -> None:
+    def _forget(self, slot: WorkerSlot) -> None:
         if slot.worker is not None:
             for fileobj in (slot.worker.channel, slot.worker.output):
                 with contextlib.suppress(KeyError):

@@ -17,7 +17,7 @@ LOADING = 5  # the worker is as it should be, and the backend is being imported,
 COUNT = slice(8, 16)  # where the number of cases stands that the worker has begun
 
 
-def create() -> int:
+def create_mark() -> int:
     """Return the descriptor of fresh bytes, to be passed to a worker."""
     with tempfile.TemporaryFile() as file:
         file.write(bytes(mmap.PAGESIZE))
@@ -25,23 +25,23 @@ def create() -> int:
         return os.dup(file.fileno())
 
 
-def read(descriptor: int) -> Stage | None:
+def read_stage(descriptor: int) -> Stage | None:
     """Return the stage that the worker was in; None before the backend was first called."""
     (value,) = os.pread(descriptor, 1, 0)
     return STAGES[value] if value < len(STAGES) else None
 
 
-def in_batch(descriptor: int) -> bool:
+def is_in_batch(descriptor: int) -> bool:
     """Say whether the worker was compiling many cases together."""
     return os.pread(descriptor, 1, 0) == bytes([BATCH])
 
 
-def loading(descriptor: int) -> bool:
+def is_loading(descriptor: int) -> bool:
     """Say whether the worker was loading its backend."""
     return os.pread(descriptor, 1, 0) == bytes([LOADING])
 
 
-def begun(descriptor: int) -> int:
+def cases_begun(descriptor: int) -> int:
     """Return how many cases the worker has begun."""
     return int.from_bytes(os.pread(descriptor, 8, COUNT.start), "little")
 

@@ -28,13 +28,13 @@ class ProtocolError(Exception):
     """The bytes on the channel are no frame."""
 
 
-def encode(header: Header, body: bytes = b"") -> bytes:
+def encode_frame(header: Header, body: bytes = b"") -> bytes:
     """Return the bytes of one frame."""
     text = json.dumps(header, separators=(",", ":"), default=str).encode()
     return PREFIX.pack(len(text), len(body)) + text + body
 
 
-class Decoder:
+class FrameDecoder:
     """Turns a stream of chunks, however cut, back into frames."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Decoder:
         return frames
 
 
-def receive(channel: socket.socket) -> tuple[Header, bytes] | None:
+def receive_frame(channel: socket.socket) -> tuple[Header, bytes] | None:
     """Block for one frame on a blocking socket; None when the other side has gone."""
     prefix = _exactly(channel, PREFIX.size)
     if prefix is None:

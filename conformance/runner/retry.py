@@ -15,7 +15,7 @@ WORKER_DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UN
 
 
 @dataclass(frozen=True)
-class Result:
+class CaseResult:
     """A case, its verdict, and its serialized form."""
 
     case: Case
@@ -24,10 +24,10 @@ class Result:
 
 
 @dataclass(eq=False)
-class Batch:
+class ResultQueue:
     """What one caller of ``results`` waits for; batches of nested callers share the workers."""
 
-    done: deque[Result] = field(default_factory=deque)
+    done: deque[CaseResult] = field(default_factory=deque)
     open: int = 0
     closed: bool = False
 
@@ -38,7 +38,7 @@ class Task:
 
     case: Case
     data: bytes
-    batch: Batch
+    batch: ResultQueue
     first: Verdict | None = None  # set when this is the retry of a case that killed its worker
     second: Verdict | None = None  # set when the retry did too: now eager is tried alone
     alone: bool = False  # not to be compiled together with others
@@ -59,7 +59,7 @@ class Task:
             )  # fmt: skip
         self.batch.open -= 1
         if not self.batch.closed:
-            self.batch.done.append(Result(self.case, verdict, self.data))
+            self.batch.done.append(CaseResult(self.case, verdict, self.data))
 
 
 def case_labels(case: Case) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class SandboxedExecutable:
     def __call__(self, *tensors: Tensor) -> Any:
         result = self._boundary.call(progress_mark.RUN, self._compiled, *tensors)
         self._boundary._mark.set(progress_mark.COMPARE)
-        return check_readable(result)
+        return readable_result(result)
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def printable_exception(error: BaseException) -> Exception:
     return BackendError(f"{type(error).__name__}: {text}", stage="run")
 
 
-def check_readable(result: Any) -> Any:
+def readable_result(result: Any) -> Any:
     """The result, if it can be looked at. Raises BackendError saying what it holds that has no values."""
     try:
         leaves = flatten(result)

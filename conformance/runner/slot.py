@@ -28,7 +28,7 @@ class Limits:
 
 
 @dataclass(eq=False)
-class Slot:
+class WorkerSlot:
     """A worker at work, or its place."""
 
     number: int

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.runner import cleanup
 from torchstone.conformance.runner.interpreter_probe import describe_backend
-from torchstone.conformance.runner.protocol import VERSION, encode, receive
+from torchstone.conformance.runner.protocol import VERSION, encode_frame, receive_frame
 
 if TYPE_CHECKING:
     from torchstone.conformance.backends.protocol import Backend
@@ -84,22 +84,24 @@ def run_worker(channel: int, mark: int, parent: int, scratch: str, cache: str, d
 
 def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
     """Answer the runner's frames."""
-    hello = receive(channel)
+    hello = receive_frame(channel)
     if hello is None:
         return
     try:
         loaded = _load(hello[0], mark, folders)
         if hello[0].get("look"):
-            channel.sendall(encode(describe_backend(loaded)))
+            channel.sendall(encode_frame(describe_backend(loaded)))
             return
         backend = _start(loaded, mark)
     except BaseException as error:
-        channel.sendall(encode({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}))
+        channel.sendall(
+            encode_frame({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
+        )
         return
     from torchstone.conformance.backends.adapters.eager import Eager
 
     _end_of_output()
-    channel.sendall(encode({"ready": True, "batch": backend.batch, "rss": resident()}))
+    channel.sendall(encode_frame({"ready": True, "batch": backend.batch, "rss": resident()}))
     while frames := _receive_batch(channel, backend.batch):
         compiled, seconds = _compile(backend, frames)
         for index, frame in enumerate(frames):
@@ -110,14 +112,14 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
             answer = {"case": frame[0]["case"], "verdict": verdict, "rss": resident()}
             if spent := backend.spent():
                 answer["spent"] = spent
-            channel.sendall(encode(answer))
+            channel.sendall(encode_frame(answer))
 
 
 def _receive_batch(channel: socket.socket, most: int) -> list[tuple[dict[str, Any], bytes]]:
     """Wait for a frame, and return it with those that have come in behind it; nothing at the end of the stream."""
     frames: list[tuple[dict[str, Any], bytes]] = []
     while len(frames) < most and (not frames or select.select([channel], [], [], 0)[0]):
-        frame = receive(channel)
+        frame = receive_frame(channel)
         if frame is None:
             return []
         frames.append(frame)

@@ -19,7 +19,7 @@ from torchstone.conformance.runner import forkserver, progress_mark
 from torchstone.conformance.runner.cleanup import LockedFolder, remove_folder
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
+from torchstone.conformance.runner.protocol import VERSION, FrameDecoder, Header, ProtocolError, encode_frame
 from torchstone.conformance.runner.worker import END_OF_CASE, resident
 
 TAIL_BYTES = 8192
@@ -170,7 +170,7 @@ class WorkerProcess:
         self.scratch = scratch
         self.pid = 0
         self.code: int | None = None
-        self.mark = progress_mark.create()
+        self.mark = progress_mark.create_mark()
         self.channel, theirs = socket.socketpair()
         self.output, write_end = os.pipe()
         self._server = server
@@ -187,7 +187,7 @@ class WorkerProcess:
         self.channel.setblocking(False)
         os.set_blocking(self.output, False)
         self.channel_open = True
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._unsent = bytearray()
         self._tail = bytearray()
         self._probed: tuple[Stage | None, str] | None = None
@@ -196,7 +196,7 @@ class WorkerProcess:
 
     def send(self, header: Header, body: bytes = b"") -> None:
         """Queue a frame and send as much as the socket takes now."""
-        self._unsent += encode(header, body)
+        self._unsent += encode_frame(header, body)
         self.push()
 
     def push(self) -> None:
@@ -273,19 +273,19 @@ class WorkerProcess:
         """Say where in its case the worker is, or was when it died; None before the backend was called."""
         if self._probed is not None:
             return self._probed[0]
-        return progress_mark.read(self.mark)
+        return progress_mark.read_stage(self.mark)
 
     def begun(self) -> int:
         """The number of cases that the worker has begun."""
-        return progress_mark.begun(self.mark)
+        return progress_mark.cases_begun(self.mark)
 
     def in_batch(self) -> bool:
         """Say whether the worker is, or was when it died, compiling many cases together."""
-        return progress_mark.in_batch(self.mark)
+        return progress_mark.is_in_batch(self.mark)
 
     def loading(self) -> bool:
         """Say whether the worker is, or was when it died, loading its backend."""
-        return progress_mark.loading(self.mark)
+        return progress_mark.is_loading(self.mark)
 
     def probe(self, wait: float = 0.2) -> None:
         """Ask a hanging worker for its Python stack, and let that be its last words.

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from torchstone.conformance.program.call_targets import name_of
-from torchstone.conformance.program.literals import ProgramError, Ref, encode, leaf_paths, leaves
+from torchstone.conformance.program.literals import ProgramError, Ref, encode_literal, leaf_paths, leaves
 from torchstone.conformance.program.program import UNINITIALIZED, Call, Program
 from torchstone.conformance.program.tensor_storage import LayoutError, check_plain, copy_tensors
 
@@ -68,7 +68,7 @@ class Inputs:
         if isinstance(value, numbers.Number):  # NumPy's scalars
             return _python_number(value)
         try:
-            encode(value)
+            encode_literal(value)
         except ProgramError as error:
             raise NotExpressible(f"argument: {error}") from error
         return value

@@ -3,7 +3,7 @@
 from torchstone.conformance.store.opening import DEFAULT_PATH, StoreError, default_path
 from torchstone.conformance.store.prune import Pruned, prune, runs_to_prune
 from torchstone.conformance.store.schema import SCHEMA_VERSION
-from torchstone.conformance.store.store import RUN_COLUMNS, VERDICT_COLUMNS, Run, Store
+from torchstone.conformance.store.store import RUN_COLUMNS, VERDICT_COLUMNS, RunRecord, Store
 from torchstone.conformance.store.untrusted import parse_evidence
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "VERDICT_COLUMNS",
     "Pruned",
-    "Run",
+    "RunRecord",
     "Store",
     "StoreError",
     "default_path",

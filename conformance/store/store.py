@@ -47,7 +47,7 @@ RUN_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """One run's record. ``state``: running, finished, interrupted, or killed (its process is gone).
 
     ``errors`` has the harness's reason for each backend that could not be run to the end; ``machine`` the facts of
@@ -195,7 +195,7 @@ class Store:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def run(self, run: str | None = None) -> Run:
+    def run(self, run: str | None = None) -> RunRecord:
         """Return the record of a run; ``None`` or ``latest`` is the newest. Raises UnknownName, StoreError."""
         with self._errors():
             ids = [f"r{n}" for (n,) in self._db.execute("SELECT id FROM runs ORDER BY id")]
@@ -207,12 +207,12 @@ class Store:
             row = self._db.execute(f"SELECT {_RUN_SELECT} FROM runs WHERE id = ?", (_key(name),)).fetchone()
         return self._run(row)
 
-    def run_list(self) -> list[Run]:
+    def run_list(self) -> list[RunRecord]:
         """Return the records of all runs, oldest first."""
         with self._errors():
             return [self._run(row) for row in self._db.execute(f"SELECT {_RUN_SELECT} FROM runs ORDER BY id")]
 
-    def _run(self, row: tuple[Any, ...]) -> Run:
+    def _run(self, row: tuple[Any, ...]) -> RunRecord:
         key, state, started, finished, command, options, versions, device, seed, pid, host, errors, machine = row
         if state == "running" and opening.process_alive(pid, host) is False:
             state = "killed"
@@ -227,7 +227,7 @@ class Store:
         told = (*versions.values(), *errors.values(), *machine.values())
         if not (options_well_formed(options) and all(isinstance(text, str) for text in told)):
             raise StoreError(f"{self.path} is corrupt: the options, versions, errors or machine of run r{key} are none")
-        return Run(
+        return RunRecord(
             f"r{key}", state, started, finished, command, options, versions, device, seed, pid, host, errors, machine
         )  # fmt: skip
 

@@ -45,7 +45,7 @@ def op_database() -> dict[str, Any]:
     return {info.name + (f".{info.variant_test_name}" if info.variant_test_name else ""): info for info in op_db}
 
 
-def target_of(name: str) -> str | None:
+def public_target(name: str) -> str | None:
     """Return the public dotted name of an op of the database, or None if it has none that a program may call."""
     for candidate in (f"torch.{name}", f"torch.Tensor.{name}", name):
         try:
@@ -61,7 +61,7 @@ def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = 
     from torchstone.fuzz.generator import rounding
 
     info = op_database().get(op)
-    target = target or (target_of(info.name) if info else None)
+    target = target or (public_target(info.name) if info else None)
     if info is None or target is None:
         return
     dtypes = frozenset(info.supported_dtypes("cpu"))

@@ -112,7 +112,7 @@ def trials(text: str, tmp_path: Path) -> None:
 
 def listed(text: str, tmp_path: Path) -> None:
     row = {"name": text, "list": [text, text], "dict": {text: text}, "none": None, "yes": True, "n": -1.5}
-    output.show([row], list(row), output.TableFormat.table)
+    output.show_table([row], list(row), output.TableFormat.table)
 
 
 def pytests(text: str, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_on_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    output.show([{"text": text, "other": "end"}], ("text", "other"), output.TableFormat.table)
+    output.show_table([{"text": text, "other": "end"}], ("text", "other"), output.TableFormat.table)
     table = out.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
     assert quiet(table) and " ".join(f"{visible(text)} end".split()) in " ".join(table.split())
     with Progress([text, "b"], {"source": ["op"]}) as progress:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchstone.cli.output import TableFormat, say, show, write
-from torchstone.conformance.escape import shell
+from torchstone.cli.output import TableFormat, say, show_table, write_raw
+from torchstone.conformance.escape import shell_command
 
 if TYPE_CHECKING:
     from torchstone.conformance.expectations import CheckedVerdict, ExpectationFile, ExpectationReport
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.store import RunRecord, Store
     from torchstone.reports.annotations import Annotation
     from torchstone.reports.junit import JunitTest
 
@@ -73,7 +73,7 @@ class Baseline:
             wanted = os.environ.get("GITHUB_ACTIONS", "").lower() in ("true", "1")
         return cls(files, junit, wanted)
 
-    def check(self, db: Store, record: Run) -> ExpectationReport:
+    def check(self, db: Store, record: RunRecord) -> ExpectationReport:
         """Hold a run that has ended against the baseline, write the JUnit file, and return the report."""
         from torchstone.conformance.expectations import check_run
         from torchstone.reports import junit
@@ -85,7 +85,7 @@ class Baseline:
             junit.write_junit(self.junit, tests, started=record.started, host=record.host or "", properties=properties)
         return report
 
-    def annotations(self, record: Run, report: ExpectationReport) -> list[str]:
+    def annotations(self, record: RunRecord, report: ExpectationReport) -> list[str]:
         """Return the lines that annotate what is wrong, none when nobody wants them."""
         from torchstone.reports import annotations
 
@@ -100,13 +100,13 @@ def conclude_run(baseline: Baseline, db: Store, run: str) -> bool:
         say(f"\n{headline(report)}")
         rows = problem_rows(report)
         if rows:
-            show(rows[:SHOWN], COLUMNS, TableFormat.table)
+            show_table(rows[:SHOWN], COLUMNS, TableFormat.table)
         if len(rows) > SHOWN:
             names = [word for file in baseline.files for word in ("--expect", str(file.path))]
             command = ["torchstone", "expect", "check", "--run", run, "--store", str(db.path), *names]
-            say(f"and {len(rows) - SHOWN:,} more: {shell(command)}")
+            say(f"and {len(rows) - SHOWN:,} more: {shell_command(command)}")
     for line in baseline.annotations(record, report):
-        write(f"{line}\n")
+        write_raw(f"{line}\n")
     sys.stdout.flush()
     return report.ok
 
@@ -156,7 +156,7 @@ def _where(finding: CheckedVerdict) -> str:
     return f"{finding.path}:{finding.row.line}" if finding.row is not None else str(finding.path or "")
 
 
-def _problems(record: Run, report: ExpectationReport) -> Iterator[Annotation]:
+def _problems(record: RunRecord, report: ExpectationReport) -> Iterator[Annotation]:
     from torchstone.reports.annotations import Annotation
 
     for backend, reason in record.errors.items():
@@ -179,7 +179,9 @@ def _in_workspace(path: Path) -> str:
     return str(path)
 
 
-def _tests(db: Store, record: Run, files: Sequence[ExpectationFile], report: ExpectationReport) -> Iterator[JunitTest]:
+def _tests(
+    db: Store, record: RunRecord, files: Sequence[ExpectationFile], report: ExpectationReport
+) -> Iterator[JunitTest]:
     from torchstone.conformance.expectations import checked_verdicts
     from torchstone.reports.junit import JunitTest
 
@@ -193,10 +195,9 @@ def _tests(db: Store, record: Run, files: Sequence[ExpectationFile], report: Exp
 
 
 def _test(finding: CheckedVerdict) -> JunitTest:
-    from torchstone.conformance.escape import one_line
+    from torchstone.conformance.escape import one_line, replay_command
     from torchstone.conformance.execution.verdict import FAILURES, Outcome
     from torchstone.reports.junit import JunitTest
-    from torchstone.reports.model import replay_command
 
     result, row = finding.result, finding.row
     state, message, detail = "passed", "", ""

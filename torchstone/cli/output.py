@@ -15,12 +15,12 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from torchstone.conformance.escape import csv_rows, lines, log, visible
+from torchstone.conformance.escape import csv_rows, log_lines, printable_lines, visible
 
 
 def say(text: object = "", *, to: TextIO | None = None) -> None:
     """Print lines for people, on stdout unless ``to`` is another stream."""
-    print(log(str(text)), file=to or sys.stdout, flush=to is not None)
+    print(log_lines(str(text)), file=to or sys.stdout, flush=to is not None)
 
 
 def warn(text: object) -> None:
@@ -28,7 +28,7 @@ def warn(text: object) -> None:
     say(text, to=sys.stderr)
 
 
-def write(text: str, *, to: TextIO | None = None) -> None:
+def write_raw(text: str, *, to: TextIO | None = None) -> None:
     """Write text that is fit for stdout already: JSON, CSV, commands to a CI server."""
     (to or sys.stdout).write(text)
 
@@ -57,25 +57,27 @@ class TableFormat(StrEnum):
 FormatOption = Annotated[TableFormat, typer.Option("--format", help="How to print the listing.", case_sensitive=False)]
 
 
-def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: TableFormat) -> None:
+def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: TableFormat) -> None:
     """Print ``rows`` on stdout; cells are JSON values, lists of names are joined by a space in table and CSV."""
     rows = list(rows)
     if form is TableFormat.json:
         text = json.dumps([{name: row[name] for name in columns} for row in rows], indent=2)
-        write(text.replace("##", "#\\u0023") + "\n")  # the same to who reads it, and no command to a CI server
+        write_raw(text.replace("##", "#\\u0023") + "\n")  # the same to who reads it, and no command to a CI server
         return
     cells = [[_text(row[name]) for name in columns] for row in rows]
     if form is TableFormat.csv:
         cells = [
             [
-                row[name] if isinstance(row[name], int | float) and not isinstance(row[name], bool) else lines(cell)
+                row[name]
+                if isinstance(row[name], int | float) and not isinstance(row[name], bool)
+                else printable_lines(cell)
                 for name, cell in zip(columns, line, strict=True)
             ]
             for row, line in zip(rows, cells, strict=True)
         ]
         text = io.StringIO()
         csv_rows(text, [columns, *cells])
-        write(text.getvalue())
+        write_raw(text.getvalue())
         return
     cells = [list(map(visible, line)) for line in cells]
     if not sys.stdout.isatty():  # for grep and awk: no borders, no colours, nothing cut off

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.cli.output import TableFormat, say, show, warn
-from torchstone.conformance.escape import shell, visible
+from torchstone.cli.output import TableFormat, say, show_table, warn
+from torchstone.conformance.escape import shell_command, visible
 
 if TYPE_CHECKING:
     from torchstone.conformance.execution.verdict import Verdict
@@ -130,9 +130,9 @@ def show_summary(db: Store, run: str) -> None:
         for backend, outcomes in counts.items()
     ]
     say()
-    show(rows, ["backend", "cases", *columns, "ops passing"], TableFormat.table)
+    show_table(rows, ["backend", "cases", *columns, "ops passing"], TableFormat.table)
     for backend, count in db.noted(run, EAGER_FURTHER).items():
         cases = "1 case" if count == 1 else f"{count} cases"
         say(f"\nin {cases} eager is further from the float64 result than {backend}: no failure of the backend's")
     where = [] if db.path == DEFAULT_PATH else ["--store", str(db.path)]
-    say(f"\nrun {run} is in {db.path}; for the report: {shell(['torchstone', 'report', '--run', run, *where])}")
+    say(f"\nrun {run} is in {db.path}; for the report: {shell_command(['torchstone', 'report', '--run', run, *where])}")

@@ -114,14 +114,14 @@ def check_consent(stored: Mapping[str, Any], backends: Sequence[str], pythons: M
     and those of installed packages need no word.
     """
     from torchstone.conformance.errors import InputError
-    from torchstone.conformance.escape import shell
+    from torchstone.conformance.escape import shell_command
 
     missing = [("--backend", name) for name in stored.get("backends") or () if ":" in name and name not in backends]
     for name, path in (stored.get("pythons") or {}).items():
         if name in stored.get("backends", [name]) and pythons.get(name) != path:
             missing.append(("--python", f"{name}={path}"))
     if missing:
-        words = shell(word for pair in missing for word in pair)
+        words = shell_command(word for pair in missing for word in pair)
         raise InputError(f"{what}: a store runs no code of its own choice; if this is what you want, add {words}")
 
 

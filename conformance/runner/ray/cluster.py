@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.runner.cleanup import no_interrupt
-from torchstone.conformance.runner.pool import Result
+from torchstone.conformance.runner.pool import CaseResult
 from torchstone.conformance.runner.ray.node_pool import NodeActor, describe_node, version_differences
 from torchstone.conformance.runner.retry import case_labels
 
@@ -135,7 +135,7 @@ class Cluster:
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    def results(self, cases: Iterable[Case]) -> Iterator[Result]:
+    def results(self, cases: Iterable[Case]) -> Iterator[CaseResult]:
         """Try cases as they are generated, and yield the results as they come, in whatever order."""
         numbers = itertools.count()
         source = ((number, case) for number, case in zip(numbers, cases, strict=False))
@@ -164,7 +164,7 @@ class Cluster:
         seat.calls.append(reference)
         self._calls[reference] = _Call(seat, tasks, time.monotonic())
 
-    def _wait(self) -> Iterator[Result]:
+    def _wait(self) -> Iterator[CaseResult]:
         """Wait for news, at most a tick, and act on it."""
         described = [reference for reference in self._nodes.values() if reference is not None]
         waited = [*self._calls, *self._joining, *described]
@@ -249,7 +249,7 @@ class Cluster:
 
     # -- answers ------------------------------------------------------------------------------------------------
 
-    def _answered(self, reference: Any) -> Iterator[Result]:
+    def _answered(self, reference: Any) -> Iterator[CaseResult]:
         call = self._calls.pop(reference)
         oldest = call.seat.calls[0]
         call.seat.calls.remove(reference)
@@ -264,7 +264,7 @@ class Cluster:
         tasks = {task.number: task for task in call.tasks}
         for number, text in verdicts:
             task = tasks.pop(number)
-            yield Result(task.case, Verdict.from_json(text), task.data)
+            yield CaseResult(task.case, Verdict.from_json(text), task.data)
         if ended:
             raise HarnessError(ended)
         seconds = time.monotonic() - call.began
@@ -273,7 +273,7 @@ class Cluster:
         elif seconds > 4 * BATCH_SECONDS:
             call.seat.size = max(1, call.seat.size // 2)
 
-    def _lost(self, call: _Call, in_hand: bool, why: str) -> Iterator[Result]:
+    def _lost(self, call: _Call, in_hand: bool, why: str) -> Iterator[CaseResult]:
         """Ask the cases of a lost call again; what was in hand when seat after seat died, alone, is given up."""
         if call.seat in self._seats:
             self._seats.remove(call.seat)
@@ -287,7 +287,7 @@ class Cluster:
                 **case_labels(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
                 message=f"{MAX_LOSSES} workers of the cluster were lost with this case: {why}",
             )  # fmt: skip
-            yield Result(task.case, verdict, task.data)
+            yield CaseResult(task.case, verdict, task.data)
 
     # -- the end ------------------------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ def test_a_device_that_is_out_of_order_ends_its_process(monkeypatch: pytest.Monk
     with pytest.raises(IndexError):
         run(torch.ones(1))
     assert backend.spent() == "the device is out of order: CUDA error: device-side assert triggered"
-    assert Sandbox(backend, progress_mark.create()).spent() == backend.spent()
+    assert Sandbox(backend, progress_mark.create_mark()).spent() == backend.spent()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.conformance.runner.protocol import PREFIX, Decoder, ProtocolError, encode, receive
+from torchstone.conformance.runner.protocol import PREFIX, FrameDecoder, ProtocolError, encode_frame, receive_frame
 
 headers = st.dictionaries(st.text(max_size=8), st.one_of(st.none(), st.integers(), st.text(max_size=20)), max_size=4)
 frames = st.lists(st.tuples(headers, st.binary(max_size=200)), max_size=5)
@@ -16,8 +16,8 @@ frames = st.lists(st.tuples(headers, st.binary(max_size=200)), max_size=5)
 
 @given(frames, st.lists(st.integers(1, 50), min_size=1))
 def test_any_chunking_gives_the_frames_back(sent, cuts):
-    stream = b"".join(encode(header, body) for header, body in sent)
-    decoder, got, at, turn = Decoder(), [], 0, 0
+    stream = b"".join(encode_frame(header, body) for header, body in sent)
+    decoder, got, at, turn = FrameDecoder(), [], 0, 0
     while at < len(stream):
         size = cuts[turn % len(cuts)]
         got += decoder.feed(stream[at : at + size])
@@ -31,23 +31,23 @@ def test_any_chunking_gives_the_frames_back(sent, cuts):
 )
 def test_garbage_is_refused(data):
     with pytest.raises(ProtocolError):
-        Decoder().feed(data)
+        FrameDecoder().feed(data)
 
 
 def test_what_comes_before_garbage_still_counts():
-    decoder = Decoder()
-    assert decoder.feed(encode({"verdict": 1}) + b"\xff" * 100) == [({"verdict": 1}, b"")]
+    decoder = FrameDecoder()
+    assert decoder.feed(encode_frame({"verdict": 1}) + b"\xff" * 100) == [({"verdict": 1}, b"")]
     assert decoder.broken
     with pytest.raises(ProtocolError):
-        decoder.feed(encode({"verdict": 2}))
+        decoder.feed(encode_frame({"verdict": 2}))
 
 
 def test_receive_reads_one_frame_and_knows_the_end():
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.sendall(encode({"a": 1}, b"xyz") + encode({"b": 2}))
-        assert receive(theirs) == ({"a": 1}, b"xyz")
-        assert receive(theirs) == ({"b": 2}, b"")
-        ours.sendall(encode({"c": 3})[:-2])
+        ours.sendall(encode_frame({"a": 1}, b"xyz") + encode_frame({"b": 2}))
+        assert receive_frame(theirs) == ({"a": 1}, b"xyz")
+        assert receive_frame(theirs) == ({"b": 2}, b"")
+        ours.sendall(encode_frame({"c": 3})[:-2])
         ours.close()
-        assert receive(theirs) is None
+        assert receive_frame(theirs) is None

@@ -11,7 +11,7 @@ from torture_cases import torture_case
 
 from torchstone.cli.workers import check_usable, parse_pythons, pool_with_pythons
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.runner import Pool, interpreter, run
+from torchstone.conformance.runner import Pool, interpreter, run_cases
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.store import VERDICT_COLUMNS, Store
 
@@ -93,7 +93,7 @@ def test_two_interpreters_one_run_one_store(tmp_path, monkeypatch, furnished):
     with Store(tmp_path / "results.sqlite") as store:
         name = store.new_run("", {"backends": backends}, {})
         cases = [torture_case("obey", 0), torture_case("abort", 1)]
-        run(lambda: cases, backends, store, name, pool=pool_with_pythons(Pool, {"torture_backend:Where": python}))
+        run_cases(lambda: cases, backends, store, name, pool=pool_with_pythons(Pool, {"torture_backend:Where": python}))
         rows = [dict(zip(VERDICT_COLUMNS, row, strict=True)) for row in store.iter_verdicts(name)]
         assert store.counts(name) == {"eager": {"pass": 2}, "torture_backend:Where": {"pass": 1, "crash": 1}}
     (passed,) = [row for row in rows if row["backend"] != "eager" and row["outcome"] == "pass"]

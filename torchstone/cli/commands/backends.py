@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from torchstone.cli.output import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, show_table
 
 COLUMNS = ("backend", "available", "versions", "reason", "install")
 
 
 def backends(form: FormatOption = TableFormat.table) -> None:
     """List the registered backends."""
-    show(backend_rows(), COLUMNS, form)
+    show_table(availability_rows(), COLUMNS, form)
 
 
-def backend_rows() -> list[dict[str, object]]:
+def availability_rows() -> list[dict[str, object]]:
     """One row a backend; one that cannot even be loaded is listed with the reason."""
     from torchstone.conformance.backends import backend_names
     from torchstone.conformance.errors import InputError

@@ -20,7 +20,7 @@ from torchstone.cli.expectation_report import (
     problem_rows,
 )
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import FormatOption, TableFormat, say, show, write
+from torchstone.cli.output import FormatOption, TableFormat, say, show_table, write_raw
 
 expect = typer.Typer(no_args_is_help=True)
 RunOption = Annotated[str, typer.Option("--run", help="The run, or latest.")]
@@ -57,11 +57,11 @@ def check(
     rows = problem_rows(report)
     lines = baseline.annotations(record, report)
     if rows or form is not TableFormat.table:
-        show(rows, COLUMNS, form)
+        show_table(rows, COLUMNS, form)
     talk = sys.stdout if form is TableFormat.table else sys.stderr
     say(headline(report), to=talk)
     for line in lines:
-        write(f"{line}\n", to=talk)
+        write_raw(f"{line}\n", to=talk)
     return OK if report.ok else FAILURES
 
 

@@ -12,7 +12,7 @@ import typer
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import replace_line, say, warn
-from torchstone.conformance.escape import file_name, shell
+from torchstone.conformance.escape import file_name, shell_command
 
 if TYPE_CHECKING:
     from torchstone.fuzz.campaign import CampaignOptions, Tally
@@ -74,7 +74,7 @@ def fuzz(
     _show(plan, tally)
     if tally.interrupted:
         again = ["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(plan.out)]
-        warn(f"interrupted; the findings so far are kept. To start over:\n  {shell(again)}")
+        warn(f"interrupted; the findings so far are kept. To start over:\n  {shell_command(again)}")
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
 
@@ -130,7 +130,7 @@ class _Progress:
 
 def _show(plan: CampaignOptions, tally: Tally) -> None:
     """Print the counts and the ranked findings on stdout."""
-    from torchstone.cli.output import TableFormat, show
+    from torchstone.cli.output import TableFormat, show_table
 
     outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
     say(
@@ -155,4 +155,4 @@ def _show(plan: CampaignOptions, tally: Tally) -> None:
         say("no failures")
         return
     say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
-    show(rows, list(rows[0]), TableFormat.table)
+    show_table(rows, list(rows[0]), TableFormat.table)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from torchstone.cli.options import parse_dtypes
-from torchstone.cli.output import FormatOption, TableFormat, show
+from torchstone.cli.output import FormatOption, TableFormat, show_table
 
 COLUMNS = ("op", "dtypes", "tags")
 TAG_COLUMNS = ("tag", "ops", "meaning")
@@ -43,9 +43,9 @@ def ops(
     if wanted is not None:
         rows = [row for row in rows if set(wanted) & set(row["dtypes"])]
     if tags:
-        show(_count(rows), TAG_COLUMNS, form)
+        show_table(_count(rows), TAG_COLUMNS, form)
     else:
-        show(rows, COLUMNS, form)
+        show_table(rows, COLUMNS, form)
 
 
 def _count(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

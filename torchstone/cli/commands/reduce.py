@@ -10,7 +10,7 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import FormatOption, TableFormat, say, show, warn
+from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 from torchstone.cli.workers import PythonOption, check_consent, check_usable, parse_pythons
 from torchstone.conformance.escape import file_name, visible
 
@@ -128,7 +128,7 @@ def _all(
             rows.append(row)
             past = " (done before)" if before else ""
             warn(f"{at} of {len(failures)}: {failure.name}: {row['state']}{past}")
-    show(rows, ("failure", "cases", "state", "trials", "seconds", "message"), form)
+    show_table(rows, ("failure", "cases", "state", "trials", "seconds", "message"), form)
     return OK if all(row["state"] == "shown" or row["state"].startswith("same as") for row in rows) else FAILURES
 
 

@@ -10,7 +10,7 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import CpuLevelOption, StoreOption, set_cpu_level
-from torchstone.cli.output import say, write
+from torchstone.cli.output import say, write_raw
 from torchstone.conformance.escape import visible
 
 WIDTH = 100
@@ -41,7 +41,7 @@ def replay(
     check_options({"sources": [], "backends": [backend]})
     found = find_case(case, store, run)
     if script:
-        write(found.script(backend))  # nothing in it is a command, and no word of it may be another
+        write_raw(found.script(backend))  # nothing in it is a command, and no word of it may be another
         return OK
     with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
         verdict = pool.verdict(found)

@@ -33,11 +33,11 @@ from torchstone.cli.workers import (
     pool_with_pythons,
     sigterm_interrupts,
 )
-from torchstone.conformance.escape import shell
+from torchstone.conformance.escape import shell_command
 
 if TYPE_CHECKING:
     from torchstone.conformance.selection.selection import Selection
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.store import RunRecord, Store
 
 
 class Device(StrEnum):
@@ -187,7 +187,7 @@ def run(
         return _execute(db, db.run(run_id), workers, timeout, memory, baseline, selection)
 
 
-def _warn_of_other_machine(db: Store, record: Run) -> None:
+def _warn_of_other_machine(db: Store, record: RunRecord) -> None:
     """Note, and say, that a run is resumed on another machine than it was begun on; its verdicts come from both."""
     from torchstone.conformance.execution.machine import differing_facts, machine_facts
 
@@ -228,7 +228,7 @@ def _variants(options: dict[str, Any]) -> list[str]:
 
 def _execute(
     db: Store,
-    record: Run,
+    record: RunRecord,
     where: Workplace,
     timeout: float,
     memory: float,
@@ -237,7 +237,7 @@ def _execute(
 ) -> int:
     """Run, journal, show; whatever ends it, the store says how far it came."""
     from torchstone.cli.progress import Progress, show_summary
-    from torchstone.conformance.runner import run as run_cases
+    from torchstone.conformance.runner import run_cases
 
     options = record.options
     state = "interrupted"
@@ -274,7 +274,7 @@ def _execute(
         command = ["torchstone", "run", "--resume", record.run, "--store", str(db.path)]
         command += [word for name in options["backends"] if ":" in name for word in ("--backend", name)]
         command += [word for pair in options.get("pythons", {}).items() for word in ("--python", "=".join(pair))]
-        warn(f"interrupted; the results so far are kept. To go on:\n  {shell(command)}")
+        warn(f"interrupted; the results so far are kept. To go on:\n  {shell_command(command)}")
         return INTERRUPTED
     well = conclude_run(baseline, db, record.run)
     return OK if well and not errors else FAILURES

@@ -10,10 +10,10 @@ from torchstone.cli.commands.export import export
 from torchstone.cli.commands.prune import prune
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import FormatOption, TableFormat, say, show
+from torchstone.cli.output import FormatOption, TableFormat, say, show_table
 
 if TYPE_CHECKING:
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.store import RunRecord, Store
 
 COLUMNS = ("run", "state", "started", "finished", "backends", "cases", "outcomes", "command")
 CHANGES = ("change", "backend", "case", "before", "after", "message")
@@ -39,10 +39,10 @@ def list_runs(store: StoreOption = None, form: FormatOption = TableFormat.table)
 
     with Store(store, readonly=True) as db:
         rows = [_listed(db, record) for record in db.run_list()]
-    show(rows, COLUMNS, form)
+    show_table(rows, COLUMNS, form)
 
 
-def _listed(db: Store, record: Run) -> dict[str, Any]:
+def _listed(db: Store, record: RunRecord) -> dict[str, Any]:
     counts = db.counts(record.run)
     totals: dict[str, int] = {}
     for outcomes in counts.values():
@@ -68,15 +68,15 @@ def show_run(
     with Store(store, readonly=True) as db:
         facts = _facts(db, db.run(run), top)
     if form is not TableFormat.table:
-        show(facts, FACTS, form)
+        show_table(facts, FACTS, form)
         return
     for section in dict.fromkeys(fact["section"] for fact in facts):
         say(f"\n{section}" if section != "run" else section)
         rows = [fact for fact in facts if fact["section"] == section]
-        show(rows, [name for name in FACTS[1:] if any(row[name] != "" for row in rows)], form)
+        show_table(rows, [name for name in FACTS[1:] if any(row[name] != "" for row in rows)], form)
 
 
-def _facts(db: Store, record: Run, top: int) -> list[dict[str, Any]]:
+def _facts(db: Store, record: RunRecord, top: int) -> list[dict[str, Any]]:
     """Return rows of ``FACTS``. The value of a slowest case is in seconds, that of an outcome or a failure a count."""
     import heapq
     from collections import Counter
@@ -123,11 +123,11 @@ def diff(
     """
     from torchstone.conformance.escape import one_line
     from torchstone.conformance.store import Store
-    from torchstone.reports.diff import compare
+    from torchstone.reports.diff import compare_runs
     from torchstone.reports.results import load_results
 
     with Store(store, readonly=True) as db:
-        changes = compare(load_results(db, [against]), load_results(db, [run]))
+        changes = compare_runs(load_results(db, [against]), load_results(db, [run]))
         provenance = _provenance(db.run(against), db.run(run))
     kinds = {"regression": "regressions", "improvement": "fixes", "change": "others"}
     rows = [
@@ -137,9 +137,9 @@ def diff(
         for change in changes[key]
     ]
     if form is not TableFormat.table:
-        show(provenance + rows, CHANGES, form)
+        show_table(provenance + rows, CHANGES, form)
     elif rows:
-        show(rows, CHANGES, form)
+        show_table(rows, CHANGES, form)
     if form is TableFormat.table:
         for fact in provenance:
             before, after = fact["before"] or "not noted", fact["after"] or "not noted"
@@ -152,7 +152,7 @@ def diff(
     return FAILURES if changes["regressions"] else OK
 
 
-def _provenance(before: Run, after: Run) -> list[dict[str, Any]]:
+def _provenance(before: RunRecord, after: RunRecord) -> list[dict[str, Any]]:
     """Return rows of ``CHANGES`` for what the runs' versions and machines do not have in common."""
     from torchstone.conformance.execution.machine import differing_facts
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.output import FormatOption, TableFormat, say, show, warn
+from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 
 if TYPE_CHECKING:
     from torchstone.conformance.mutants import Mutant
@@ -56,7 +56,7 @@ def selftrial(
     chosen = _chosen(MUTANTS, mutant, group)
     if listing:
         rows = [{"mutant": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
-        show(rows, ("mutant", "class", "ops", "wrong"), format)
+        show_table(rows, ("mutant", "class", "ops", "wrong"), format)
         return OK
     from torchstone.fuzz import selftrial as trial
 
@@ -76,7 +76,7 @@ def selftrial(
     if markdown:
         say(trial.markdown_tables(found))
     else:
-        show(trial.table_rows(found), ("class", "mutants", "detected", "undetected", "false alarms"), format)
+        show_table(trial.table_rows(found), ("class", "mutants", "detected", "undetected", "false alarms"), format)
     missed = any(not result.detected or result.alarms for result in found.values())
     return FAILURES if missed else OK
 
