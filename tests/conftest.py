@@ -57,6 +57,6 @@ def fork_server():
     from torchstone.conformance.runner.interpreter import Interpreter
     from torchstone.conformance.runner.worker_process import ForkServerClient
 
-    server = ForkServerClient.of(Interpreter())
+    server = ForkServerClient.shared(Interpreter())
     yield
     server.close()

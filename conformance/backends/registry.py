@@ -72,3 +72,10 @@ def load(name: str) -> Backend:
         if option not in known:
             raise InputError(f'backend "{name}" has no option "{option}"; it has {", ".join(known) or "none"}')
     return cast("Any", backend).configured(options) if options else backend
+
+
+def describe_backend(backend: Backend) -> dict[str, Any]:
+    """Return what a backend says of itself: ``ok``, ``reason``, ``install``, and ``versions`` where it can be used."""
+    state = backend.available()
+    versions = dict(backend.versions()) if state.ok else {}
+    return {"ok": state.ok, "reason": state.reason, "install": state.install, "versions": versions}

@@ -57,32 +57,32 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Fork and bury until the runner goes, then bury everything."""
+        """Fork and reap until the runner goes, then end everything."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self.wake, select.POLLIN)
-        self.tell(up=True)
+        self.send(up=True)
         with contextlib.suppress(ConnectionError):
             while os.getppid() == self.parent:
                 ready = [descriptor for descriptor, _ in poll.poll(POLL_MILLISECONDS)]
                 if self.wake in ready:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self.wake, MESSAGE)
-                if self.control.fileno() in ready and not self.listen():
+                if self.control.fileno() in ready and not self.handle_request():
                     break
-                self.bury()
+                self.reap()
         for pid in list(self.pids):
             _kill(os.killpg, pid)
         while self.pids:
             with contextlib.suppress(ConnectionError):
-                self.bury()
+                self.reap()
             time.sleep(0.002)
         remove_folder(self.root)
 
-    def tell(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         self.control.send(json.dumps(message).encode())
 
-    def listen(self) -> bool:
+    def handle_request(self) -> bool:
         """Do what the runner asks; false when it is gone."""
         data, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE, 3)
         if not data:
@@ -99,7 +99,7 @@ class ForkServer:
         self.pids[pid] = number
         for descriptor in descriptors:
             os.close(descriptor)
-        self.tell(worker=number, pid=pid)
+        self.send(worker=number, pid=pid)
         return True
 
     def fork(self, descriptors: list[int], scratch: str, cache: str, disk: int, fork: bool) -> int:
@@ -132,7 +132,7 @@ class ForkServer:
         finally:
             os._exit(1)
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Reap who has died, kill what a dead worker has left behind, and tell the runner of the worker."""
         dead: list[tuple[int, int]] = []
         gone: set[int] = set()
@@ -153,13 +153,13 @@ class ForkServer:
             gone |= kill_children(self.pids)
         cleanup.remove_shared_memory(gone)
         for number, code in dead:
-            self.tell(worker=number, died=code)
+            self.send(worker=number, died=code)
 
 
-def kill_children(but: Collection[int]) -> set[int]:
+def kill_children(exclude: Collection[int]) -> set[int]:
     """Kill the children of this process, and what comes to it as they die, except some; return those, now dead."""
     killed: set[int] = set()
-    while strays := [pid for pid in _children() if pid not in but]:
+    while strays := [pid for pid in _children() if pid not in exclude]:
         for pid in strays:
             _kill(os.kill, pid)
         for pid in strays:

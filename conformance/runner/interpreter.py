@@ -19,8 +19,8 @@ from typing import Any
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.runner import interpreter_probe
+from torchstone.conformance.runner.frames import VERSION
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.protocol import VERSION
 
 ROOMS = ("compiler", "conformance")
 LIBRARY = "lib"

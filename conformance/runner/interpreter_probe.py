@@ -31,11 +31,11 @@ def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
             return {"error": f"cannot import {name} ({told}); install it there: {sys.executable} -m pip install {name}"}
     from importlib.metadata import version
 
-    from torchstone.conformance.runner.protocol import VERSION
+    from torchstone.conformance.runner.frames import VERSION
     from torchstone.conformance.runner.worker import preload
 
     preload()
-    from torchstone.conformance.backends.registry import load
+    from torchstone.conformance.backends.registry import describe_backend, load
 
     if ":" in backend:  # one under development, beside the user
         sys.path.insert(0, folder)
@@ -43,13 +43,6 @@ def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
     instance = load(backend)
     told = describe_backend(instance)
     return {**told, "protocol": VERSION, "versions": {**told["versions"], "torch": version("torch"), "python": found}}
-
-
-def describe_backend(backend: Any) -> dict[str, Any]:
-    """What a backend says of itself: ``ok``, ``reason``, ``install`` and ``versions``."""
-    state = backend.available()
-    versions = dict(backend.versions()) if state.ok else {}
-    return {"ok": state.ok, "reason": state.reason, "install": state.install, "versions": versions}
 
 
 def main() -> None:

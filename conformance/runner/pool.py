@@ -90,8 +90,8 @@ class Pool:
         self._selector = selectors.DefaultSelector()
         self._server: ForkServerClient | None = None
         self._number = next(_NUMBERS)
-        self._gone = False  # the fork server has died
-        self._left = time.monotonic()
+        self._fork_server_died = False  # the fork server has died
+        self._last_step = time.monotonic()
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Pool:
                 while batch.done:
                     yield batch.done.popleft()
                 busy = False
-                if source is not None and self._room():
+                if source is not None and self._has_room():
                     case = next(source, None)
                     if case is None:
                         source = None
@@ -122,24 +122,24 @@ class Pool:
                         self._place(Task(case, case.to_bytes(), batch))
                         busy = True
                 if busy or batch.open or source is not None:
-                    self._step(0.0 if busy and self._room() else TICK_SECONDS)
+                    self._step(0.0 if busy and self._has_room() else TICK_SECONDS)
         finally:
             batch.closed = True
 
     # -- scheduling ---------------------------------------------------------------------------------------------
 
-    def _room(self) -> bool:
-        return not self._backlog and self._place_left()
+    def _has_room(self) -> bool:
+        return not self._backlog and self._has_place()
 
-    def _place_left(self) -> bool:
-        return bool(self._unloadable) or len(self._slots) < self.jobs or any(slot.takes() for slot in self._slots)
+    def _has_place(self) -> bool:
+        return bool(self._unloadable) or len(self._slots) < self.jobs or any(slot.has_room() for slot in self._slots)
 
     def _place(self, task: Task) -> None:
         """Queue a task: at an idle worker, else at a new one, else behind another case."""
         if self._unloadable:
             task.settle(Verdict(**_about(task.case), backend=self.backend, **self._unloadable))
             return
-        open_slots = [slot for slot in self._slots if slot.takes()]
+        open_slots = [slot for slot in self._slots if slot.has_room()]
         slot = min(open_slots, key=lambda s: (len(s.queue), not s.ready), default=None)
         if (slot is None or slot.queue) and len(self._slots) < self.jobs:
             slot = WorkerSlot(len(self._slots), self.limits)
@@ -150,22 +150,22 @@ class Pool:
         slot.queue.append(task)
         if slot.worker is None:
             self._spawn(slot)
-        self._feed(slot)
+        self._send_queued(slot)
 
-    def _feed(self, slot: WorkerSlot) -> None:
-        slot.feed()
+    def _send_queued(self, slot: WorkerSlot) -> None:
+        slot.send_queued()
         self._watch_channel(slot)
 
     def _spawn(self, slot: WorkerSlot) -> None:
         if self._server is None:
-            self._server = ForkServerClient.of(self.interpreter)
+            self._server = ForkServerClient.shared(self.interpreter)
             self._selector.register(self._server.control, selectors.EVENT_READ, (None, "server"))
-        slot.expect(STARTUP_SECONDS)
+        slot.await_worker(STARTUP_SECONDS)
         try:
             cache = f"cache-{self._number}-{slot.number}-{slot.cold}"
             slot.worker = worker = self._server.start(self.backend, cache, self.limits.disk)
         except ForkServerDied:
-            self._gone = True
+            self._fork_server_died = True
             return
         self.spawned += 1
         self._selector.register(worker.channel, selectors.EVENT_READ, (slot, "channel"))
@@ -183,17 +183,17 @@ class Pool:
     def _step(self, wait: float) -> None:
         """Wait for news, at most ``wait`` seconds, and act on it."""
         now = time.monotonic()
-        if now - self._left > TICK_SECONDS:  # the caller was away: its time is not the workers'
+        if now - self._last_step > TICK_SECONDS:  # the caller was away: its time is not the workers'
             for slot in self._slots:
-                slot.deadline += now - self._left
-        for key, _ in self._selector.select(0.0 if self._gone else wait):
+                slot.deadline += now - self._last_step
+        for key, _ in self._selector.select(0.0 if self._fork_server_died else wait):
             slot, what = key.data
             if what == "server":
-                self._hear()
+                self._read_fork_server()
             elif slot.worker is None or slot.worker.code is not None:
                 continue
             elif what == "channel":
-                slot.worker.push()
+                slot.worker.flush()
                 self._read(slot)
             elif not slot.worker.read_output():
                 self._selector.unregister(key.fileobj)
@@ -202,33 +202,37 @@ class Pool:
             if worker is not None and worker.code is not None:
                 self._read(slot)  # what it had still to say
                 if slot.worker is worker:
-                    self._died(slot, "", Outcome.CRASH)
-        self._watch()
-        if self._gone:
-            self._begin_again()
-        if self._suspects and self._place_left() and not any(task.lost for slot in self._slots for task in slot.queue):
+                    self._worker_died(slot, "", Outcome.CRASH)
+        self._enforce_limits()
+        if self._fork_server_died:
+            self._restart_fork_server()
+        if (
+            self._suspects
+            and self._has_place()
+            and not any(task.fork_server_deaths for slot in self._slots for task in slot.queue)
+        ):
             self._place(self._suspects.popleft())
-        while self._backlog and self._place_left():
+        while self._backlog and self._has_place():
             self._place(self._backlog.popleft())
         if self.tick is not None:
             self.tick()
-        self._left = time.monotonic()
+        self._last_step = time.monotonic()
 
-    def _hear(self) -> None:
+    def _read_fork_server(self) -> None:
         try:
-            self._server.hear()  # type: ignore[union-attr]
+            self._server.receive()  # type: ignore[union-attr]
         except ForkServerDied:
-            self._gone = True
+            self._fork_server_died = True
 
     def _read(self, slot: WorkerSlot) -> None:
         worker = slot.worker
         assert worker is not None
         for header, _ in worker.frames():
             if "ready" in header:
-                slot.greet(header)
+                slot.worker_ready(header)
                 self._started = True
                 self._deaths = 0
-                self._feed(slot)
+                self._send_queued(slot)
             elif "failed" in header:
                 raise HarnessError(f"no worker of backend {self.backend} can start: {header['failed']}")
             elif slot.sent and header.get("case") == slot.queue[0].case.id and (verdict := self._verdict(header)):
@@ -256,14 +260,14 @@ class Pool:
             return None
 
     def _answered(self, slot: WorkerSlot, verdict: Verdict, resident: int, spent: str) -> None:
-        task = slot.answered(resident)
+        task = slot.finish_case(resident)
         task.settle(task.second or verdict)
         if spent or (slot.retire and not slot.queue):
             self._remove(slot)
             if slot.queue:  # what the spent worker has been sent, and should not work on
                 self._spawn(slot)
 
-    def _watch(self) -> None:
+    def _enforce_limits(self) -> None:
         """Kill what is over its time, its memory or its disk."""
         now = time.monotonic()
         for slot in self._slots:
@@ -273,29 +277,29 @@ class Pool:
             if not slot.ready:
                 if now > slot.deadline:
                     self._deaths = STARTUP_DEATHS  # once is long enough
-                    self._died(slot, f"not ready after {STARTUP_SECONDS:g} s", Outcome.TIMEOUT)
-                elif why := slot.too_much():
-                    self._died(slot, why, Outcome.OOM)
+                    self._worker_died(slot, f"not ready after {STARTUP_SECONDS:g} s", Outcome.TIMEOUT)
+                elif why := slot.limit_exceeded():
+                    self._worker_died(slot, why, Outcome.OOM)
             elif slot.sent:
                 if now > slot.deadline:
                     if not worker.channel_open:
-                        self._died(slot, "closed the harness's channel, or wrote to it", Outcome.CRASH)
+                        self._worker_died(slot, "closed the harness's channel, or wrote to it", Outcome.CRASH)
                         continue
-                    worker.probe()
-                    self._died(slot, f"no result after {self.limits.timeout:g} s", Outcome.TIMEOUT)
-                elif now - slot.began > TICK_SECONDS and (why := slot.too_much()):
-                    if slot.before:  # whose memory or files these are cannot be told
+                    worker.dump_stack()
+                    self._worker_died(slot, f"no result after {self.limits.timeout:g} s", Outcome.TIMEOUT)
+                elif now - slot.began > TICK_SECONDS and (why := slot.limit_exceeded()):
+                    if slot.previous_cases:  # whose memory or files these are cannot be told
                         self._renew(slot)
                     else:
-                        self._died(slot, why, Outcome.OOM)
+                        self._worker_died(slot, why, Outcome.OOM)
 
     # -- death --------------------------------------------------------------------------------------------------
 
-    def _died(self, slot: WorkerSlot, why: str, outcome: Outcome) -> None:
+    def _worker_died(self, slot: WorkerSlot, why: str, outcome: Outcome) -> None:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
-        begun, in_batch, loading = slot.begun(), worker.in_batch(), worker.loading()
+        begun, in_batch, loading = slot.has_begun(), worker.in_batch(), worker.loading()
         stage = worker.stage() if begun else None
         code = self._remove(slot)
         why = why or describe_exit(code)
@@ -308,14 +312,14 @@ class Pool:
         elif working and in_batch:
             for task in slot.queue:
                 task.alone = True
-        elif working and not begun and slot.queue[0].missed < MAX_LOSSES - 1:
-            slot.queue[0].missed += 1  # killed while it was idle, for one: that says nothing about the case
+        elif working and not begun and slot.queue[0].deaths_before_start < MAX_LOSSES - 1:
+            slot.queue[0].deaths_before_start += 1  # killed while idle, for one: that says nothing about the case
         elif working:
-            self._settle_dead(slot, why, outcome, code, stage, worker.tail, seconds)
+            self._judge_death(slot, why, outcome, code, stage, worker.tail, seconds)
         if slot.queue:
             self._spawn(slot)
 
-    def _settle_dead(
+    def _judge_death(
         self, slot: WorkerSlot, why: str, outcome: Outcome, code: int, stage: Stage | None, words: str, seconds: float
     ) -> None:
         """Judge the case that a worker died of, or have it tried again."""
@@ -325,21 +329,21 @@ class Pool:
             outcome = Outcome.OOM if slot.largest > self.limits.memory // 2 else Outcome.UNTESTED
             held = f"{format_bytes(slot.largest)} of the {format_bytes(self.limits.memory)} it may take"
             why = f"the machine ran out of memory and killed the worker, which had {held}; fewer --jobs may help"
-            task.starved += 1
-            if task.starved < MAX_LOSSES:
-                self._leave_alone(slot, task)
+            task.memory_kills += 1
+            if task.memory_kills < MAX_LOSSES:
+                self._run_alone(slot, task)
                 return
         elif killed:
             why += " (by hand, or by itself)"
         elif outcome is Outcome.TIMEOUT and stage is Stage.COMPARE:
             outcome = Outcome.UNTESTED
             why = f"the backend answered, and judging it took over {self.limits.timeout:g} s in all"
-        evidence = {"stderr": words, "after": list(slot.before)}
+        evidence = {"stderr": words, "after": list(slot.previous_cases)}
         verdict = Verdict(
             **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
             evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
         )  # fmt: skip
-        self._judge(slot, task, verdict, called=stage is not None, retry=self.retry and not killed)
+        self._retry_or_settle(slot, task, verdict, called=stage is not None, retry=self.retry and not killed)
 
     def _out_of_memory(self) -> bool:
         """Whether the system has killed a process for want of memory since this was last asked."""
@@ -365,16 +369,16 @@ class Pool:
         self._backlog.extend(self._suspects)
         self._suspects.clear()
 
-    def _judge(self, slot: WorkerSlot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
+    def _retry_or_settle(self, slot: WorkerSlot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
         """Settle the case of a dead worker, or give the slot's next worker this case and no other."""
-        weighed = retry_or_settle(task, verdict, called=called, retry=retry)
+        decided = retry_or_settle(task, verdict, called=called, retry=retry)
         slot.alone = False
-        if isinstance(weighed, Task):
-            self._leave_alone(slot, weighed)
+        if isinstance(decided, Task):
+            self._run_alone(slot, decided)
         else:
-            task.settle(weighed)
+            task.settle(decided)
 
-    def _leave_alone(self, slot: WorkerSlot, task: Task) -> None:
+    def _run_alone(self, slot: WorkerSlot, task: Task) -> None:
         slot.alone = True
         self._backlog.extend(slot.queue)
         slot.queue.clear()
@@ -383,48 +387,49 @@ class Pool:
     def _renew(self, slot: WorkerSlot) -> None:
         """Try the case at hand again, alone in a fresh worker."""
         self._remove(slot)
-        self._leave_alone(slot, slot.queue.popleft())
+        self._run_alone(slot, slot.queue.popleft())
         self._spawn(slot)
 
     def _remove(self, slot: WorkerSlot) -> int:
         """Stop the slot's worker and return its exit code; the slot keeps its queue."""
         worker = slot.worker
         assert worker is not None
-        self._forget(slot)
+        self._detach(slot)
         try:
             worker.stop()
         except ForkServerDied:
-            self._gone = True
+            self._fork_server_died = True
         return -signal.SIGKILL if worker.code is None else worker.code
 
-    def _forget(self, slot: WorkerSlot) -> None:
+    def _detach(self, slot: WorkerSlot) -> None:
         if slot.worker is not None:
             for fileobj in (slot.worker.channel, slot.worker.output):
                 with contextlib.suppress(KeyError):
                     self._selector.unregister(fileobj)
-        slot.empty()
+        slot.clear()
 
-    def _begin_again(self) -> None:
+    def _restart_fork_server(self) -> None:
         """Go on after the fork server has died, and every worker with it; whose doing it was, if a case's, is open."""
         assert self._server is not None
-        self._gone = False
+        self._fork_server_died = False
         starved = self._out_of_memory()
         self._selector.unregister(self._server.control)
-        words, up = self._server.last_words(), self._server.up
+        words, up = self._server.last_output(), self._server.up
         working = [slot for slot in self._slots if slot.sent]
         for slot in self._slots:
-            self._forget(slot)
+            self._detach(slot)
         self._server.close(gone=True)
         self._server = None
         if not up:
             raise HarnessError(f"no worker of backend {self.backend} can start in {self.interpreter.path}: {words}")
         for slot in working:
             task = slot.queue.popleft()
-            task.lost += 1
-            if task.lost < MAX_LOSSES:
+            task.fork_server_deaths += 1
+            if task.fork_server_deaths < MAX_LOSSES:
                 self._suspects.append(task)
                 continue
-            message = f"the process that forks the workers died each of the {task.lost} times that this case was tried"
+            times = task.fork_server_deaths
+            message = f"the process that forks the workers died each of the {times} times that this case was tried"
             outcome = Outcome.CRASH
             if starved:
                 outcome, message = Outcome.UNTESTED, f"{message}; the machine ran out of memory"

@@ -12,11 +12,10 @@ import select
 import time
 from typing import Any
 
-from torchstone.conformance.backends.registry import is_shipped, load
+from torchstone.conformance.backends.registry import describe_backend, is_shipped, load
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.escape import one_line
 from torchstone.conformance.runner.interpreter import PROBE_SECONDS, Interpreter
-from torchstone.conformance.runner.interpreter_probe import describe_backend
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.worker_process import ForkServerClient, ForkServerDied, WorkerProcess
 
@@ -31,16 +30,16 @@ def preflight(backend: str) -> dict[str, Any]:
     """
     if is_shipped(backend):
         return describe_backend(load(backend))
-    server = ForkServerClient.of(Interpreter())
+    server = ForkServerClient.shared(Interpreter())
     _keep_fork_server(server.interpreter)
     try:
-        worker = server.start(backend, "cache-look", DISK, look=True)
+        worker = server.start(backend, "cache-preflight", DISK, describe_only=True)
         try:
             found = _wait(server, worker)
         finally:
             worker.stop()
     except ForkServerDied as error:
-        raise HarnessError(f"no worker can start: {server.last_words()}") from error
+        raise HarnessError(f"no worker can start: {server.last_output()}") from error
     finally:
         server.close()
     if "failed" in found:
@@ -54,7 +53,7 @@ def preflight(backend: str) -> dict[str, Any]:
 @functools.cache
 def _keep_fork_server(interpreter: Interpreter) -> None:
     """Use the fork server until this process ends."""
-    atexit.register(ForkServerClient.of(interpreter).close)
+    atexit.register(ForkServerClient.shared(interpreter).close)
 
 
 def _wait(server: ForkServerClient, worker: WorkerProcess) -> dict[str, Any]:
@@ -63,14 +62,14 @@ def _wait(server: ForkServerClient, worker: WorkerProcess) -> dict[str, Any]:
     sources: list[Any] = [server.control, worker.channel, worker.output]
     while (left := end - time.monotonic()) > 0:
         select.select(sources, [], [], left)
-        server.hear()
+        server.receive()
         if not worker.read_output():
             sources = sources[:2]
         for header, _ in worker.frames():
             return header
         if not worker.channel_open or worker.code is not None:
             while worker.code is None:
-                server.hear(wait=True)
+                server.receive(wait=True)
             worker.read_output()
             words = one_line(worker.tail)
             return {"died": describe_exit(worker.code) + (f": {words}" if words else "")}

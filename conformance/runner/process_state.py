@@ -163,11 +163,11 @@ class ProcessState:
         self._values: list[Any] = []
         self._output = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, SPARE) for number in (1, 2)]
 
-    def enter(self) -> None:
+    def save(self) -> None:
         """Read the settings; a call into the backend begins."""
         self._values = [setting.get() for setting in SETTINGS]
 
-    def leave(self) -> list[str]:
+    def restore(self) -> list[str]:
         """Put right what the call changed; return the names of it."""
         changed = self._replaced()
         for number, spare in zip((1, 2), self._output, strict=True):

@@ -42,9 +42,9 @@ class Task:
     first: Verdict | None = None  # set when this is the retry of a case that killed its worker
     second: Verdict | None = None  # set when the retry did too: now eager is tried alone
     alone: bool = False  # not to be compiled together with others
-    lost: int = 0  # how often the fork server died under it
-    starved: int = 0  # how often the system killed its worker for want of memory
-    missed: int = 0  # how often a worker died that was to have it, and had not begun it
+    fork_server_deaths: int = 0  # how often the fork server died under it
+    memory_kills: int = 0  # how often the system killed its worker for want of memory
+    deaths_before_start: int = 0  # how often a worker died that was to have it, and had not begun it
 
     def settle(self, verdict: Verdict) -> None:
         """Hand a verdict to who asked, after weighing a retry against the first try."""

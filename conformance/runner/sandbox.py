@@ -1,4 +1,4 @@
-"""The boundary between the harness and the backend in a worker: every call into the backend goes through here.
+"""The sandbox between the harness and the backend in a worker: every call into the backend goes through here.
 
 It leaves a mark at each step, puts right what a call leaves changed, and lets out only what the harness can handle:
 exceptions that can be caught and printed, results that can be looked at.
@@ -45,7 +45,7 @@ class Sandbox:
         self._threads = threading.active_count()
         self._files = _open_files()
         self._clock = _IdleClock()
-        self.left: dict[str, None] = {}  # what the case at hand has left changed, in order
+        self.left_changed: dict[str, None] = {}  # what the case at hand has left changed, in order
         self.name = backend.name
         self.batch: int = getattr(backend, "batch", 1)
         if hasattr(backend, "compile_dynamic"):
@@ -65,7 +65,7 @@ class Sandbox:
     def begin(self) -> None:
         """Say that a new case begins."""
         self._mark.begin()
-        self.left = {}
+        self.left_changed = {}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return SandboxedExecutable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
@@ -85,7 +85,7 @@ class Sandbox:
     def call(self, mark: int, function: Callable[..., Any], *args: Any) -> Any:
         """Call into the backend."""
         self._clock.stop()
-        self._state.enter()
+        self._state.save()
         self._mark.set(mark)
         try:
             return function(*args)
@@ -99,7 +99,7 @@ class Sandbox:
         finally:
             if os.getpid() != self._pid:  # a child that the backend has forked, on its way into the harness
                 os._exit(0)
-            self.left |= dict.fromkeys(self._state.leave())
+            self.left_changed |= dict.fromkeys(self._state.restore())
             self._clock.start()
 
     # -- afterwards ---------------------------------------------------------------------------------------------
@@ -123,13 +123,13 @@ class Sandbox:
 class SandboxedExecutable:
     """What a backend has compiled; tells what it left changed in its evidence."""
 
-    def __init__(self, boundary: Sandbox, compiled: Any) -> None:
-        self._boundary = boundary
+    def __init__(self, sandbox: Sandbox, compiled: Any) -> None:
+        self._sandbox = sandbox
         self._compiled = compiled
 
     def __call__(self, *tensors: Tensor) -> Any:
-        result = self._boundary.call(progress_mark.RUN, self._compiled, *tensors)
-        self._boundary._mark.set(progress_mark.COMPARE)
+        result = self._sandbox.call(progress_mark.RUN, self._compiled, *tensors)
+        self._sandbox._mark.set(progress_mark.COMPARE)
         return readable_result(result)
 
     @property
@@ -140,7 +140,7 @@ class SandboxedExecutable:
             json.dumps(own)
         except Exception as error:
             own = {"evidence": f"not JSON: {type(error).__name__}"}
-        return own | ({"left changed": list(self._boundary.left)} if self._boundary.left else {})
+        return own | ({"left changed": list(self._sandbox.left_changed)} if self._sandbox.left_changed else {})
 
 
 def printable_exception(error: BaseException) -> Exception:

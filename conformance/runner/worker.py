@@ -27,9 +27,9 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchstone.conformance.backends.registry import describe_backend
 from torchstone.conformance.runner import cleanup
-from torchstone.conformance.runner.interpreter_probe import describe_backend
-from torchstone.conformance.runner.protocol import VERSION, encode_frame, receive_frame
+from torchstone.conformance.runner.frames import VERSION, encode_frame, receive_frame
 
 if TYPE_CHECKING:
     from torchstone.conformance.backends.protocol import Backend
@@ -89,7 +89,7 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
         return
     try:
         loaded = _load(hello[0], mark, folders)
-        if hello[0].get("look"):
+        if hello[0].get("describe_only"):
             channel.sendall(encode_frame(describe_backend(loaded)))
             return
         backend = _start(loaded, mark)

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 from torchstone.conformance.execution.verdict import Stage
 from torchstone.conformance.runner import forkserver, progress_mark
 from torchstone.conformance.runner.cleanup import LockedFolder, remove_folder
+from torchstone.conformance.runner.frames import VERSION, FrameDecoder, Header, ProtocolError, encode_frame
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.protocol import VERSION, FrameDecoder, Header, ProtocolError, encode_frame
 from torchstone.conformance.runner.worker import END_OF_CASE, resident
 
 TAIL_BYTES = 8192
@@ -42,7 +42,7 @@ class ForkServerClient:
     _running: ClassVar[dict[Interpreter, ForkServerClient]] = {}
 
     @classmethod
-    def of(cls, interpreter: Interpreter) -> ForkServerClient:
+    def shared(cls, interpreter: Interpreter) -> ForkServerClient:
         """Return the fork server of an interpreter; ``close`` must be called as often."""
         server = cls._running.get(interpreter)
         if server is None:
@@ -77,19 +77,25 @@ class ForkServerClient:
                 raise
         self.control.setblocking(False)
 
-    def start(self, backend: str, cache: str, disk: int, look: bool = False) -> WorkerProcess:
-        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises Gone."""
+    def start(self, backend: str, cache: str, disk: int, describe_only: bool = False) -> WorkerProcess:
+        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises ForkServerDied."""
         number = next(self._numbers)
         scratch = self.folder.path / f"worker-{number}"
         worker = WorkerProcess(self, number, scratch, self.folder.path / cache, disk)
         self.workers[number] = worker
         environment = dict(os.environ) | _ENVIRONMENT | self.interpreter.environment(self.folder.path)
-        hello = {"hello": VERSION, "backend": backend, "folder": os.getcwd(), "environment": environment, "look": look}
+        hello = {
+            "hello": VERSION,
+            "backend": backend,
+            "folder": os.getcwd(),
+            "environment": environment,
+            "describe_only": describe_only,
+        }
         worker.send(hello)
         return worker
 
-    def ask(self, request: Header, descriptors: tuple[int, ...] = ()) -> None:
-        """Send a request. Raises Gone."""
+    def send_request(self, request: Header, descriptors: tuple[int, ...] = ()) -> None:
+        """Send a request. Raises ForkServerDied."""
         with self._lock:
             try:
                 self.control.setblocking(True)
@@ -99,8 +105,8 @@ class ForkServerClient:
             finally:
                 self.control.setblocking(False)
 
-    def hear(self, wait: bool = False) -> None:
-        """Read what the fork server has to say of its workers. Raises Gone."""
+    def receive(self, wait: bool = False) -> None:
+        """Read what the fork server has to say of its workers. Raises ForkServerDied."""
         with self._lock:
             self.control.setblocking(wait)
             try:
@@ -119,14 +125,14 @@ class ForkServerClient:
                 raise ForkServerDied from error
             raise ForkServerDied
 
-    def bury(self, worker: WorkerProcess) -> None:
-        """Kill a worker and wait until it is dead. Raises Gone."""
+    def kill_worker(self, worker: WorkerProcess) -> None:
+        """Kill a worker and wait until it is dead. Raises ForkServerDied."""
         if worker.code is None:
-            self.ask({"kill": worker.number})
+            self.send_request({"kill": worker.number})
         while worker.code is None:
-            self.hear(wait=True)
+            self.receive(wait=True)
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The last line that the fork server printed, or how it ended."""
         with contextlib.suppress(OSError):
             lines = (self.folder.path / LOG).read_text(errors="replace").strip().splitlines()
@@ -177,7 +183,7 @@ class WorkerProcess:
         try:
             fork = os.environ.get("TORCHSTONE_FORK") != "0"
             request = {"worker": number, "scratch": str(scratch), "cache": str(cache), "disk": disk, "fork": fork}
-            server.ask(request, (theirs.fileno(), self.mark, write_end))
+            server.send_request(request, (theirs.fileno(), self.mark, write_end))
         except BaseException:
             self.close()
             raise
@@ -190,16 +196,16 @@ class WorkerProcess:
         self._decoder = FrameDecoder()
         self._unsent = bytearray()
         self._tail = bytearray()
-        self._probed: tuple[Stage | None, str] | None = None
+        self._dumped: tuple[Stage | None, str] | None = None
 
     # -- the channel --------------------------------------------------------------------------------------------
 
     def send(self, header: Header, body: bytes = b"") -> None:
         """Queue a frame and send as much as the socket takes now."""
         self._unsent += encode_frame(header, body)
-        self.push()
+        self.flush()
 
-    def push(self) -> None:
+    def flush(self) -> None:
         """Send what is queued, as far as the socket takes it. A dead worker's frames are dropped."""
         while self._unsent and self.channel_open:
             try:
@@ -260,8 +266,8 @@ class WorkerProcess:
     @property
     def tail(self) -> str:
         """The end of what the worker printed since its last case ended."""
-        if self._probed is not None:
-            return self._probed[1]
+        if self._dumped is not None:
+            return self._dumped[1]
         return _clean(self._tail.rpartition(END_OF_CASE)[2])
 
     # -- life and death -----------------------------------------------------------------------------------------
@@ -271,11 +277,11 @@ class WorkerProcess:
 
     def stage(self) -> Stage | None:
         """Say where in its case the worker is, or was when it died; None before the backend was called."""
-        if self._probed is not None:
-            return self._probed[0]
+        if self._dumped is not None:
+            return self._dumped[0]
         return progress_mark.read_stage(self.mark)
 
-    def begun(self) -> int:
+    def cases_begun(self) -> int:
         """The number of cases that the worker has begun."""
         return progress_mark.cases_begun(self.mark)
 
@@ -287,7 +293,7 @@ class WorkerProcess:
         """Say whether the worker is, or was when it died, loading its backend."""
         return progress_mark.is_loading(self.mark)
 
-    def probe(self, wait: float = 0.2) -> None:
+    def dump_stack(self, wait: float = 0.2) -> None:
         """Ask a hanging worker for its Python stack, and let that be its last words.
 
         The signal may end what the worker hangs in; nothing that it does or prints after it counts, so the *first*
@@ -307,12 +313,12 @@ class WorkerProcess:
                     time.sleep(0.01)
                 except OSError:
                     break
-        self._probed = (stage, f"{before}\n{_clean(stack.partition(END_OF_CASE)[0])}".strip())
+        self._dumped = (stage, f"{before}\n{_clean(stack.partition(END_OF_CASE)[0])}".strip())
 
     def stop(self) -> None:
-        """Kill the process and whatever it started, and remove its folder. Raises Gone, all the same."""
+        """Kill the process and whatever it started, and remove its folder. Raises ForkServerDied, all the same."""
         try:
-            self._server.bury(self)
+            self._server.kill_worker(self)
         finally:
             self.read_output()
             self.close()

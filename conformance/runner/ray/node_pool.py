@@ -50,11 +50,11 @@ class NodeActor:
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray's own; a worker's environment is what it is at home
         if threads is not None:
             os.environ["OMP_NUM_THREADS"] = threads
-        self._pool = Pool(backend, jobs=1, timeout=timeout, memory=memory, tick=self._look)
+        self._pool = Pool(backend, jobs=1, timeout=timeout, memory=memory, tick=self._check_stopping)
         self._stopping = False
         self._turn = threading.Lock()
 
-    def _look(self) -> None:
+    def _check_stopping(self) -> None:
         if self._stopping:
             raise _Stop
 
@@ -63,17 +63,17 @@ class NodeActor:
         ray: Any = import_module("ray")
         return ray.get_runtime_context().get_node_id()
 
-    def attempt(self, batch: Sequence[tuple[int, Mapping[str, str], bytes]]) -> tuple[list[tuple[int, str]], str]:
+    def run_cases(self, batch: Sequence[tuple[int, Mapping[str, str], bytes]]) -> tuple[list[tuple[int, str]], str]:
         """Try cases; return the verdicts as JSON, and what ended the pool before it was through, if anything did."""
-        parcels = [
+        cases = [
             _CaseBytes(number, about["case_id"], about["source"], about["op"], about["dtype"], about["variant"], data)
             for number, about, data in batch
         ]
         verdicts: list[tuple[int, str]] = []
         with self._turn:
             try:
-                self._look()
-                for result in self._pool.results(parcels):  # type: ignore[arg-type]
+                self._check_stopping()
+                for result in self._pool.results(cases):  # type: ignore[arg-type]
                     verdicts.append((result.case.number, result.verdict.to_json()))  # type: ignore[attr-defined]
             except HarnessError as error:
                 return verdicts, str(error)

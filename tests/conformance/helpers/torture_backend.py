@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from torchstone.conformance.backends import Availability, BackendError, BackendUnsupported
-from torchstone.conformance.runner.protocol import encode_frame
+from torchstone.conformance.runner.frames import encode_frame
 
 NOT_DEEDS = ("name", "available", "versions", "compile", "compiled", "leaked")
 

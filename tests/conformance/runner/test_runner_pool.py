@@ -117,7 +117,7 @@ def test_a_worker_killed_mid_case_is_one_crash():
         got.append(next(results))
         slot = pool._slots[0]
         assert slot.worker is not None and slot.sent
-        while not slot.begun():
+        while not slot.has_begun():
             time.sleep(0.01)
         os.kill(slot.worker.pid, 9)
         got += results
@@ -134,7 +134,7 @@ def test_a_worker_killed_while_idle_costs_no_case():
 
 
 def test_what_ends_workers_before_they_have_begun_it_is_tried_no_more_than_thrice(monkeypatch):
-    monkeypatch.setattr("torchstone.conformance.runner.worker_process.WorkerProcess.begun", lambda self: 0)
+    monkeypatch.setattr("torchstone.conformance.runner.worker_process.WorkerProcess.cases_begun", lambda self: 0)
     with Pool(BACKEND, retry=False) as pool:
         verdict = pool.verdict(torture_case("abort"))
         assert (verdict.outcome, verdict.message, pool.spawned) == (Outcome.CRASH, "killed by SIGABRT", 3)

@@ -115,7 +115,7 @@ def test_a_lost_node_loses_nothing(nodes: Any) -> None:
                 result.case.op, "error"
             )
             assert result.verdict.outcome == wanted
-            if not killed and any(seat.node == doomed.node_id and seat.calls for seat in cluster._seats):
+            if not killed and any(actor.node == doomed.node_id and actor.calls for actor in cluster._actors):
                 nodes.remove_node(doomed, allow_graceful=False)
                 killed = True
     assert killed, "the node had nothing in hand"

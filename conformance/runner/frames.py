@@ -3,7 +3,7 @@
 A frame is ``<header length: u32><body length: u64><header: UTF-8 JSON object><body>``, little-endian.
 
     runner -> worker   {"hello": 2, "backend": NAME, "folder": the user's, "environment": {...}}    once
-                       "look": true in it asks for no more than what the backend says of itself
+                       "describe_only": true in it asks for no more than what the backend says of itself
     worker -> runner   {"ready": true, "batch": N, "rss": BYTES}    once, or {"failed": MESSAGE} and exit
     runner -> worker   {"case": ID, …} + the case's bytes           any number, answered in order; N at a time welcome
     worker -> runner   {"case": ID, "verdict": {...}, "rss": BYTES}   with "spent": WHY if it should get no other case

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.conformance.runner.protocol import PREFIX, FrameDecoder, ProtocolError, encode_frame, receive_frame
+from torchstone.conformance.runner.frames import PREFIX, FrameDecoder, ProtocolError, encode_frame, receive_frame
 
 headers = st.dictionaries(st.text(max_size=8), st.one_of(st.none(), st.integers(), st.text(max_size=20)), max_size=4)
 frames = st.lists(st.tuples(headers, st.binary(max_size=200)), max_size=5)
