@@ -31,7 +31,7 @@ WITHOUT_CULPRIT = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, O
 
 @dataclass
 class FuzzFinding:
-    """One bug, as far as can be told: the first case that showed it, its reduction, and who else showed it."""
+    """One bug, as far as is known: the first case that showed it, its reduction, and the other cases that show it."""
 
     signature: Signature
     case: Case

@@ -109,15 +109,15 @@ def reduce_failures(
         pool: Pool | None = None  # one for all: what a backend needs to start may take longer than a reduction
         for failure in failures:
             folder = out / failure.name
-            told = _done(folder)
-            before = told is not None
-            if told is None:
+            record = _done(folder)
+            before = record is not None
+            if record is None:
                 if pool is None:
                     pool = stack.enter_context(Pool(failure.backend, python=python, timeout=timeout, retry=False))
-                told = {"cases": list(failure.cases)} | _reduced(store, run, failure, folder, budget, pool, python)
+                record = {"cases": list(failure.cases)} | _reduced(store, run, failure, folder, budget, pool, python)
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / SUMMARY).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-            yield failure, told | {"same_as": _same(told, failure, seen)}, before
+                (folder / SUMMARY).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            yield failure, record | {"same_as": _same(record, failure, seen)}, before
 
 
 def _done(folder: Path) -> dict[str, Any] | None:
@@ -127,20 +127,20 @@ def _done(folder: Path) -> dict[str, Any] | None:
     """
     path = folder / SUMMARY
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     except RecursionError:
-        told = None
-    if isinstance(told, dict) and not {"cases", "reduced", "script"} <= told.keys():
+        record = None
+    if isinstance(record, dict) and not {"cases", "reduced", "script"} <= record.keys():
         return None
     for place, kind in _FORM.items():
-        value = told
+        value = record
         for key in place.split("."):
             value = value.get(key) if isinstance(value, dict) else None
         if not isinstance(value, kind):
             raise InputError(f"{path} is no summary of a reduction: {place}; remove it, or choose another --out")
-    return told
+    return record
 
 
 _FORM: dict[str, type | tuple[type, ...]] = {
@@ -177,11 +177,11 @@ def _reduced(
     return {"backend": failure.backend, "signature": dataclasses.asdict(failure.signature), "not_reduced": why}
 
 
-def _same(told: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str | None:
-    if "reduced" not in told:
+def _same(record: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str | None:
+    if "reduced" not in record:
         return None
-    known = {key: told["signature"][key] for key in ("stage", "outcome", "kind", "error", "message")}
-    key = json.dumps([told["reduced"]["program"], told["reduced"]["dtypes"], known])
+    known = {key: record["signature"][key] for key in ("stage", "outcome", "kind", "error", "message")}
+    key = json.dumps([record["reduced"]["program"], record["reduced"]["dtypes"], known])
     first = seen.setdefault(key, failure.name)
     return None if first == failure.name else first
 

@@ -56,9 +56,9 @@ def _noted(group: Frame, key: str) -> Frame:
 
 def _stages(group: Frame) -> list[dict[str, Any]]:
     """Return, a stage: how many cases reached it, and what stopped there. Untested cases reach no stage at all."""
-    asked = group[group["outcome"] != UNTESTED]
-    stopped = asked[asked["outcome"] != PASS].groupby(["stage", "outcome"]).size()
-    at = asked["stage"].map({stage: rank for rank, stage in enumerate(STAGES)})
+    tested = group[group["outcome"] != UNTESTED]
+    stopped = tested[tested["outcome"] != PASS].groupby(["stage", "outcome"]).size()
+    at = tested["stage"].map({stage: rank for rank, stage in enumerate(STAGES)})
     rows = []
     for rank, stage in enumerate(STAGES):
         here = {str(o): int(n) for (s, o), n in stopped.items() if s == stage}

@@ -58,12 +58,12 @@ def _counts(outcomes: dict[str, int], sep: str = ", ") -> str:
 def _summary(backends: list[dict[str, Any]]) -> str:
     rows = []
     for row in backends:
-        asked = row["cases"] - row["outcomes"].get("untested", 0)
+        tested = row["cases"] - row["outcomes"].get("untested", 0)
         passed = row["outcomes"].get("pass", 0)
         rows.append(
             (
                 text(row["backend"]),
-                f"{passed:,} ({percent(passed, asked)})",
+                f"{passed:,} ({percent(passed, tested)})",
                 f"{row['unproven']:,}",
                 f"{row['outcomes'].get('fallback', 0):,}",
                 f"{row['failing']:,}",

@@ -25,7 +25,7 @@ CALLS = 6
 
 
 def detect_leak(finding: Finding, case: Case, executable: Runnable) -> Finding:
-    """Return the finding; a pass is a mismatch of kind ``leak`` where each call leaves the process larger.
+    """Return the finding; a pass becomes a mismatch of kind ``leak`` where each call leaves the process larger.
 
     Calls the executable once, and several times more if that is suspicious; raises what it raises.
     """

@@ -1,4 +1,4 @@
-"""The machine that verdicts come from: what decides how eager rounds, adds up and chooses kernels here.
+"""The machine that verdicts come from: what decides how eager rounds, sums and chooses kernels on it.
 
 Two right runs of one case may differ where the machines do, and where the settings of their libraries do.
 """

@@ -1,4 +1,4 @@
-"""Memory that nobody wrote to, filled with nonsense: a backend that reads it is found out, whatever lay there before.
+"""Poisoned memory: what nobody wrote to is filled with a known byte, so that a backend that reads it is found out.
 
 The allocator of the GNU C library fills what it hands out with one byte, and what is given back with another
 (``mallopt(M_PERTURB)``). PyTorch's CPU tensors and most runtimes' buffers come from it. Where the C library is

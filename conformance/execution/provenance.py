@@ -26,11 +26,11 @@ def classify(finding: Finding, backend: Any, executable: Callable[..., Any]) -> 
 
     A pass of a backend that does not tell what ran, or what of that is its own, stays one, and is marked as unproven.
     """
-    told = dict(getattr(executable, "evidence", None) or {})
-    finding = replace(finding, evidence=finding.evidence | told)
+    evidence = dict(getattr(executable, "evidence", None) or {})
+    finding = replace(finding, evidence=finding.evidence | evidence)
     if finding.outcome is not Outcome.PASS:
         return finding
-    ran: Any = told.get("ran")
+    ran: Any = evidence.get("ran")
     own = getattr(backend, "executors", None)
     if not _well_formed(ran):
         missing = "the backend does not tell what ran" if ran is None else 'evidence["ran"] is not ops by executor'

@@ -1,9 +1,8 @@
-"""A backend's second call: whether it gives the same again, and whether its results are memory of their own.
+"""A backend's second call: whether it gives the same results again, and whether they have memory of their own.
 
 PyTorch promises that a result is fresh memory unless it is a view: writing to it changes no input, no other result and
-nothing that a later call returns. What promises nothing is left alone: a copy where eager gives a view is right, and so
-is either where PyTorch documents "a view or a copy". Ranges of addresses say what may be shared; that it is shared is
-shown by writing to it.
+nothing that a later call returns. A copy where eager returns a view is right, and so is either where PyTorch documents
+"a view or a copy". Address ranges say which tensors may share memory; writing to one of them shows that they do.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ def observe(function: Runnable, args: tuple[Tensor, ...], byte: int = 0, seed: i
 def check_second_call(
     case: Case, executable: Runnable, expected: Observed, first: Observed, repeats: bool = True
 ) -> Finding | None:
-    """What a second call of a backend that was right the first time brings to light; None when it is right again.
+    """Call a backend that was right the first time again; return what is wrong then, None when nothing is.
 
-    Where its bits differ there is a third, and each is judged like the first, unless nothing says that it ``repeats``
-    itself. Raises what the backend raises.
+    Where the bits of the second call differ there is a third, and each is compared with eager like the first. With
+    ``repeats`` false the results may differ from call to call. Raises what the backend raises.
     """
     second = observe(executable, case.fresh_args(), OTHER_FILL)
     shared = _shared_with_eager(case, executable, expected, first) or _shared_across_calls(
@@ -68,7 +67,7 @@ def check_second_call(
 
 
 def is_nondeterministic(case: Case, executable: Runnable, first: Observed) -> bool:
-    """Whether a backend gives something else when it is called again on the same inputs, twice."""
+    """Whether one of two further calls on the same inputs gives other results. An exception counts as one."""
     try:
         return any(not same_leaves(first, observe(executable, case.fresh_args(), byte)) for byte in (OTHER_FILL, FILL))
     except Exception:

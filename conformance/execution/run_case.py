@@ -1,6 +1,6 @@
 """The one place where a case becomes a verdict: eager, the backend, the oracle.
 
-Runs in a worker. What ends a process (a crash, a timeout) is the runner's to tell; everything else is told here.
+This runs in a worker. What ends the process (a crash, a timeout) is reported by the runner, everything else here.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ def _run_once(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[
 
 
 def _run_refused(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    """Compile a case and call it with inputs that eager refuses: right is who refuses them too, wrong who answers.
+    """Compile a case and call it with inputs that eager refuses: the backend has to refuse them too.
 
-    Where the case itself is refused, it may be at whatever stage.
+    Where the case itself is refused, the backend may refuse it at any stage.
     """
     if reason := undefined_behavior(refused):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=reason)
@@ -207,7 +207,7 @@ def _run_refused(case: Case, refused: Case, backend: Backend, compiled: Compiled
         torch.default_generator.manual_seed(SEED)
         refused.program(*refused.fresh_args())
     except Exception as error:
-        told = _describe(error)
+        eager_error = _describe(error)
     else:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes it")
     stage = Stage.COMPILE
@@ -220,15 +220,17 @@ def _run_refused(case: Case, refused: Case, backend: Backend, compiled: Compiled
     except Exception as error:
         failed, finding = _failure(error, stage)
         if finding.outcome is Outcome.ERROR and (case is refused or stage is Stage.RUN):
-            return failed, Finding(Outcome.PASS, evidence={"eager": told, "backend": finding.message[:MESSAGE_LIMIT]})
+            return failed, Finding(
+                Outcome.PASS, evidence={"eager": eager_error, "backend": finding.message[:MESSAGE_LIMIT]}
+            )
         return failed, finding
-    return Stage.COMPARE, Finding(Outcome.MISMATCH, Kind.ACCEPTED, f"gives a result, where eager raises {told}")
+    return Stage.COMPARE, Finding(Outcome.MISMATCH, Kind.ACCEPTED, f"gives a result, where eager raises {eager_error}")
 
 
 def _compare(
     program: Program, case: Case, executable: Callable[..., Any], expected: Observed, actual: Observed
 ) -> Finding:
-    """What the oracle says, and whether eager or the backend contradicts itself."""
+    """Compare a run of the backend with eager's, and see whether one of the two contradicts itself."""
     finding = judge(program, case.args, expected, actual)
     if (
         finding.outcome is Outcome.MISMATCH
@@ -279,17 +281,17 @@ def _eager_depends_on_layout(program: Program, case: Case, expected: Observed) -
 
 def _failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
     """The finding for an exception out of the backend: what it declines, what it cannot hold, or an error."""
-    told = _STAGES.get(str(getattr(error, "stage", "")), stage)
+    reached = _STAGES.get(str(getattr(error, "stage", "")), stage)
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return stage, Finding(Outcome.OOM, message=_describe(error))
     if isinstance(error, BackendUnsupported | Unsupported):
         reason = str(getattr(error, "reason", "") or error)
         op = str(getattr(error, "op", "") or "")
         message = reason if not op or op in reason else f"{op}: {reason}"
-        return told, Finding(Outcome.UNSUPPORTED, message=message, evidence={"op": op} if op else {})
+        return reached, Finding(Outcome.UNSUPPORTED, message=message, evidence={"op": op} if op else {})
     if isinstance(error, BackendError | TorchstoneError):
-        return told, Finding(Outcome.ERROR, message=str(error), evidence={"class": type(error).__name__})
-    return told, Finding(Outcome.ERROR, message=_describe(error), evidence={"class": type(error).__name__})
+        return reached, Finding(Outcome.ERROR, message=str(error), evidence={"class": type(error).__name__})
+    return reached, Finding(Outcome.ERROR, message=_describe(error), evidence={"class": type(error).__name__})
 
 
 def _describe(error: Exception) -> str:

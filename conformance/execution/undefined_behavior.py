@@ -1,7 +1,8 @@
-"""What eager's kernels use without a look, or return without writing it: of such a case eager has no answer.
+"""Inputs for which eager PyTorch has undefined behavior: out-of-bounds access, or returning uninitialized memory.
 
-``unsafe(case)`` says why; running it would corrupt the process's memory, or give what lay there before. The rules are
-those of PyTorch's documentation of each operator.
+Such cases are reported as ``untested``: running them could corrupt the memory of the process, and eager has no answer
+to compare with. The rules are those of PyTorch's documentation of each operator. Example: ``segment_reduce`` does not
+check that the lengths add up to no more than the rows of its data.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ OPERATORS = frozenset(RULES) | {
 
 
 class UndefinedBehavior(Exception):
-    """Eager would corrupt the memory of the process, or give what it never wrote."""
+    """Eager would corrupt the memory of the process, or return memory that it never wrote."""
 
 
 class _CheckRules(TorchDispatchMode):
@@ -170,7 +171,7 @@ class _CheckLstmStates(TorchFunctionMode):
 
 
 def undefined_behavior(case: Case) -> str:
-    """Why eager has no answer to the case, or an empty string."""
+    """Return why eager's behavior is undefined for the case, or an empty string."""
     if not any(call.operator in OPERATORS for call in case.program.calls):
         return ""
     try:

@@ -157,9 +157,9 @@ class RunScope:
         if self.part or (self.without and not self._with(row)):
             return False
         kept: list[tuple[str, ...]] = []
-        for name, asked in zip(("source", "op", "dtype", "variant"), self._asked(), strict=True):
+        for name, wanted in zip(("source", "op", "dtype", "variant"), self._restrictions(), strict=True):
             pattern = parse_pattern(getattr(row, name), NO_COLON)
-            kept.append(tuple(one for one in asked if patterns_overlap(pattern, parse_pattern(one, NO_COLON))))
+            kept.append(tuple(one for one in wanted if patterns_overlap(pattern, parse_pattern(one, NO_COLON))))
             if not kept[-1]:
                 return False
         if row.case == "*":
@@ -177,8 +177,8 @@ class RunScope:
         op = row.op if not WILD.search(row.op) else parts[1] if len(parts) > 2 else "*"
         return not WILD.search(op) and not any(fnmatchcase(op, pattern) for pattern in self.without)
 
-    def _asked(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(asked or ("*",) for asked in (self.sources, self.ops, self.dtypes, self.variants))
+    def _restrictions(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(names or ("*",) for names in (self.sources, self.ops, self.dtypes, self.variants))
 
     def _ids(self, source: str, op: str, dtype: str, variant: str) -> Iterator[list[Letter]]:
         """Yield what the ids of such cases look like: ``source:op:dtype:index`` and perhaps ``:variant``."""

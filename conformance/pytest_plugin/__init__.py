@@ -135,9 +135,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     counts: dict[str, Counter[str]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
-            told = dict(getattr(report, "user_properties", ()))
-            if OUTCOME in told and report.when == "call":
-                counts.setdefault(told["torchstone_backend"], Counter())[told[OUTCOME]] += 1
+            properties = dict(getattr(report, "user_properties", ()))
+            if OUTCOME in properties and report.when == "call":
+                counts.setdefault(properties["torchstone_backend"], Counter())[properties[OUTCOME]] += 1
     for backend, outcomes in counts.items():
         listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
         terminalreporter.write_line(f"torchstone: {backend}: {listed}")

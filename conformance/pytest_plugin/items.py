@@ -59,9 +59,9 @@ class CaseItem(pytest.Item):
                 trouble = str(error)
         if trouble:
             pytest.fail(safe(trouble), pytrace=False)
-        told = {"backend": self.backend, "stage": verdict.stage, "kind": verdict.kind, "message": verdict.message}
+        properties = {"backend": self.backend, "stage": verdict.stage, "kind": verdict.kind, "message": verdict.message}
         self.user_properties.append((OUTCOME, str(verdict.outcome)))
-        self.user_properties += [(f"torchstone_{name}", str(value)) for name, value in told.items()]
+        self.user_properties += [(f"torchstone_{name}", str(value)) for name, value in properties.items()]
         self._end(case, verdict)
 
     def _end(self, case: Case | Untested, verdict: Verdict) -> None:
@@ -70,13 +70,13 @@ class CaseItem(pytest.Item):
         source, op, dtype, _, variant = _fields(self.case_id)
         row = file.find(self.case_id, source, op, dtype, variant) if file is not None else None
         if file is not None and row is not None and outcome is not Outcome.HARNESS_ERROR:
-            told = visible(f"{row.reason} {row.issue}".strip())
+            reason = visible(f"{row.reason} {row.issue}".strip())
             if outcome not in row.outcomes:
-                wanted = f"{' or '.join(row.outcomes)}, as expected by {file.path}:{row.line} ({told})"
+                wanted = f"{' or '.join(row.outcomes)}, as expected by {file.path}:{row.line} ({reason})"
                 text = failure_text(case, verdict, self.again(case)) if isinstance(case, Case) else _reason(verdict)
                 pytest.fail(f"[strict] {outcome}, and not {wanted}\n{text}", pytrace=False)
             if verdict.failed:
-                pytest.xfail(f"{outcome}: {told}")  # does nothing under --runxfail
+                pytest.xfail(f"{outcome}: {reason}")  # does nothing under --runxfail
         if verdict.failed:
             assert isinstance(case, Case)
             pytest.fail(failure_text(case, verdict, self.again(case)), pytrace=False)

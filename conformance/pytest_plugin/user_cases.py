@@ -55,9 +55,9 @@ class DeclaredCase:
                 f"no program can be made of {self.name}: {error}; it has to be calls to torch on its arguments"
             ) from error
         except Exception as error:
-            told = "".join(traceback.format_exception(error.with_traceback(self._own(error))))
+            trace = "".join(traceback.format_exception(error.with_traceback(self._own(error))))
             summary = traceback.format_exception_only(error)[-1].strip()
-            raise OwnCaseError(f"{self.name} fails in eager: {summary}\n\n{told}") from error
+            raise OwnCaseError(f"{self.name} fails in eager: {summary}\n\n{trace}") from error
         return Case(program, inputs, SOURCE, self.name, dtype, index=index)
 
     def _own(self, error: Exception) -> Any:

@@ -38,7 +38,8 @@ BUILT_IN = ("linalg", "tosa", "tensorrt")
 def render_script(case: Case, backend: str | None = None, verdict: Verdict | None = None) -> str:
     """The script's text. With a backend it asserts, to the oracle's ULPs, that both runs agree.
 
-    ``verdict`` is what the case came to there: it is told, and a script for a compiler that dies survives it.
+    ``verdict`` is the case's verdict there. The script's docstring has it, and a script for a compiler that dies
+    survives it.
     """
     case = _renamed(case)
     built = _inputs(case)
@@ -79,8 +80,8 @@ def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str
     head = case.id + (f" on {backend}" if backend else "")
     if verdict is None or verdict.outcome is Outcome.PASS:
         return docstring([head])
-    told = f"{verdict.outcome} at {verdict.stage}: {verdict.message}"
-    lines = [line.rstrip() for part in told.splitlines() for line in textwrap.wrap(visible(part), 118) or [""]]
+    summary = f"{verdict.outcome} at {verdict.stage}: {verdict.message}"
+    lines = [line.rstrip() for part in summary.splitlines() for line in textwrap.wrap(visible(part), 118) or [""]]
     return docstring([head, "", *lines[:MESSAGE_LINES]])
 
 

@@ -1,4 +1,4 @@
-"""A look into another interpreter: whether a backend can run there, and with which versions.
+"""The check before a run in another interpreter: whether a backend can run there, and with which versions.
 
 Run there as a script, ``python -P probe.py FD BACKEND FOLDER``: until the checks have passed it imports nothing but the
 standard library. It writes a line to the descriptor when the backend is about to be loaded, and then a JSON object, one
@@ -27,8 +27,10 @@ def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
         try:
             importlib.import_module(name)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            return {"error": f"cannot import {name} ({told}); install it there: {sys.executable} -m pip install {name}"}
+            reason = f"{type(error).__name__}: {error}"
+            return {
+                "error": f"cannot import {name} ({reason}); install it there: {sys.executable} -m pip install {name}"
+            }
     from importlib.metadata import version
 
     from torchstone.conformance.runner.frames import VERSION
@@ -41,18 +43,22 @@ def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
         sys.path.insert(0, folder)
     os.write(descriptor, f"{LOADING}\n".encode())
     instance = load(backend)
-    told = describe_backend(instance)
-    return {**told, "protocol": VERSION, "versions": {**told["versions"], "torch": version("torch"), "python": found}}
+    answer = describe_backend(instance)
+    return {
+        **answer,
+        "protocol": VERSION,
+        "versions": {**answer["versions"], "torch": version("torch"), "python": found},
+    }
 
 
 def main() -> None:
-    """Look, and tell; whatever is raised is told too."""
+    """Probe, and write the answer; whatever is raised is in it."""
     descriptor, backend, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     try:
-        told = probe(backend, folder, descriptor)
+        answer = probe(backend, folder, descriptor)
     except BaseException as error:
-        told = {"error": f"{type(error).__name__}: {error}"}
-    os.write(descriptor, json.dumps(told, default=str).encode())
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    os.write(descriptor, json.dumps(answer, default=str).encode())
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""A look at a backend by a process that must outlive it: whether it can run here, and with which versions.
+"""The check before a run: whether a backend can run here, and with which versions.
 
-Torchstone's own adapters look for packages without importing them, so they are asked here. Anybody else's code may
-abort as it is imported, so a worker asks it. The fork server that this takes stays: the run to come needs it anyway.
+Torchstone's own adapters look for packages without importing them, so they are checked in this process. Other code may
+abort as it is imported, so a worker checks it. The fork server started for that stays, because the run needs it anyway.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a worker was when it died: a few shared bytes, written at a cost of nanoseconds. And how it died, in words."""
+"""Where a worker was when it died, in a few shared bytes that cost nanoseconds to write; and how it died, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of a worker that died or hung: the verdict, or another try of its case."""
+"""What follows when a worker dies or hangs: the verdict of its case, or another try."""
 
 from __future__ import annotations
 

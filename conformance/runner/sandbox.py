@@ -108,8 +108,8 @@ class Sandbox:
         """Say why this process should not be given another case; an empty string if it may be."""
         if self._state.spent:
             return self._state.spent
-        told = getattr(self._backend, "spent", None)
-        if told is not None and (reason := told()):
+        why_spent = getattr(self._backend, "spent", None)
+        if why_spent is not None and (reason := why_spent()):
             return str(reason)
         if threading.active_count() > self._threads:
             return "threads were left running"
@@ -170,8 +170,8 @@ def readable_result(result: Any) -> Any:
             torch.empty(values.shape, dtype=values.dtype).copy_(values)
         except BaseException as error:
             what = f"{type(leaf).__name__} on {_device(leaf)}"
-            told = f"{type(error).__name__}: {error}"[:200] if isinstance(error, Exception) else type(error).__name__
-            raise BackendError(f"the result holds a {what}, which has no values: {told}", stage="run") from None
+            reason = f"{type(error).__name__}: {error}"[:200] if isinstance(error, Exception) else type(error).__name__
+            raise BackendError(f"the result holds a {what}, which has no values: {reason}", stage="run") from None
     return result
 
 

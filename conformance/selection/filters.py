@@ -51,11 +51,11 @@ class Pattern(NamedTuple):
             raise InputError(f'"{text}" is no case id or pattern; they look like opinfo:softmax:float32:0 or opinfo:*')
         return cls(*fields)
 
-    def matches(self, case_id: str, asked: Collection[str]) -> bool:
-        """Whether it means the case of this id; ``asked`` are the variants asked for."""
+    def matches(self, case_id: str, variants: Collection[str]) -> bool:
+        """Whether it means the case of this id; ``variants`` are those asked for."""
         source, op, dtype, index, variant = split_id(case_id)
         named = zip((source, op, dtype, index), self, strict=False)
-        right = variant in asked if not self.variant else fnmatchcase(variant, self.variant)
+        right = variant in variants if not self.variant else fnmatchcase(variant, self.variant)
         return right and all(fnmatchcase(value, pattern) for value, pattern in named)
 
 

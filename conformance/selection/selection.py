@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is asked: the ops by source, every entry in order, and for each backend which ids, if not all of them.
+    """The cases of a run: the ops by source, every entry in order, and for each backend which ids, if not all of them.
 
     ``damaged`` says what is wrong with each file of a corpus that cannot be read.
     """
@@ -63,9 +63,9 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
         wanted = EarlierRuns(**options["earlier"]).ids(store)
         meant = {split_id(name)[:2] for names in wanted.values() for name in names}
         if not meant:
-            told = {"last-failed": "every case passed", "changed-since": "no verdict has changed since"}
+            nothing = {"last-failed": "every case passed", "changed-since": "no verdict has changed since"}
             runs = ", ".join(f"{backend} in {run}" for backend, run in options["earlier"]["runs"].items())
-            raise InputError(f"selects nothing: {told[options['earlier']['rule']]} ({runs})")
+            raise InputError(f"selects nothing: {nothing[options['earlier']['rule']]} ({runs})")
         ops = _narrowed(ops, lambda where, op: (where, op) in meant, "is among those")
     every = frozenset().union(*wanted.values()) if wanted is not None else None
     if every is not None and dtypes is None:
@@ -89,10 +89,10 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
 
     if next(entries(None), None) is None:
         chosen = sum(map(len, ops.values()))
-        asked = {key: options[key] for key in ("dtypes", "cases", "tags", "variants") if options.get(key)}
-        told = "; ".join(f"{key} {', '.join(values)}" for key, values in asked.items())
-        raise InputError(f"selects nothing: of {chosen} ops none has a case of {told}")
-    damaged = [told for source in loaded.values() if isinstance(source, Corpus) for told in source.damaged()]
+        given = {key: options[key] for key in ("dtypes", "cases", "tags", "variants") if options.get(key)}
+        filters = "; ".join(f"{key} {', '.join(values)}" for key, values in given.items())
+        raise InputError(f"selects nothing: of {chosen} ops none has a case of {filters}")
+    damaged = [problem for source in loaded.values() if isinstance(source, Corpus) for problem in source.damaged()]
     return Selection(ops, entries, wanted, damaged)
 
 
@@ -107,9 +107,9 @@ def sources_of(patterns: Iterable[Pattern]) -> list[str]:
     return list(chosen)
 
 
-def _variants(asked: Sequence[str], patterns: Iterable[Pattern]) -> list[str]:
+def _variants(wanted: Sequence[str], patterns: Iterable[Pattern]) -> list[str]:
     named = [name for p in patterns if p.variant for name in (DEFAULT, *VARIANTS) if fnmatchcase(name, p.variant)]
-    return list(dict.fromkeys([*asked, *named]))
+    return list(dict.fromkeys([*wanted, *named]))
 
 
 def _id_in_variant(entry: Case | Untested, variant: str) -> str:
@@ -150,18 +150,18 @@ def _narrowed(ops: Mapping[str, Sequence[str]], holds: Callable[[str, str], bool
 
 def tagged(loaded: Mapping[str, Source], ops: Mapping[str, Sequence[str]], tags: Sequence[str]) -> dict[str, list[str]]:
     """The ops that have one of the tags, and none behind a ``!``. Raises ``InputError`` if there is none."""
-    told = {(source, op): loaded[source].tags_of(op) for source, names in ops.items() for op in names}
-    known = sorted({*TAGS, *(tag for names in told.values() for tag in names)})
+    tags_of_ops = {(source, op): loaded[source].tags_of(op) for source, names in ops.items() for op in names}
+    known = sorted({*TAGS, *(tag for names in tags_of_ops.values() for tag in names)})
     for tag in tags:
         if tag.removeprefix("!") not in known:
             raise UnknownName("tag", tag.removeprefix("!"), known, more="; `torchstone ops --tags` lists them")
-    of_cases = OF_CASES.intersection(tags)  # which op has a case of them is told by its cases
+    of_cases = OF_CASES.intersection(tags)  # which op has a case of them is known from its cases
     chosen = {
-        source: [op for op in names if has_wanted_tag(told[source, op] | of_cases, tags)]
+        source: [op for op in names if has_wanted_tag(tags_of_ops[source, op] | of_cases, tags)]
         for source, names in ops.items()
     }
     if not any(chosen.values()):
-        raise InputError(f"selects nothing: of {len(told)} ops none is tagged {', '.join(tags)}")
+        raise InputError(f"selects nothing: of {len(tags_of_ops)} ops none is tagged {', '.join(tags)}")
     return chosen
 
 

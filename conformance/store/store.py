@@ -224,8 +224,8 @@ class Store:
         if not (all(isinstance(value, dict) for value in objects) and all(isinstance(text, str) for text in texts)):
             raise StoreError(f"{self.path} is corrupt: the record of run r{key} is not a record")
         options, versions, errors, machine = objects
-        told = (*versions.values(), *errors.values(), *machine.values())
-        if not (options_well_formed(options) and all(isinstance(text, str) for text in told)):
+        texts = (*versions.values(), *errors.values(), *machine.values())
+        if not (options_well_formed(options) and all(isinstance(text, str) for text in texts)):
             raise StoreError(f"{self.path} is corrupt: the options, versions, errors or machine of run r{key} are none")
         return RunRecord(
             f"r{key}", state, started, finished, command, options, versions, device, seed, pid, host, errors, machine

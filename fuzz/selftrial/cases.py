@@ -16,19 +16,19 @@ SEED = 0
 MAX_OPS = 3
 
 VALUE_VARIANTS = ("extremes", "special", "shifted", "long", "small")
-"""Variants in which numbers decide: asked in every dtype."""
+"""Variants in which numbers decide: in every dtype."""
 
 DTYPE_VARIANTS = ("mixed",)
-"""Variants in which dtypes decide: asked of all samples, in every dtype."""
+"""Variants in which dtypes decide: all samples, in every dtype."""
 
 ARGUMENT_VARIANTS = ("backward", "optional", "constants", "outside", "square", "lazy")
-"""Variants in which arguments decide: asked of all samples, of the first dtype."""
+"""Variants in which arguments decide: all samples of the first dtype."""
 
 OTHER_VARIANT_DTYPES = ("float32", "int64", "complex64", "bool")
 """The dtypes of all other variants, which are about places and sizes."""
 
 ARGUMENT_SAMPLES = 24
-"""Samples of the first dtype of an op that variants are asked of, at most, whatever the limit."""
+"""Samples of the first dtype of an op for `ARGUMENT_VARIANTS`, at most, whatever the limit."""
 
 
 def trial_cases(mutant: Mutant, limit: int, programs: int, most: int) -> Iterator[Case]:
@@ -75,7 +75,7 @@ def _varied(ops: Iterable[str], samples: Iterable[Case]) -> Iterator[Case]:
 
 
 def _in_variants(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case]:
-    """The samples in these variants, where that can be asked."""
+    """The samples in these variants, where they apply."""
     samples = list(samples)
     for name in names:
         for case in samples:

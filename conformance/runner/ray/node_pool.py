@@ -1,4 +1,4 @@
-"""What runs on a node of a Ray cluster: a local pool of one isolated worker, and what tells nodes apart."""
+"""What runs on a node of a Ray cluster: a local pool of one isolated worker, and a description of the node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class _Stop(Exception):
 
 
 class NodeActor:
-    """A Ray actor of one CPU. Its calls run in threads of their own, so that ``stop`` does not wait for its turn."""
+    """A Ray actor of one CPU, with a pool of one worker.
+
+    Its calls run in threads of their own, so that ``stop`` does not wait for its turn.
+    """
 
     def __init__(self, backend: str, timeout: float, memory: int, folder: str, threads: str | None) -> None:
         with contextlib.suppress(OSError):
@@ -98,11 +101,11 @@ def describe_node(backend: str) -> dict[str, str]:
     if not found.get("ok", True):
         how = f"; install it with: {found['install']}" if found["install"] else ""
         raise InputError(f'backend "{backend}" cannot be used there: {found["reason"]}{how}')
-    told = {name: version(name) for name in ("torchstone", "torch")}
-    told |= {"python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
-    told |= {"cpu": torch.backends.cpu.get_cpu_capability(), "host": socket.gethostname()}
-    told |= {"code generator": os.environ.get(level.VARIABLE) or level.NATIVE}
-    return found.get("versions", {}) | told
+    facts = {name: version(name) for name in ("torchstone", "torch")}
+    facts |= {"python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
+    facts |= {"cpu": torch.backends.cpu.get_cpu_capability(), "host": socket.gethostname()}
+    facts |= {"code generator": os.environ.get(level.VARIABLE) or level.NATIVE}
+    return found.get("versions", {}) | facts
 
 
 def version_differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:

@@ -122,9 +122,9 @@ def _all(
         budget = Budget(trials=trials, seconds=seconds)
         rows = []
         made = reduce_failures(db, record.run, failures, folder, budget=budget, timeout=timeout, python=python)
-        for at, (failure, told, before) in enumerate(made, 1):
-            row = {"failure": failure.name, "cases": len(failure.cases), "state": _state(told)}
-            row |= {"trials": told.get("trials"), "seconds": told.get("seconds"), "message": _message(told)}
+        for at, (failure, result, before) in enumerate(made, 1):
+            row = {"failure": failure.name, "cases": len(failure.cases), "state": _state(result)}
+            row |= {"trials": result.get("trials"), "seconds": result.get("seconds"), "message": _message(result)}
             rows.append(row)
             past = " (done before)" if before else ""
             warn(f"{at} of {len(failures)}: {failure.name}: {row['state']}{past}")
@@ -132,18 +132,18 @@ def _all(
     return OK if all(row["state"] == "shown" or row["state"].startswith("same as") for row in rows) else FAILURES
 
 
-def _state(told: dict[str, Any]) -> str:
-    if "not_reduced" in told:
+def _state(record: dict[str, Any]) -> str:
+    if "not_reduced" in record:
         return "not reduced"
-    if not told["script"]["shows"]:
+    if not record["script"]["shows"]:
         return "script does not show it"
-    if not told["confirmed"]:
+    if not record["confirmed"]:
         return "not confirmed"
-    return f"same as {told['same_as']}" if told["same_as"] else "shown"
+    return f"same as {record['same_as']}" if record["same_as"] else "shown"
 
 
-def _message(told: dict[str, Any]) -> str:
-    lines = str(told.get("not_reduced") or told.get("message") or "").splitlines()
+def _message(record: dict[str, Any]) -> str:
+    lines = str(record.get("not_reduced") or record.get("message") or "").splitlines()
     return lines[0][:100] if lines else ""
 
 

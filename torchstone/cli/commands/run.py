@@ -245,8 +245,8 @@ def _execute(
     try:
         with sigterm_interrupts(), where.pools(db, record.run) as pool:
             selection = selection or _plan(options, db)
-            for told in selection.damaged:
-                warn(f"warning: left out: {told}")
+            for problem in selection.damaged:
+                warn(f"warning: left out: {problem}")
             with Progress(options["backends"], selection.ops) as progress:
                 summary = run_cases(
                     selection.entries,

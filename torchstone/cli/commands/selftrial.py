@@ -69,9 +69,11 @@ def selftrial(
         for result in tried:
             found[result.mutant] = result
             trial.append_to_journal(out, result)
-            told = f"{result.outcome} {result.kind}".strip() + f" in {result.case}" if result.detected else "NOT FOUND"
+            outcome = (
+                f"{result.outcome} {result.kind}".strip() + f" in {result.case}" if result.detected else "NOT FOUND"
+            )
             seconds = time.perf_counter() - started
-            warn(f"{seconds:.0f} s  {len(found)}/{len(chosen)}  {result.mutant}: {told}")
+            warn(f"{seconds:.0f} s  {len(found)}/{len(chosen)}  {result.mutant}: {outcome}")
     found = {b.name: found[b.name] for b in chosen}
     if markdown:
         say(trial.markdown_tables(found))
