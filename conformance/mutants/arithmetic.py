@@ -190,13 +190,13 @@ ROUNDING = mutants(
         "integers-rounded",
         "floats converted to integers are rounded",
         "int long short",
-        patched("lowering.linalg.scalars:_float_to_int", _rounded_first),
+        patched("torchstone.compiler.lowering.linalg.scalars:_float_to_int", _rounded_first),
     ),
     (
         "bfloat16-cut-off",
         "the lower half of a float32 dropped",
         "add mul",
-        patched("lowering.linalg.scalars:_encode", _cut_off),
+        patched("torchstone.compiler.lowering.linalg.scalars:_encode", _cut_off),
     ),
 )
 
@@ -320,7 +320,10 @@ SIGNEDNESS = mutants(
         "unsigned-to-float-signed",
         "uint8 becomes a negative float",
         "float true_divide",
-        patched("lowering.linalg.scalars:_int_to_float", lambda right: lambda source, *to: right(_signed(source), *to)),
+        patched(
+            "torchstone.compiler.lowering.linalg.scalars:_int_to_float",
+            lambda right: lambda source, *to: right(_signed(source), *to),
+        ),
     ),
 )
 
@@ -335,7 +338,10 @@ DIVISION = mutants(
         "floor-divide-by-negative",
         "rounds down where the dividend is negative",
         "floor_divide",
-        patched("contract.expansions.elementwise:_differ_in_sign", lambda right: _down_for_negative_dividends),
+        patched(
+            "torchstone.compiler.transforms.expansions.core.elementwise:_differ_in_sign",
+            lambda right: _down_for_negative_dividends,
+        ),
     ),
     (
         "remainder-by-negative",

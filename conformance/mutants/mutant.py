@@ -59,11 +59,11 @@ def combined(*patches: Patch) -> Patch:
 
 
 def patched(path: str, wrong: Mutation) -> Patch:
-    """Replace what ``module:attribute`` names, under ``torchstone.compiler``."""
+    """Replace what ``torchstone.compiler.module:attribute`` names."""
 
     def apply() -> AbstractContextManager[Any]:
         module, _, attributes = path.partition(":")
-        owner: Any = importlib.import_module(f"torchstone.compiler.{module}")
+        owner: Any = importlib.import_module(module)
         *owners, last = attributes.split(".")
         for attribute in owners:
             owner = getattr(owner, attribute)

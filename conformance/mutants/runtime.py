@@ -14,8 +14,8 @@ from unittest import mock
 
 from torchstone.conformance.mutants.mutant import Patch, Rule, combined, mutants, patched
 
-CALL = "runtime.cpu:CpuKernel.__call__"
-RUN = "runtime.cpu:_run"
+CALL = "torchstone.compiler.runtime.cpu.kernel:CpuKernel.__call__"
+RUN = "torchstone.compiler.runtime.cpu.kernel:_run"
 
 
 def _given(change: Callable[[Any], Any]) -> Patch:
@@ -51,7 +51,10 @@ LAYOUT = mutants(
         "strided-read-in-rows",
         "strides not looked at",
         "add sum mm",
-        patched("runtime.cpu:CpuKernel._code", lambda right: lambda kernel, *, strided: right(kernel, strided=False)),
+        patched(
+            "torchstone.compiler.runtime.cpu.kernel:CpuKernel._code",
+            lambda right: lambda kernel, *, strided: right(kernel, strided=False),
+        ),
     ),
     ("offset-ignored", "inputs read from the start of their memory", "add sum", _given(_from_the_start)),
     (
@@ -64,7 +67,7 @@ LAYOUT = mutants(
         "lazy-bits-ignored",
         "lazy conjugation not carried out",
         "conj mH linalg.vecdot",
-        patched("runtime.cpu:readable", _raw),
+        patched("torchstone.compiler.runtime.cpu.kernel:readable", _raw),
     ),
     harmful="strided-read-in-rows",
 )
@@ -100,7 +103,7 @@ def _with_fixed_sizes(path: str, place: int) -> Patch:
     def wrong(right: Rule) -> Rule:
         return lambda *given: right(*(_Hints.fixed(v) if at == place else v for at, v in enumerate(given)))
 
-    return combined(patched("driver:to_contract", _Hints.remembered), patched(path, wrong))
+    return combined(patched("torchstone.compiler.driver:to_contract", _Hints.remembered), patched(path, wrong))
 
 
 def _never_smaller(right: Rule) -> Rule:
@@ -126,19 +129,19 @@ SIZES = mutants(
         "mean-of-compiled-size",
         "divided by the number of elements of the example",
         "mean var",
-        _with_fixed_sizes("contract.expansions.reduction:size_value", 1),
+        _with_fixed_sizes("torchstone.compiler.transforms.expansions.core.reduction:size_value", 1),
     ),
     (
         "index-of-compiled-size",
         "negative indices counted from the example's end",
         "take index_put __getitem__",
-        _with_fixed_sizes("contract.expansions.indexing:bound", 2),
+        _with_fixed_sizes("torchstone.compiler.transforms.expansions.indexing.index:bound", 2),
     ),
     (
         "results-never-smaller",
         "results have the size of the largest call so far",
         "add sum",
-        patched("runtime.cpu:CpuKernel._sized", _never_smaller),
+        patched("torchstone.compiler.runtime.cpu.kernel:CpuKernel._sized", _never_smaller),
     ),
 )
 
@@ -171,7 +174,7 @@ METADATA = mutants(
         "second-result-lost",
         "the first of several results",
         "max.reduction_with_dim topk",
-        patched("frontends.captured:Captured.unflatten", _first_only),
+        patched("torchstone.compiler.capture.program:Captured.unflatten", _first_only),
     ),
 )
 
@@ -281,7 +284,7 @@ MEMORY = mutants(
         "result-overwritten",
         "a result is overwritten by the next call",
         "add sum mm",
-        patched("runtime.cpu:CpuKernel._static", _one_buffer),
+        patched("torchstone.compiler.runtime.cpu.kernel:CpuKernel._static", _one_buffer),
     ),
     ("result-is-argument", "a copy shares its argument's memory", "clone", patched(CALL, _passed_through)),
     ("argument-overwritten", "an argument is used for the result", "exp add", patched(CALL, _in_place)),
@@ -289,7 +292,7 @@ MEMORY = mutants(
         "write-back-lost",
         "the new value of an argument is not written back",
         "zero_ nn.functional.batch_norm",
-        patched("frontends.captured:Captured.finish", _not_written_back),
+        patched("torchstone.compiler.capture.program:Captured.finish", _not_written_back),
     ),
     ("last-not-written", "the last element is not written", "add exp", patched(RUN, _but_the_last)),
     ("race", "now and then an element is its neighbour", "add sum", patched(RUN, _in_a_race)),
@@ -329,13 +332,13 @@ PASSES = mutants(
         "shared-whatever-attributes",
         "ops shared that differ in attributes",
         "aminmax var_mean",
-        patched("contract.share:_key", _by_name_alone),
+        patched("torchstone.compiler.transforms.cse:_key", _by_name_alone),
     ),
     (
         "cached-whatever-constants",
         "code used again for other constants",
         "add clamp pow",
-        patched("runtime.cache:key_of", _without_numbers),
+        patched("torchstone.compiler.runtime.cpu.cache:key_of", _without_numbers),
     ),
     (
         "checks-dropped",
@@ -402,7 +405,7 @@ PROCESSES = mutants(
         "runs-eager",
         "what is not compiled is run by eager, and nothing is said",
         "add softmax",
-        patched("driver:compile", _swallowed),
+        patched("torchstone.compiler.driver:compile", _swallowed),
     ),
     harmful="aborts-compiling exits-compiling faults-running hangs-compiling",
 )
