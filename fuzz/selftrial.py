@@ -37,7 +37,7 @@ from torchstone.conformance.execution.run_case import compile_cases, try_case
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.mutants import BUGS, NAME, Bug
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import iterate, load
 from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
 from torchstone.conformance.variants.registry import VARIANTS, apply

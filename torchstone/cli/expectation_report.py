@@ -76,10 +76,10 @@ class Held:
 
     def judge(self, db: Store, record: Run) -> Judgement:
         """Judge a run that has ended, write the JUnit file, and return the judgement."""
-        from torchstone.conformance.expectations import baseline
+        from torchstone.conformance.expectations import judge
         from torchstone.reports import junit
 
-        judgement = baseline(db, record, self.files)
+        judgement = judge(db, record, self.files)
         if self.junit is not None:
             properties = {"run": record.run, "command": record.command, "device": record.device, **record.versions}
             tests = _tests(db, record, self.files, judgement)

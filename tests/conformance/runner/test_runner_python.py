@@ -11,8 +11,10 @@ from torture_cases import torture_case
 
 from torchstone.cli.pythons import check_backends, in_pythons, pythons_of
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.runner import Pool, interpreter, run
+from torchstone.conformance.runner import interpreter
 from torchstone.conformance.runner.interpreter import Interpreter
+from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.runner.run import run
 from torchstone.conformance.store import VERDICT_COLUMNS, Store
 
 HERE = Path(__file__).parents[1] / "helpers"

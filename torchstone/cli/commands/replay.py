@@ -35,7 +35,7 @@ def replay(
     """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
     from torchstone.cli.commands.run import _check
     from torchstone.conformance.execution.verdict import RIGHT
-    from torchstone.conformance.runner import Pool
+    from torchstone.conformance.runner.pool import Pool
 
     hold_to(cpu_level)
     _check({"sources": [], "backends": [backend]})

@@ -227,7 +227,7 @@ def _go(
     """Run, journal, show; whatever ends it, the store says how far it came."""
     from torchstone.cli.progress import Progress
     from torchstone.cli.summary import show_summary
-    from torchstone.conformance.runner import run as run_cases
+    from torchstone.conformance.runner.run import run as run_cases
 
     options = record.options
     state = "interrupted"
