@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from torchstone.conformance.errors import UnknownName
-from torchstone.conformance.program.call_targets import resolve
-from torchstone.conformance.program.literals import ProgramError
+from torchstone.conformance.program.call_targets import lookup
 from torchstone.fuzz.generator.draft import Arguments, Draft
 
 
@@ -82,11 +81,8 @@ def database() -> dict[str, Any]:
 def target_of(name: str) -> str | None:
     """Return the public dotted name of an op of the database, or None if it has none that a program may call."""
     for candidate in (f"torch.{name}", f"torch.Tensor.{name}", name):
-        try:
-            resolve(candidate)
-        except ProgramError:
-            continue
-        return candidate
+        if lookup(candidate) is not None:
+            return candidate
     return None
 
 
