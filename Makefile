@@ -50,7 +50,7 @@ run: $(VENV)/.stamp-run ## run the conformance suite and write the report
 	exit $$status
 
 test: $(VENV)/.stamp-test ## run the tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 15 $(PYTEST_OPTIONS)
 
 lint: $(VENV)/.stamp-tox ## check formatting and lint
 	$(TOX) lint

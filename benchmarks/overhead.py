@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
 
 

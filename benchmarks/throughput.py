@@ -28,7 +28,7 @@ from torchstone.conformance.backends import Backend, load
 from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.execution.verdict import CORRECT
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
 
 

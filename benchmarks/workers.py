@@ -17,7 +17,7 @@ from typing import Any
 
 from torchstone.conformance.execution.verdict import CORRECT
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
 
 WARM = 2  # cases for each worker before the clock starts

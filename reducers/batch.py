@@ -24,7 +24,7 @@ from torchstone.conformance.escape import file_name
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.repro.standalone import SECONDS
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.store import parse_evidence as read
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.failure import reduce_case

@@ -13,6 +13,14 @@ from hypothesis import HealthCheck, core, settings
 # process a core: threads that wait for each other are a quarter of what it takes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# The tests start Python time and again. Without a cache of bytecode each start compiles the package again, and
+# pytest rewrites the assertions of every test file in each of its processes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# Collecting makes objects that all stay: a garbage collector that walks over them frees nothing.
+gc.disable()
+
 # A job that a shell starts in the background ignores SIGINT, and so does every process it starts: the tests that
 # interrupt a command would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,6 +57,7 @@ def pytest_collection_finish() -> None:
     """Let no collection of garbage walk over the tests, and what they have imported, again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from torchstone.conformance.pytest_plugin.options import PluginOptions
 
 if TYPE_CHECKING:
     from torchstone.conformance.expectations import ExpectationFile
-    from torchstone.conformance.runner import Pool
+    from torchstone.conformance.runner.pool import Pool
 
 _SESSION = pytest.StashKey["Session"]()
 
@@ -63,7 +63,7 @@ class Session:
 
     def _pool(self, backend: str) -> Pool:
         if backend not in self._pools:
-            from torchstone.conformance.runner import Pool
+            from torchstone.conformance.runner.pool import Pool
 
             self._pools[backend] = Pool(backend, timeout=self.chosen.timeout)
         return self._pools[backend]

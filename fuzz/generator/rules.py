@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from torchstone.conformance.program.call_targets import resolve
-from torchstone.conformance.program.literals import ProgramError
+from torchstone.conformance.program.call_targets import lookup
 from torchstone.fuzz.generator.draft import Arguments, Draft
 
 
@@ -48,11 +47,8 @@ def op_database() -> dict[str, Any]:
 def public_target(name: str) -> str | None:
     """Return the public dotted name of an op of the database, or None if it has none that a program may call."""
     for candidate in (f"torch.{name}", f"torch.Tensor.{name}", name):
-        try:
-            resolve(candidate)
-        except ProgramError:
-            continue
-        return candidate
+        if lookup(candidate) is not None:
+            return candidate
     return None
 
 

@@ -25,7 +25,7 @@ from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.mutants import BACKEND_NAME, MUTANTS, Mutant
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
 from torchstone.fuzz.selftrial.cases import trial_cases
 from torchstone.fuzz.selftrial.results import TrialResult

@@ -135,5 +135,5 @@ def test_dtypes_are_those_of_the_cases():
 
 def test_every_command_has_its_module():
     for _, where, _ in cli.COMMANDS:
-        path = Path(cli.__file__).parent / (where.partition(":")[0].rpartition(".")[2] + ".py")
+        path = Path(cli.__file__).parent / "commands" / (where.partition(":")[0].rpartition(".")[2] + ".py")
         assert path.exists(), f"{where} is listed but not there"

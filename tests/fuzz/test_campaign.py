@@ -11,7 +11,7 @@ import pytest
 from torchstone.cli import invoke
 from torchstone.cli.commands.fuzz import _Progress
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
 from torchstone.fuzz.generator.catalog import select_rules

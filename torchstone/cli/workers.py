@@ -60,7 +60,7 @@ class Workplace:
     @contextlib.contextmanager
     def pools(self, store: Store, run: str) -> Iterator[Callable[..., Workers]]:
         """What makes workers; at the end the cluster is left. The store is told the versions of each node."""
-        from torchstone.conformance.runner import Pool
+        from torchstone.conformance.runner.pool import Pool
 
         with self._joined:
             if not self.ray:

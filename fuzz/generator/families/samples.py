@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from torchstone.conformance.program.call_targets import name_of, resolve
+from torchstone.conformance.program.call_targets import lookup, name_of
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import ProgramError, Ref, dtype_name, map_leaves
+from torchstone.conformance.program.literals import Ref, dtype_name, map_leaves
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.generator.draft import NUMEL, Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rounding import names
@@ -58,11 +58,8 @@ def rules(taken: Collection[str]) -> Iterator[OpRule]:
 def _public_name(info: Any) -> str | None:
     """Return the name under which a program calls exactly what the database calls."""
     for candidate in (f"torch.{info.name}", f"torch.Tensor.{info.name}"):
-        try:
-            if resolve(candidate) is info.op:
-                return candidate
-        except ProgramError:
-            continue
+        if lookup(candidate) is info.op:
+            return candidate
     return name_of(info.op)
 
 

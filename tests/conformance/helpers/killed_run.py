@@ -36,7 +36,7 @@ def cases(count: int):
 
 
 def main() -> None:
-    from torchstone.conformance.runner import run_cases
+    from torchstone.conformance.runner.run import run_cases
     from torchstone.conformance.store import Store
 
     path, count = Path(sys.argv[1]), int(sys.argv[2])

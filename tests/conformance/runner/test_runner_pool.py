@@ -14,9 +14,9 @@ from torture_cases import torture_case
 
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage
-from torchstone.conformance.runner import Pool
 from torchstone.conformance.runner import pool as pool_module
 from torchstone.conformance.runner.cleanup import PREFIX, LockedFolder, remove_abandoned
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.preflight import preflight
 from torchstone.conformance.runner.worker_process import _ENVIRONMENT
 
@@ -257,7 +257,7 @@ def test_workers_die_with_their_parent(tmp_path):
 import os, sys
 sys.path.insert(0, {str(HERE)!r})
 from torture_cases import torture_case
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner import pool as pool_module
 pool = Pool({BACKEND!r}, jobs=1)
 assert pool.verdict(torture_case("obey")).outcome == "pass"

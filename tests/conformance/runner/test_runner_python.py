@@ -11,8 +11,10 @@ from torture_cases import torture_case
 
 from torchstone.cli.workers import check_usable, parse_pythons, pool_with_pythons
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.runner import Pool, interpreter, run_cases
+from torchstone.conformance.runner import interpreter
 from torchstone.conformance.runner.interpreter import Interpreter
+from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.runner.run import run_cases
 from torchstone.conformance.store import VERDICT_COLUMNS, Store
 
 HERE = Path(__file__).parents[1] / "helpers"

@@ -9,7 +9,7 @@ import pytest
 from torture_cases import DEEDS, torture_case
 
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 
 HERE = Path(__file__).parents[1] / "helpers"
 BACKEND = "torture_backend:Torture"

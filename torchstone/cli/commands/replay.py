@@ -35,7 +35,7 @@ def replay(
     """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
     from torchstone.cli.selection_options import check_options
     from torchstone.conformance.execution.verdict import CORRECT
-    from torchstone.conformance.runner import Pool
+    from torchstone.conformance.runner.pool import Pool
 
     set_cpu_level(cpu_level)
     check_options({"sources": [], "backends": [backend]})

@@ -237,7 +237,7 @@ def _execute(
 ) -> int:
     """Run, journal, show; whatever ends it, the store says how far it came."""
     from torchstone.cli.progress import Progress, show_summary
-    from torchstone.conformance.runner import run_cases
+    from torchstone.conformance.runner.run import run_cases
 
     options = record.options
     state = "interrupted"

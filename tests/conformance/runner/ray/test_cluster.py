@@ -16,7 +16,7 @@ import pytest
 from torture_cases import torture_case
 
 from torchstone.conformance.errors import HarnessError, InputError
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.ray.cluster import Cluster, connect
 from torchstone.conformance.runner.ray.node_pool import version_differences
 from torchstone.conformance.store import Store

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.runner.ray.test_cluster import nodes, told  # noqa: F401
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.runner import Pool
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.ray.cluster import Cluster, connect
 from torchstone.conformance.sources import opinfo
 
