@@ -49,7 +49,7 @@ def mark_name(label: str, value: str) -> str:
 def read_options(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = False) -> PluginOptions:
     """Check the options. ``quick`` leaves out what another process has checked. Raises ``InputError``."""
     from torchstone.conformance.backends import check_backend_name, load
-    from torchstone.conformance.runner.interpreter_probe import describe_backend
+    from torchstone.conformance.backends.registry import describe_backend
     from torchstone.conformance.runner.preflight import preflight
     from torchstone.conformance.sources import SOURCES
 

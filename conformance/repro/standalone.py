@@ -1,7 +1,7 @@
 """The part of a script that puts a program through a compiler's own path, with nothing of torchstone's.
 
-Scripts carry the source of a function of ``backends/paths.py``. Where torchstone has to run what the compiler makes,
-the function ends with the lowering, and shows the failures up to there. A script exits with 1 when the failure shows
+Scripts carry the source of a function of ``compiler_paths``. Where torchstone has to run what the compiler makes, the
+function ends with the lowering, and shows the failures up to there. A script exits with 1 when the failure shows
 and with 0 when it does not; a compiler that dies or hangs does so in a process of its own.
 """
 

@@ -51,7 +51,7 @@ class RunRecord:
     """One run's record. ``state``: running, finished, interrupted, or killed (its process is gone).
 
     ``errors`` has the harness's reason for each backend that could not be run to the end; ``machine`` the facts of
-    ``conformance.provenance``, none of a run that an older torchstone made.
+    ``execution.machine``, none of a run that an older torchstone made.
     """
 
     run: str

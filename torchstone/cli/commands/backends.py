@@ -1,4 +1,4 @@
-"""``torchstone backends``: what can be put on trial here."""
+"""``torchstone backends``: which backends can be tested here."""
 
 from __future__ import annotations
 
