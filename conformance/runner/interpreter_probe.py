@@ -1,8 +1,8 @@
 """The check before a run in another interpreter: whether a backend can run there, and with which versions.
 
-Run there as a script, ``python -P interpreter_probe.py FD BACKEND FOLDER``: until the checks have passed it imports nothing but the
-standard library. It writes a line to the descriptor when the backend is about to be loaded, and then a JSON object, one
-line too; what a backend prints as it is imported goes elsewhere.
+It runs there as a script, ``python -P interpreter_probe.py FD BACKEND FOLDER``. Until the checks have passed it imports
+nothing but the standard library. It writes a line to the descriptor when the backend is about to be loaded, and then a
+JSON object, also on one line. What a backend prints as it is imported goes elsewhere.
 """
 
 import importlib

@@ -223,7 +223,7 @@ def _start(backend: Backend, mark: int) -> Sandbox:
 
 
 def _run_case(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
-    """Return the verdict of one case as JSON; what ``run_case`` lets through is the harness's own error, not the backend's."""
+    """Return a case's verdict as JSON. What ``run_case`` lets through is the harness's error, not the backend's."""
     from torchstone.conformance.execution.run_case import run_case
     from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
     from torchstone.conformance.program.case import Case

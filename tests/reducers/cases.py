@@ -55,7 +55,7 @@ def judge(backend: Any) -> Callable[[Case], Verdict]:
 
 
 def _verdict(candidate: Case, stage: Stage, outcome: Outcome, kind: str, message: str) -> Verdict:
-    return Verdict(candidate.id, "planted", "", "", "", "", stage, outcome, kind, message)
+    return Verdict(candidate.id, "mutant", "", "", "", "", stage, outcome, kind, message)
 
 
 def reduced(start: Case, backend: Any, budget: Budget | None = None, verdicts: dict | None = None) -> Reduced[Case]:

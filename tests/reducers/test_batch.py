@@ -21,7 +21,7 @@ from torchstone.reducers.failure import reduce_case
 from torchstone.reducers.write import SCRIPT, SUMMARY
 
 pytestmark = pytest.mark.usefixtures("fork_server")
-BACKEND = "tests.planted:swapped_sub"
+BACKEND = "tests.mutants:swapped_sub"
 
 
 def row(op: str, dtype: str, outcome: str, message: str, backend: str = "b") -> tuple[object, ...]:

@@ -7,7 +7,7 @@ import zlib
 import pytest
 from cases import judge, reduced, shrunk
 
-from tests import planted
+from tests import mutants
 from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.generator.generate import nth_program
 from torchstone.reducers import order
@@ -21,15 +21,15 @@ SEEDS = range(6)
 def test_a_swapped_sub_comes_down_to_one_sub_of_one_element(seed):
     pool = select_rules(("add", "sub", "mul", "exp", "sum", "transpose", "reshape", "unsqueeze", "neg", "cat", "mm"))
     index = 0
-    trial = judge(planted.swapped_sub)
+    trial = judge(mutants.swapped_sub)
     while trial(start := nth_program(seed, index, pool, must=select_rules(("sub",)))).kind != "value":
         index += 1
-    found = reduced(start, planted.swapped_sub)
+    found = reduced(start, mutants.swapped_sub)
     assert [call.target for call in found.value.program.calls] == ["torch.sub"]
     assert max(tensor.numel() for tensor in found.value.args) == 1
     assert signature(trial(found.value)) == signature(trial(start))
     assert order.size(found.value) <= order.size(tidy(start))
-    again = reduced(start, planted.swapped_sub)
+    again = reduced(start, mutants.swapped_sub)
     assert again.value.to_bytes() == found.value.to_bytes()
 
 

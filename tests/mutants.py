@@ -1,7 +1,7 @@
-"""Backends with one planted bug each: what the suite, the fuzzer and the reducers must catch.
+"""Backends with one mistake each: what the suite, the fuzzer and the reducers must catch.
 
 Some are eager PyTorch but for one op, others the built-in compiler but for one row of its linalg lowering. They are
-named on the command line as ``--backend tests.planted:swapped_sub``.
+named on the command line as ``--backend tests.mutants:swapped_sub``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ aten = torch.ops.aten
 Wrong = Callable[..., Any]
 
 
-class Planted:
+class MutatedEager:
     """Eager with a wrong version of some ATen ops: ``wrong`` maps overload packets to what runs in their place."""
 
     def __init__(self, name: str, wrong: dict[Any, Wrong]) -> None:
@@ -50,27 +50,27 @@ class _Swap(TorchDispatchMode):
         self.wrong = wrong
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        planted = self.wrong.get(func.overloadpacket)
-        return planted(func, *args, **(kwargs or {})) if planted else func(*args, **(kwargs or {}))
+        wrong = self.wrong.get(func.overloadpacket)
+        return wrong(func, *args, **(kwargs or {})) if wrong else func(*args, **(kwargs or {}))
 
 
-class PlantedRow(Linalg):
+class MutatedRow(Linalg):
     """The built-in linalg backend with one row of an elementwise table (FLOAT, INT …) replaced while it compiles."""
 
     def __init__(self, name: str, table: str, op: str, rule: Callable[[], Wrong]) -> None:
         self.label, self.table, self.op, self.rule = name, table, op, rule
 
-    def _planted(self) -> Any:
+    def _mutated(self) -> Any:
         from torchstone.compiler.lowering.linalg import elementwise
 
         return mock.patch.dict(getattr(elementwise, self.table), {self.op: self.rule()})
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        with self._planted():
+        with self._mutated():
             return super().compile(fn, args)
 
     def compile_many(self, programs: Any) -> list[Any]:
-        with self._planted():
+        with self._mutated():
             return super().compile_many(programs)
 
 
@@ -124,16 +124,16 @@ def _refuse(func: Any, operand: Tensor, *args: Any, **kwargs: Any) -> Any:
     return func(operand, *args, **kwargs)
 
 
-swapped_sub = Planted("swapped-sub", {aten.sub: swapped})
-max_without_nan = Planted("max-without-nan", {aten.maximum: _max_without_nan})
-sum_wrong_axis = Planted("sum-wrong-axis", {aten.sum: _sum_over_next_axis})
-slice_off_by_one = Planted("slice-off-by-one", {aten.slice: _slice_off_by_one})
-round_half_up = Planted("round-half-up", {aten.round: _round_half_up})
-crashing_cumsum = Planted("crashing-cumsum", {aten.cumsum: _abort})
-failing_softmax = Planted("failing-softmax", {aten._softmax: _refuse})
-correct = Planted("correct", {})
+swapped_sub = MutatedEager("swapped-sub", {aten.sub: swapped})
+max_without_nan = MutatedEager("max-without-nan", {aten.maximum: _max_without_nan})
+sum_wrong_axis = MutatedEager("sum-wrong-axis", {aten.sum: _sum_over_next_axis})
+slice_off_by_one = MutatedEager("slice-off-by-one", {aten.slice: _slice_off_by_one})
+round_half_up = MutatedEager("round-half-up", {aten.round: _round_half_up})
+crashing_cumsum = MutatedEager("crashing-cumsum", {aten.cumsum: _abort})
+failing_softmax = MutatedEager("failing-softmax", {aten._softmax: _refuse})
+correct = MutatedEager("correct", {})
 
-linalg_swapped_sub = PlantedRow("linalg-swapped-sub", "FLOAT", "sub", _arith("subf", 1, 0))
-linalg_max_without_nan = PlantedRow("linalg-max-without-nan", "FLOAT", "max", _arith("maxnumf", 0, 1))
-linalg_round_away = PlantedRow("linalg-round-away", "FLOAT", "round", _arith("round", 0))
-linalg_swapped_int_sub = PlantedRow("linalg-swapped-int-sub", "INT", "sub", _arith("subi", 1, 0))
+linalg_swapped_sub = MutatedRow("linalg-swapped-sub", "FLOAT", "sub", _arith("subf", 1, 0))
+linalg_max_without_nan = MutatedRow("linalg-max-without-nan", "FLOAT", "max", _arith("maxnumf", 0, 1))
+linalg_round_away = MutatedRow("linalg-round-away", "FLOAT", "round", _arith("round", 0))
+linalg_swapped_int_sub = MutatedRow("linalg-swapped-int-sub", "INT", "sub", _arith("subi", 1, 0))
