@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
+from torchstone.compiler._torch.pytrees import tree_map_only
 from torchstone.conformance.backends.protocol import Availability, Backend
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors, write_back

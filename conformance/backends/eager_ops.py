@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
 
+from torchstone.compiler._torch.operators import schemas_named
+
 
 @contextmanager
 def eager_ops(among: Collection[str] | None = None) -> Iterator[Counter[str]]:
@@ -49,7 +51,6 @@ def _names(seen: Any) -> set[str]:
 @cache
 def _computes(name: str) -> bool:
     """Whether it is an op, and one that does more than to return a view, or memory that nobody has written to."""
-    import torch
 
     if (
         "::" not in name
@@ -58,7 +59,7 @@ def _computes(name: str) -> bool:
         or name.startswith(("aten::empty", "aten::new_empty"))
     ):
         return False
-    schemas = torch._C._jit_get_schemas_for_operator(name)
+    schemas = schemas_named(name)
     results = [result for schema in schemas for result in schema.returns if "Tensor" in str(result.type)]
     return not results or any(r.alias_info is None or r.alias_info.is_write for r in results)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import is_zero_tensor, storage_key
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.program.tensor_storage import extent
 
@@ -48,7 +49,7 @@ def find_stray_writes(
     settled = [False] * len(before)
     groups: dict[int, list[int]] = {}
     for index, tensor in enumerate(before):
-        groups.setdefault(tensor.untyped_storage()._cdata, []).append(index)
+        groups.setdefault(storage_key(tensor), []).append(index)
     for group in groups.values():
         rows = [storage_as_row(tensors[group[0]]) for tensors in (before, expected, actual)]
         if len({row.numel() for row in rows}) > 1:  # resized by the program: its views tell
@@ -108,7 +109,7 @@ def address_range(value: Any) -> AddressRange | None:
     """
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
         return None
-    if value._is_zerotensor():
+    if is_zero_tensor(value):
         return None
     try:
         start = value.data_ptr()

@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.settings import onednn_off
 from torchstone.conformance.program.case import Case
 
 SEED = 20
@@ -149,10 +151,10 @@ class _CheckRules(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = func._schema.name.removeprefix("aten::")
+        name = schema_of(func).name.removeprefix("aten::")
         rule = RULES.get(name)
         if rule is not None:
-            schema = func._schema.arguments
+            schema = schema_of(func).arguments
             given = {a.name: a.default_value for a in schema} | {a.name: v for a, v in zip(schema, args, strict=False)}
             if reason := rule(given | kwargs | {"operator": name}):
                 raise UndefinedBehavior(reason)
@@ -189,16 +191,12 @@ def undefined_behavior(case: Case) -> str:
 
 def _without_onednn(case: Case) -> str:
     """What eager raises without oneDNN, or an empty string. Raises ``Unsafe`` where it reads past an end even so."""
-    was = torch._C._get_mkldnn_enabled()  # torch.backends.mkldnn.flags sets more, with a warning
     try:
-        torch._C._set_mkldnn_enabled(False)
         torch.default_generator.manual_seed(SEED)
-        with _CheckLstmStates():
+        with onednn_off(), _CheckLstmStates():
             case.program(*case.fresh_args())
     except UndefinedBehavior:
         raise
     except Exception as error:
         return str(error).split("\n", 1)[0]
-    finally:
-        torch._C._set_mkldnn_enabled(was)
     return ""

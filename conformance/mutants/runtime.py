@@ -39,8 +39,10 @@ def _raw(right: Rule) -> Rule:
     """Memory as it is, with no heed to the bits that say it is to be conjugated or negated."""
 
     def readable(tensor: Any, *name: str) -> Any:
+        from torchstone.compiler._torch.tensors import flip_lazy_bits
+
         tensor = tensor.conj() if tensor.is_conj() else tensor
-        return tensor._neg_view() if tensor.is_neg() else tensor
+        return flip_lazy_bits(tensor, neg=tensor.is_neg())
 
     return readable
 

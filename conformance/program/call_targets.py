@@ -20,6 +20,14 @@ import torch.masked
 import torch.signal
 import torch.sparse
 
+from torchstone.compiler._torch.operators import (
+    OpOverload,
+    OpOverloadPacket,
+    functions_of_torch,
+    qualified_name,
+    registered_names,
+    schema_of,
+)
 from torchstone.compiler.diagnostics import did_you_mean
 from torchstone.conformance.program.literals import ProgramError
 
@@ -55,13 +63,13 @@ _DUNDERS: dict[str, Callable[..., Any]] = {
 @functools.cache
 def _torch_functions() -> frozenset[str]:
     """Names of the operators that are functions of ``torch`` itself."""
-    return frozenset(dir(vars(torch._C)["_VariableFunctions"]))
+    return frozenset(functions_of_torch())
 
 
 @functools.cache
 def _operator_names() -> frozenset[str]:
     """Names of the ATen operators the dispatcher knows. TorchScript's own (``aten::save`` …) are not among them."""
-    names = torch._C._dispatch_get_all_op_names()
+    names = registered_names()
     return frozenset(name.removeprefix("aten::").split(".")[0] for name in names if name.startswith("aten::"))
 
 
@@ -163,11 +171,11 @@ def _names_by_identity() -> dict[int, str]:
 
 def name_of(function: Any) -> str | None:
     """The public name that resolves to this function, or ``None``. Takes property getters and slots as well."""
-    if isinstance(function, torch._ops.OpOverload):
-        schema = function._schema
+    if isinstance(function, OpOverload):
+        schema = schema_of(function)
         candidate = f"torch.ops.{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
-    elif isinstance(function, torch._ops.OpOverloadPacket):
-        candidate = f"torch.ops.{function._qualified_op_name.replace('::', '.')}"
+    elif isinstance(function, OpOverloadPacket):
+        candidate = f"torch.ops.{qualified_name(function).replace('::', '.')}"
     elif function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__:
         return f"torch.Tensor.{function.__name__}"
     elif getattr(function, "__name__", "") == "__get__":

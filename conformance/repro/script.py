@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.escape import docstring, string_literal, visible
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
@@ -215,11 +216,11 @@ def _inputs(case: Case) -> list[str]:
     lines: list[str] = []
     owners: dict[int, list[str]] = {}
     for name, tensor in case.inputs.items():
-        owners.setdefault(tensor.untyped_storage()._cdata, []).append(name)
+        owners.setdefault(storage_key(tensor), []).append(name)
     bases: dict[int, str] = {}
     for name, tensor in case.inputs.items():
         plain = _unlazy(tensor)
-        key = tensor.untyped_storage()._cdata
+        key = storage_key(tensor)
         if len(owners[key]) == 1 and _dense(plain):
             text = _values(plain)
         else:
@@ -235,9 +236,7 @@ def _inputs(case: Case) -> list[str]:
 
 
 def _unlazy(tensor: Tensor) -> Tensor:
-    tensor = tensor.detach()
-    tensor = torch._neg_view(tensor) if tensor.is_neg() else tensor
-    return torch._conj(tensor) if tensor.is_conj() else tensor
+    return flip_bits_of(tensor.detach(), tensor)
 
 
 def _dense(tensor: Tensor) -> bool:

@@ -24,6 +24,10 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch import dynamo, modes
+from torchstone.compiler._torch.operators import nn_functions
+from torchstone.compiler._torch.settings import get_onednn, set_onednn
+
 MISSING = object()
 WATCHED: tuple[tuple[str, Any], ...] = (
     ("torch", torch),
@@ -32,7 +36,7 @@ WATCHED: tuple[tuple[str, Any], ...] = (
     ("torch.linalg", torch.linalg),
     ("torch.fft", torch.fft),
     ("torch.special", torch.special),
-    ("torch._C._nn", torch._C._nn),  # pyright: ignore[reportAttributeAccessIssue]
+    (nn_functions.__name__, nn_functions),
     ("builtins", builtins),
     ("time", time),
 )
@@ -100,17 +104,6 @@ def _libm() -> Any:
     return ctypes.CDLL("libm.so.6")
 
 
-def _modes() -> tuple[int, int]:
-    return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
-
-
-def _set_modes(wanted: tuple[int, int]) -> None:
-    while torch._C._len_torch_function_stack() > wanted[0]:
-        torch._C._pop_torch_function_stack()
-    while torch._C._len_torch_dispatch_stack() > wanted[1]:
-        torch._C._pop_torch_dispatch_stack(None)
-
-
 SETTINGS = (
     ProcessSetting("the current folder", _folder, _set_folder),
     ProcessSetting("the umask", _umask, os.umask),
@@ -134,7 +127,7 @@ SETTINGS = (
     ProcessSetting("sys.stdout", lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
     ProcessSetting("sys.stderr", lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)),
     ProcessSetting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    ProcessSetting("the modes in force", _modes, _set_modes),
+    ProcessSetting("the modes in force", modes.depths, modes.leave_down_to),
     ProcessSetting("the number of threads", torch.get_num_threads, torch.set_num_threads),
     ProcessSetting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
     ProcessSetting(
@@ -148,7 +141,7 @@ SETTINGS = (
         lambda: torch.is_autocast_enabled("cpu"),
         lambda on: torch.set_autocast_enabled("cpu", on),
     ),
-    ProcessSetting("oneDNN", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    ProcessSetting("oneDNN", get_onednn, set_onednn),
     ProcessSetting("anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
 )
 
@@ -159,7 +152,7 @@ class ProcessState:
     def __init__(self) -> None:
         self.spent = ""
         self._kept = [_contents(holder) for _, holder in WATCHED]
-        self._dynamo = "torch._dynamo" in sys.modules  # it replaces functions of PyTorch's as it is imported
+        self._dynamo = dynamo.is_loaded()  # it replaces functions of PyTorch's as it is imported
         self._values: list[Any] = []
         self._output = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, SPARE) for number in (1, 2)]
 
@@ -186,7 +179,7 @@ class ProcessState:
     def _replaced(self) -> list[str]:
         """Bring back the functions that were replaced; what was added may stay."""
         changed, dynamo = [], self._dynamo
-        self._dynamo = "torch._dynamo" in sys.modules
+        self._dynamo = dynamo.is_loaded()
         for index, (name, holder) in enumerate(WATCHED):
             kept, values = self._kept[index]
             with contextlib.suppress(Exception):  # of an odd thing's comparison, which is another thing for sure

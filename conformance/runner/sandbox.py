@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.functorch import is_wrapped
 from torchstone.conformance.backends.protocol import BackendError
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.runner import progress_mark
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 0.5  # of the harness's time in which other threads have been busy, before that is looked into
 BUSY = 0.5
 REST_SECONDS = 0.3
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # pyright: ignore[reportAttributeAccessIssue]
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 
 
@@ -163,7 +163,7 @@ def readable_result(result: Any) -> Any:
     except BaseException as error:
         raise BackendError(f"the result cannot be taken apart: {type(error).__name__}", stage="run") from None
     for leaf in tensors:
-        if type(leaf) in PLAIN_TENSORS and leaf.device.type == "cpu" and not _is_wrapped(leaf):
+        if type(leaf) in PLAIN_TENSORS and leaf.device.type == "cpu" and not is_wrapped(leaf):
             continue
         try:
             values = dense(leaf)

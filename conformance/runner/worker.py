@@ -58,7 +58,9 @@ def preload() -> None:
 
 def preload_decompositions() -> None:
     """Import what the oracle needs once a result is wrong: PyTorch's decompositions bring in all of Dynamo."""
-    import torch._dynamo  # noqa: F401
+    from torchstone.compiler._torch import dynamo
+
+    dynamo.load()
 
 
 def run_worker(channel: int, mark: int, parent: int, scratch: str, cache: str, disk: int) -> None:

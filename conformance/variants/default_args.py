@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.variants.support import NotApplicable, answer, same
@@ -50,7 +51,7 @@ def _schemas(call: Call) -> list[Any]:
     packet = getattr(torch.ops.aten, call.operator, None)
     if packet is None or call.target.startswith("torch.ops."):
         return []
-    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
+    schemas = [schema_of(getattr(packet, overload)) for overload in packet.overloads()]
     return [schema for schema in schemas if not any(argument.is_out for argument in schema.arguments)]
 
 

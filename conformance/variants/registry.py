@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import flip_lazy_bits
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.oracle.pytree import flatten
@@ -134,7 +135,7 @@ def _lazy(case: Case) -> Case:
     def lazily(tensor: Tensor) -> Tensor:
         if tensor.is_complex():
             return tensor.conj_physical().conj()
-        return torch._neg_view(tensor.neg()) if tensor.dtype.is_floating_point else tensor
+        return flip_lazy_bits(tensor.neg(), neg=True) if tensor.dtype.is_floating_point else tensor
 
     changed = _inputs(case, lazily, "no input of floats")
     left = [(given.fresh_args(), given) for given in (case, changed)]

@@ -92,7 +92,7 @@ def _is_deterministic(draft: Draft) -> bool:
 
 def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
     """Whether the program runs on fake tensors and promises the shapes and dtypes of its real results."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torchstone.compiler._torch.fake_tensors import FakeTensorMode
 
     try:
         with FakeTensorMode(allow_non_fake_inputs=False) as mode:

@@ -39,7 +39,7 @@ class OpRule:
 @functools.cache
 def op_database() -> dict[str, Any]:
     """Return PyTorch's op database by name, variants as ``name.variant``."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    from torchstone.compiler._torch.op_database import op_db
 
     return {info.name + (f".{info.variant_test_name}" if info.variant_test_name else ""): info for info in op_db}
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import flip_lazy_bits
 from torchstone.fuzz.generator.choices import Choices
 
 DTYPES = (
@@ -93,7 +94,7 @@ def draw_layout(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor
     if layout == "offset" and tensor.dim() >= 1:
         return torch.cat([torch.zeros_like(tensor[:1]), tensor])[tensor[:1].shape[0] :]
     if layout == "lazy" and (tensor.is_complex() or tensor.dtype.is_floating_point):
-        return tensor.conj_physical().conj() if tensor.is_complex() else torch._neg_view(tensor.neg())
+        return tensor.conj_physical().conj() if tensor.is_complex() else flip_lazy_bits(tensor.neg(), neg=True)
     if layout == "expanded" and tensor.dim() >= 1 and tensor.shape[0] > 0:
         return tensor[:1].clone().expand(tensor.shape)
     return tensor

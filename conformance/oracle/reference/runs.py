@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.ambiguity.phases import Aligned, Factors
 from torchstone.conformance.oracle.exactness.signed_zero import keeps_nans, keeps_zeros
 from torchstone.conformance.oracle.exactness.single_rounding import Steps
@@ -267,9 +268,9 @@ def _write_moved(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) -> 
         if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or not tensor.numel():
             continue
         storage = tensor.untyped_storage()
-        if storage._cdata in done:
+        if storage_key(storage) in done:
             continue
-        done.add(storage._cdata)
+        done.add(storage_key(storage))
         length = storage.nbytes() // tensor.element_size()
         row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
         row.copy_(move(row))

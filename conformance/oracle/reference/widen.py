@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.program.program import Program
 
 
@@ -45,20 +46,17 @@ def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
     result: list[Tensor] = []
     for tensor in tensors:
         plain = tensor.detach()
-        negative, conjugate = plain.is_neg(), plain.is_conj()
-        plain = torch._neg_view(plain) if negative else plain
-        plain = torch._conj(plain) if conjugate else plain
+        plain = flip_bits_of(plain, plain)
         storage = plain.untyped_storage()
-        if storage._cdata not in rows:
+        if storage_key(storage) not in rows:
             length = storage.nbytes() // plain.element_size()
             row = torch.empty(0, dtype=plain.dtype).set_(storage, 0, (length,), (1,))
-            rows[storage._cdata] = (plain.dtype, row.to(wider(plain.dtype), copy=True))
-        dtype, row = rows[storage._cdata]
+            rows[storage_key(storage)] = (plain.dtype, row.to(wider(plain.dtype), copy=True))
+        dtype, row = rows[storage_key(storage)]
         if dtype != plain.dtype:
             raise NoTwin(f"two inputs view the same memory as {dtype} and as {plain.dtype}")
         copy = row.as_strided(plain.size(), plain.stride(), plain.storage_offset())
-        copy = torch._conj(copy) if conjugate else copy
-        result.append(torch._neg_view(copy) if negative else copy)
+        result.append(flip_bits_of(copy, tensor))
     return tuple(result)
 
 

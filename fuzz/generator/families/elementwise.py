@@ -13,7 +13,7 @@ from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
 
 def rules() -> Iterator[OpRule]:
     """Yield a rule for each elementwise op."""
-    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+    from torchstone.compiler._torch.op_database import BinaryUfuncInfo, UnaryUfuncInfo
 
     for op, info in op_database().items():
         family = _unary if isinstance(info, UnaryUfuncInfo) else _binary if isinstance(info, BinaryUfuncInfo) else None

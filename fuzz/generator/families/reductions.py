@@ -15,7 +15,7 @@ SKIPPED = ("hash_tensor",)
 
 def rules() -> Iterator[OpRule]:
     """Yield a rule for each reduction, and for the ops that run along one dim."""
-    from torch.testing._internal.opinfo.core import ReductionOpInfo
+    from torchstone.compiler._torch.op_database import ReductionOpInfo
 
     for op, info in op_database().items():
         if isinstance(info, ReductionOpInfo) and "masked" not in op and op not in SKIPPED:
