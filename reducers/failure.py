@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.repro.script import render_script
 from torchstone.conformance.runner.pool import Pool
 from torchstone.reducers import engine, order
 from torchstone.reducers.edit import has_special_values, tidy
@@ -42,7 +43,7 @@ class Reduction:
     @property
     def script(self) -> str:
         """A standalone script that shows the failure."""
-        return self.case.script(self.backend, self.verdict)
+        return render_script(self.case, self.backend, self.verdict)
 
 
 def reduce_case(

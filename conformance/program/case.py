@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
@@ -22,9 +22,6 @@ from torchstone.conformance.escape import one_line, visible
 from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import LayoutError, copy_tensors, pack, unpack
-
-if TYPE_CHECKING:
-    from torchstone.conformance.execution.verdict import Verdict
 
 SCHEMA = 1
 _KEY = "torchstone"
@@ -131,16 +128,6 @@ class Case:
             raise CaseError(f"{path}: {error.strerror or error}") from error
         except CaseError as error:
             raise CaseError(f"{path}: {error}") from error
-
-    def script(self, backend: str | None = None, verdict: Verdict | None = None) -> str:
-        """A standalone Python script that rebuilds the inputs bit for bit and runs the program.
-
-        With a backend it also compiles and runs the program there, prints both results and asserts that they agree;
-        with the backend's verdict it tells that too, and survives what kills a process.
-        """
-        from torchstone.conformance.repro.script import render_script
-
-        return render_script(self, backend, verdict)
 
 
 @dataclass(frozen=True)

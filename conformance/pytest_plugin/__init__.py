@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
+from torchstone.conformance.pytest_plugin.keys import OUTCOME, SELECTION, SUITE
 from torchstone.conformance.pytest_plugin.user_cases import ATTRIBUTE
 
-SUITE = "torchstone"  # what node ids of the suite begin with: torchstone::BACKEND::CASE
-SELECTION = pytest.StashKey[Any]()  # an options.Selection
-OUTCOME = "torchstone_outcome"
 _MARKS = (
     "torchstone(backend, source, op, dtype, variant): a case that torchstone runs through a backend.",
     "source_own: a case that this project declares with @torchstone.case.",

@@ -14,7 +14,7 @@ from torchstone.conformance.escape import file_name, one_line, replay_command, s
 from torchstone.conformance.escape import log_lines as safe
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.pytest_plugin import OUTCOME, SELECTION, SUITE
+from torchstone.conformance.pytest_plugin.keys import OUTCOME, SELECTION, SUITE
 from torchstone.conformance.pytest_plugin.options import PluginOptions, mark_name
 from torchstone.conformance.pytest_plugin.session import session_of
 from torchstone.conformance.pytest_plugin.user_cases import SOURCE as OWN

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.pytest_plugin.user_cases import SOURCE as OWN
+
+if TYPE_CHECKING:
+    from torchstone.conformance.expectations import ExpectationFile
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,14 @@ class PluginOptions:
                 yield f"{mark_name(label, name)}: a case of {label} {name}."
         for name in self.dtypes or ():
             yield f"{mark_name('dtype', name)}: a case of dtype {name}."
+
+    def read_expectations(self) -> dict[str, ExpectationFile]:
+        """The expectations by backend. Raises ``InputError``."""
+        if not self.expect:
+            return {}
+        from torchstone.conformance.expectations import files_by_backend, load_expectations
+
+        return files_by_backend([load_expectations(Path(path)) for path in self.expect], self.backends, "pytest")
 
 
 def mark_name(label: str, value: str) -> str:
@@ -87,9 +99,7 @@ def read_options(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool 
         tuple(dict.fromkeys(picked)),
     )
     if not quick and chosen.expect:
-        from torchstone.conformance.pytest_plugin.session import read_expectations
-
-        read_expectations(chosen)
+        chosen.read_expectations()
     return chosen
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,24 +11,13 @@ from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.run_case import untested_verdict
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.pytest_plugin import SELECTION
+from torchstone.conformance.pytest_plugin.keys import SELECTION
 from torchstone.conformance.pytest_plugin.options import PluginOptions
 
 if TYPE_CHECKING:
-    from torchstone.conformance.expectations import ExpectationFile
     from torchstone.conformance.runner.pool import Pool
 
 _SESSION = pytest.StashKey["Session"]()
-
-
-def read_expectations(chosen: PluginOptions) -> dict[str, ExpectationFile]:
-    """The expectations by backend. Raises ``InputError``."""
-    if not chosen.expect:
-        return {}
-    from torchstone.conformance.expectations import files_by_backend
-    from torchstone.conformance.expectations import load_expectations as load_file
-
-    return files_by_backend([load_file(Path(path)) for path in chosen.expect], chosen.backends, "pytest")
 
 
 class Session:
@@ -38,7 +26,7 @@ class Session:
     def __init__(self, chosen: PluginOptions) -> None:
         self.chosen = chosen
         self.marks: dict[str, pytest.MarkDecorator] = {}
-        self.expectations = read_expectations(chosen)
+        self.expectations = chosen.read_expectations()
         self._pools: dict[str, Pool] = {}
         self._broken: dict[str, str] = {}  # backends whose workers cannot start, with the reason
 

@@ -16,6 +16,7 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.repro.script import render_script
 from torchstone.reducers.batch import Failure, _done, distinct_failures, run_script, shows_failure
 from torchstone.reducers.failure import reduce_case
 from torchstone.reducers.write import SCRIPT, SUMMARY
@@ -156,7 +157,7 @@ def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
     verdict = fails(Outcome.CRASH, "killed by SIGSEGV")
     script = tmp_path / SCRIPT
     dies = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"
-    script.write_text(case.script("eager", verdict).replace("compiled = program", dies))
+    script.write_text(render_script(case, "eager", verdict).replace("compiled = program", dies))
     assert run_script(script, verdict).shows
 
 
@@ -164,11 +165,11 @@ def test_scripts_of_third_parties_use_nothing_of_torchstones(tmp_path: Path):
     call = Call("torch.Tensor.add_", (Ref("x0"), 1), {}, "v0")
     case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "add_", "float32")
     for backend in ("tvm", "xla", "openvino", "onnxruntime", "executorch", "iree"):
-        text = case.script(backend, fails(Outcome.MISMATCH, "output: …"))
+        text = render_script(case, backend, fails(Outcome.MISMATCH, "output: …"))
         assert "torchstone" not in text and "arg.clone() for arg in args" in text
         compile(text, "reproducer.py", "exec")
     # The path itself is eager's here: what is left of the script finds nothing wrong, and then something.
-    text = case.script("tvm")
+    text = render_script(case, "tvm")
     path = "compiled_by_tvm(exported)"
     assert text.count(path) == 1
     for stands, code in (
@@ -189,7 +190,7 @@ def test_a_script_calls_again_where_a_later_call_differs(tmp_path: Path):
     adds_up = "(lambda kept: lambda *args: kept.append(args[0].abs()) or [sum(kept)])([])"
     for backend, compiled in (("iree", "compiled_by_iree(exported)"), ("linalg", "torchstone.compile(")):
         for verdict, code in ((once, 0), (again, 1)):
-            text = case.script(backend, verdict)
+            text = render_script(case, backend, verdict)
             (line,) = (line for line in text.splitlines() if line.startswith(f"compiled = {compiled}"))
             stands = adds_up if backend == "iree" else adds_up.replace("[sum(kept)]", "sum(kept)")
             (tmp_path / SCRIPT).write_text(text.replace(line, f"compiled = {stands}"))

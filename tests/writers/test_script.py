@@ -17,7 +17,7 @@ from torchstone.conformance.escape import log_lines, visible
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case, CaseError
 from torchstone.conformance.program.program import Call, Program, ProgramError, Ref, is_name
-from torchstone.conformance.repro.script import RESERVED
+from torchstone.conformance.repro.script import RESERVED, render_script
 
 from .corpus import TEXTS, ran
 from .test_escape import commands
@@ -48,12 +48,12 @@ def test_labels_backends_and_messages(name: str, tmp_path: Path) -> None:
     case = dataclasses.replace(PLAIN, source=text, op=text, dtype=text, variant=text)
     for backend, outcome in zip(BACKENDS, (None, Outcome.CRASH, Outcome.MISMATCH, None), strict=True):
         told = None if outcome is None else verdict(text, outcome)
-        wanted = shape(PLAIN.script(backend, told and verdict("x", outcome or Outcome.MISMATCH)))
-        assert shape(case.script(backend, told)) == wanted
-    hostile = shape(case.script(text, verdict(text)))
-    assert hostile == shape(case.script("other:backend", verdict("x")))
+        wanted = shape(render_script(PLAIN, backend, told and verdict("x", outcome or Outcome.MISMATCH)))
+        assert shape(render_script(case, backend, told)) == wanted
+    hostile = shape(render_script(case, text, verdict(text)))
+    assert hostile == shape(render_script(case, "other:backend", verdict("x")))
     path = tmp_path / "script.py"
-    path.write_text(case.script(None, verdict(text)), encoding="utf-8")
+    path.write_text(render_script(case, None, verdict(text)), encoding="utf-8")
     runpy.run_path(str(path))
     assert not ran()
 
@@ -64,7 +64,7 @@ def test_literals(name: str, tmp_path: Path) -> None:
     text = TEXTS[name]
     values = {"a": [text, (text,), {text: text}, {"k": text}], text: text}
     program = Program(("x",), (Call("torch.add", (Ref("x"), 1), values, "v0"),), Ref("v0"))
-    script = dataclasses.replace(PLAIN, program=program).script()
+    script = render_script(dataclasses.replace(PLAIN, program=program))
     calls = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Call)]
     (call,) = [node for node in calls if ast.unparse(node.func) == "torch.add"]
     given: dict[str, object] = {}
@@ -76,7 +76,7 @@ def test_literals(name: str, tmp_path: Path) -> None:
 def script_of(*, backend: str = "linalg", **program: object) -> str:
     """The script, as `torchstone replay --script` prints it, of a case from a file with such a program."""
     case = read(program={"inputs": ["x"], "calls": [NEG], "outputs": {"ref": ["v0"]}} | program)
-    script = case.script(backend)
+    script = render_script(case, backend)
     assert log_lines(script) == script and not commands(script), "to be printed as it is"
     return script
 
@@ -102,7 +102,9 @@ def test_literals_names_of_arguments_keys_and_paths(name: str, tmp_path: Path) -
         assert text in [node.value for node in ast.walk(ast.parse(found)) if isinstance(node, ast.Constant)]
     outputs = {"dict": [[text, {"ref": ["v0"]}]]}
     path = tmp_path / "script.py"
-    path.write_text(read(program={"inputs": ["x"], "calls": [NEG], "outputs": outputs}).script(), encoding="utf-8")
+    path.write_text(
+        render_script(read(program={"inputs": ["x"], "calls": [NEG], "outputs": outputs})), encoding="utf-8"
+    )
     assert list(runpy.run_path(str(path))["expected"]) == [text] and not ran()
 
 
@@ -122,7 +124,7 @@ def test_names_of_tensors_and_storages(name: str) -> None:
         except CaseError as error:
             assert str(error).isprintable()
         else:
-            assert shape(case.script()) == shape(PLAIN.script())
+            assert shape(render_script(case)) == shape(render_script(PLAIN))
 
 
 def read(**changes: object) -> Case:
@@ -192,7 +194,7 @@ def test_names_that_mean_something_in_a_script(name: str, tmp_path: Path) -> Non
     inputs = {name: base[:100], "other": base[100:], "s1": torch.ones(100), "torch_": torch.rand(3, 70)}
     case = Case(Program(tuple(inputs), calls, Ref("v3")), inputs, "corpus", "add", "float32")
     path = tmp_path / "script.py"
-    path.write_text(case.script(), encoding="utf-8")
+    path.write_text(render_script(case), encoding="utf-8")
     found = runpy.run_path(str(path))
     for ours, theirs in zip(found["inputs"](), case.args, strict=True):
         assert torch.equal(ours, theirs) and ours.stride() == theirs.stride()
@@ -202,8 +204,8 @@ def test_names_that_mean_something_in_a_script(name: str, tmp_path: Path) -> Non
 def test_overloads_that_python_keeps_the_names_of() -> None:
     call = Call("torch.ops.aten.random.from", (Ref("x"), 0, 5), {}, "v0")
     case = dataclasses.replace(PLAIN, program=Program(("x",), (call,), Ref("v0")))
-    assert 'getattr(torch.ops.aten.random, "from")(x, 0, 5)' in case.script()
-    ast.parse(case.script("eager"))
+    assert 'getattr(torch.ops.aten.random, "from")(x, 0, 5)' in render_script(case)
+    ast.parse(render_script(case, "eager"))
 
 
 @settings(max_examples=60, deadline=None)
@@ -211,4 +213,4 @@ def test_overloads_that_python_keeps_the_names_of() -> None:
 def test_any_text(text: str, message: str) -> None:
     case = dataclasses.replace(PLAIN, op=text)
     told = dataclasses.replace(verdict(text), message=message)
-    assert shape(case.script(text, told)) == shape(PLAIN.script("other:backend", verdict("x")))
+    assert shape(render_script(case, text, told)) == shape(render_script(PLAIN, "other:backend", verdict("x")))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.expectations import (
-    baseline,
     check_complete,
+    check_run,
     files_by_backend,
     load_expectations,
     new_document,
@@ -58,7 +58,7 @@ def row(outcome: str, reason: str = "known", **selectors: str) -> str:
 
 
 def judged(store, record, path: Path) -> dict[str, str]:
-    judgement = baseline(store, record, [load_expectations(path)])
+    judgement = check_run(store, record, [load_expectations(path)])
     found = {finding.result.case_id: str(finding.unexpected) for finding in judgement.unexpected}
     return found | {str(one): "stale" for _, _, one in judgement.stale}
 
@@ -78,9 +78,9 @@ def test_only_what_nobody_expected_is_told(store, tmp_path):
         "opinfo:mul:float32:0": "regression",
         "op = 'div'": "stale",
     }
-    judgement = baseline(store, record, [load_expectations(path)])
+    judgement = check_run(store, record, [load_expectations(path)])
     assert judgement.counts == {"expected failures": 1, "unexpected": 6, "passes": 1}
-    without = baseline(store, record)
+    without = check_run(store, record)
     assert sorted(finding.result.outcome for finding in without.unexpected) == [
         "crash", "error", "flaky", "harness-error", "mismatch",
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def test_rows_about_what_was_not_asked_are_not_stale(store, tmp_path):
     text = row("crash", op="sub") + row("crash", case="opinfo:add:float32:7") + row("crash", op="add", dtype="int8")
     path = written(tmp_path, text + row("crash", case="opinfo:add:float32:0:odd"))
     assert judged(store, record, path) == {}
-    assert baseline(store, record, [load_expectations(path)]).out_of_scope == 4
+    assert check_run(store, record, [load_expectations(path)]).out_of_scope == 4
 
 
 def test_a_backend_that_was_not_run_to_the_end_has_no_stale_rows(store, tmp_path):
@@ -144,7 +144,7 @@ def test_a_new_file_says_how_the_run_came(store, tmp_path):
         ({"case": "opinfo:sub:float32:0"}, ("mismatch",), "TODO reason: sub mismatch 0"),
     ]
     assert judged(store, record, path) == {"opinfo:neg:float32:0": "regression"}
-    assert baseline(store, record, [load_expectations(path)]).todo == 7
+    assert check_run(store, record, [load_expectations(path)]).todo == 7
     again = update_document(read_document(path), store, record)
     assert again.text == path.read_text() and (again.kept, again.added) == (7, ())
 
@@ -313,6 +313,6 @@ def test_after_an_update_the_run_is_as_expected_and_another_changes_nothing(tmp_
         record = run(store, outcomes, limit=limit)
         result = update_document(parse_document(text, Path("f.toml")), store, record)
         document = parse_document(result.text, Path("f.toml"))
-        assert baseline(store, record, [document.expectations]).ok
+        assert check_run(store, record, [document.expectations]).ok
         again = update_document(document, store, record)
         assert again.text == result.text

@@ -41,7 +41,9 @@ def replay(
     check_options({"sources": [], "backends": [backend]})
     found = find_case(case, store, run)
     if script:
-        write_raw(found.script(backend))  # nothing in it is a command, and no word of it may be another
+        from torchstone.conformance.repro.script import render_script
+
+        write_raw(render_script(found, backend))  # nothing in it is a command, and no word of it may be another
         return OK
     with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
         verdict = pool.verdict(found)
