@@ -14,20 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.memory import overlapping, same_bits, scribble
+from torchstone.conformance.execution.memory import overlapping, scribble
 from torchstone.conformance.execution.poison import HUGE, HUGER, garbage
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.equality import equal, same_bits
+from torchstone.conformance.oracle.op_traits.execution import VIEW_OR_COPY
 from torchstone.conformance.oracle.pytree import dense, flatten, paths
 from torchstone.conformance.program.case import Case
 
 Run = Callable[..., Any]
-
-VIEW_OR_COPY = frozenset(
-    ("contiguous", "flatten", "ravel", "reshape", "reshape_as", "resolve_conj", "resolve_neg", "to")
-)
-"""Operators whose documentation leaves open whether the result is a view of the operand."""
 
 
 def observe(function: Run, args: tuple[Tensor, ...], byte: int = 0, seed: int = SEED) -> Observed:
@@ -81,25 +78,13 @@ def same_leaves(left: Observed, right: Observed) -> bool:
     return len(mine) == len(others) and all(map(equal, mine, others))
 
 
-def equal(left: Any, right: Any) -> bool:
-    """Whether two leaves are the same number or tensor of numbers."""
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        if left.layout == right.layout and same_bits(left, right):
-            return True
-        if left.shape != right.shape or left.dtype != right.dtype:
-            return False
-        left, right = dense(left), dense(right)
-        return bool(((left == right) | ((left != left) & (right != right))).all())
-    return type(left) is type(right) and bool(left == right or left != left)
-
-
 def _shared_with_eager(case: Case, executable: Run, expected: Observed, first: Observed) -> Finding | None:
     """A result that shares memory with an input, another result or itself, where eager's does not."""
     pairs = _pairs(first)
     if not pairs:
         return None
     new = sorted(pairs - _pairs(expected))
-    if any(call.operator in VIEW_OR_COPY for call in case.program.calls):
+    if any(VIEW_OR_COPY.has(call.operator) for call in case.program.calls):
         outputs = len(flatten(first.outputs))
         new = [pair for pair in new if pair[1] < outputs]
     if not new:

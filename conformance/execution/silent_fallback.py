@@ -13,12 +13,8 @@ from torchstone.conformance.backends.watch import eager_ops
 from torchstone.conformance.execution.repeatability import Run, observe
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.op_traits.execution import RUNS_IN_ANY_RUNTIME
 from torchstone.conformance.program.case import Case
-
-RUNTIME = frozenset(
-    ("clone", "contiguous", "copy", "empty_like", "fill", "resolve_conj", "resolve_neg", "set", "to", "zero", "zeros")
-)
-"""What the runtime of any backend on tensors of PyTorch may do by PyTorch's kernels: allocate, copy, write back."""
 
 
 def witnessed(finding: Finding, case: Case, backend: Any, executable: Run) -> Finding:
@@ -35,7 +31,7 @@ def witnessed(finding: Finding, case: Case, backend: Any, executable: Run) -> Fi
         or getattr(backend, "uses_eager_kernels", False)
     ):
         return finding
-    wanted = {call.operator for call in case.program.calls} - RUNTIME
+    wanted = {call.operator for call in case.program.calls} - RUNS_IN_ANY_RUNTIME.ops.keys()
     if not wanted:
         return finding
     args = case.fresh_args()

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from torchstone.conformance.escape import docstring, literal, visible
 from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.call_targets import PROPERTIES
 from torchstone.conformance.program.case import Case
@@ -313,9 +314,7 @@ def _try_full(shape: tuple[int, ...], value: Any, dtype: torch.dtype) -> Tensor 
 
 
 def _same_bits(built: Tensor | None, tensor: Tensor) -> bool:
-    if built is None:
-        return False
-    return torch.equal(_bits(built), _bits(tensor))
+    return built is not None and same_bits(built, tensor)
 
 
 def _bits(tensor: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.op_traits.references import WIDENED_CASTS
 from torchstone.conformance.program.literals import map_leaves
 from torchstone.conformance.program.program import Call, Program
 
@@ -17,10 +18,8 @@ class NoTwin(Exception):
     """There is no float64 run to referee; the message says why."""
 
 
-_CASTS = {
-    **dict.fromkeys(("torch.Tensor.half", "torch.Tensor.float", "torch.Tensor.bfloat16"), "torch.Tensor.double"),
-    **dict.fromkeys(("torch.Tensor.chalf", "torch.Tensor.cfloat"), "torch.Tensor.cdouble"),
-}
+_METHOD = "torch.Tensor."
+_WIDENED = {_METHOD + cast: _METHOD + wider for cast, wider in WIDENED_CASTS.ops.items()}
 
 
 def wider(dtype: torch.dtype) -> torch.dtype:
@@ -38,7 +37,7 @@ def widen_program(program: Program) -> Program:
 
     calls = [
         Call(
-            _CASTS.get(call.target, call.target),
+            _WIDENED.get(call.target, call.target),
             map_leaves(call.args, leaf),
             map_leaves(call.kwargs, leaf),
             call.result,

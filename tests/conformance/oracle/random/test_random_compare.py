@@ -13,7 +13,7 @@ from tests.conformance.execution.test_run_case import Fake, case_of, outcome, ru
 from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.execution.run_case import try_case
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.random.distribution import FALSE_ALARM, RUNS, alike
+from torchstone.conformance.oracle.random.distribution import FALSE_POSITIVE_RATE, RUNS, alike
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -86,13 +86,13 @@ def test_another_generator_of_the_same_distribution_passes(name: str) -> None:
         other = (lambda draw: lambda: torch.view_as_complex(draw()))(other)
     message, evidence = pairs(eager, other)
     assert not message, evidence
-    assert (evidence["runs"], evidence["false_alarm"]) == (RUNS, FALSE_ALARM)
+    assert (evidence["runs"], evidence["false_alarm"]) == (RUNS, FALSE_POSITIVE_RATE)
 
 
 @pytest.mark.parametrize("name", OTHER)
 def test_another_distribution_is_told(name: str) -> None:
     message, evidence = pairs(*OTHER[name])
-    assert message and evidence["probability"] * evidence["statistics"] < FALSE_ALARM
+    assert message and evidence["probability"] * evidence["statistics"] < FALSE_POSITIVE_RATE
 
 
 def test_right_generators_are_not_accused() -> None:
