@@ -16,7 +16,7 @@ VIEW_OR_COPY = Trait(
 
 RUNS_IN_ANY_RUNTIME = Trait(
     "Allocates, copies or writes back",
-    Names.PUBLIC,
+    Names.ATEN,
     each("clone contiguous copy empty_like fill resolve_conj resolve_neg set to zero zeros"),
     reason="The runtime of any backend on tensors of PyTorch may do this by PyTorch's kernels.",
     effect="Seeing such an op run in eager's kernels makes no pass a fallback.",
