@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from torchstone.conformance.oracle.equality import close
+from torchstone.conformance.oracle.equality import close, equal
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.program.call_targets import name_of
 from torchstone.conformance.program.literals import ProgramError, Ref, encode, leaf_paths, leaves
@@ -207,6 +207,4 @@ def _alike(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(_alike, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
-    if type(left) is not type(right):
-        return False
-    return bool(left == right or left != left)
+    return equal(left, right)
