@@ -26,7 +26,7 @@ from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.pytree import flatten, paths
-from torchstone.conformance.oracle.random.distribution import RUNS, alike
+from torchstone.conformance.oracle.random.distribution import RUNS, compare_distributions
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Program
 
@@ -139,7 +139,7 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
         return _untested("random: the backend takes too long to be run many times")
     names = [name for name, _ in [*paths(expected.outputs, "output"), *paths(list(expected.inputs), "input")]]
     try:
-        message, evidence = alike(sample(case.program, SEED), backend, names, runs)
+        message, evidence = compare_distributions(sample(case.program, SEED), backend, names, runs)
     except ValueError as error:
         return _untested(f"random: {error}")
     if message:

@@ -53,7 +53,7 @@ def _numeric(leaf: Any) -> bool:
     return isinstance(leaf, Tensor | bool | int | float | complex)
 
 
-def alike(
+def compare_distributions(
     eager: Callable[[int], list[Any]], backend: Callable[[int], list[Any]], names: list[str], runs: int = RUNS
 ) -> tuple[str, dict[str, Any]]:
     """Compare the distributions of two functions from a seed to the leaves of a run, whose ``names`` are given.

@@ -21,13 +21,14 @@ from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
+from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_perturbed
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
 from torchstone.conformance.oracle.tolerances import SUB_ULP_STEP
-from torchstone.conformance.oracle.ulp import precision, step
+from torchstone.conformance.oracle.ulp import precision
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import fresh
 
@@ -128,7 +129,7 @@ class Referee:
         except NoTwin as error:
             return ReferenceRun([], str(error))
         if move is not None:
-            _write_perturbed(args, move)
+            write_perturbed(args, move)
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
         with float64_by_default():
@@ -216,12 +217,12 @@ class Referee:
             generator = torch.Generator().manual_seed(SEED + k)
             if ulps == 1.0:
                 args = self.args()
-                _write_perturbed(args, functools.partial(_step, kind=kind, generator=generator))
+                write_perturbed(args, functools.partial(one_ulp, kind=kind, generator=generator))
                 run = self._run(self.program, args)
             else:
                 relative = ulps * 2.0 ** (1 - precision(self.dtype))
                 run = self._twin_run(
-                    move=functools.partial(_perturb, kind=kind, generator=generator, relative=relative)
+                    move=functools.partial(part_of_an_ulp, kind=kind, generator=generator, relative=relative)
                 )
             if not run.problem:
                 runs.append(run)
@@ -253,33 +254,3 @@ class Referee:
         log = EveryStep(holds)
         run = self._run(self.program, self.args(), log)
         return not run.problem and log.always
-
-
-def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    if kind == "random":
-        return torch.randint(0, 2, like.shape, generator=generator) * 2 - 1
-    return torch.full(like.shape, 1 if kind == "up" else -1)
-
-
-def _step(tensor: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    return step(tensor, _directions(tensor, kind, generator))
-
-
-def _perturb(tensor: Tensor, kind: str, generator: torch.Generator, relative: float) -> Tensor:
-    moved = tensor * (1.0 + relative * _directions(tensor, kind, generator).to(torch.float64))
-    return torch.where(torch.isfinite(tensor), moved, tensor)
-
-
-def _write_perturbed(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) -> None:
-    """Move floating inputs in place. One that overlaps itself is moved through its storage, once an element."""
-    done: set[int] = set()
-    for tensor in args:
-        if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or not tensor.numel():
-            continue
-        storage = tensor.untyped_storage()
-        if storage._cdata in done:
-            continue
-        done.add(storage._cdata)
-        length = storage.nbytes() // tensor.element_size()
-        row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
-        row.copy_(move(row))
