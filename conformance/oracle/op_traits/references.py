@@ -50,7 +50,7 @@ NO_REFERENCE_IN_FLOAT64 = Trait(
 )
 
 WIDENED_CASTS = Trait(
-    "Casts to fewer bits than the float64 run has",
+    "Casts to fewer bits",
     Names.PUBLIC,
     each(half="double", float="double", bfloat16="double", chalf="cdouble", cfloat="cdouble"),
     reason="The float64 run of a program rounds nothing to fewer bits.",

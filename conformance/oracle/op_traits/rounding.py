@@ -43,7 +43,7 @@ NEVER_ROUNDS = Trait(
 )
 
 NEVER_ROUNDS_BY_ANOTHER_NAME = Trait(
-    "Never rounds, by a name that ATen has not or not as one step",
+    "Never rounds, under a name that is no single operator of ATen",
     Names.PUBLIC,
     each(
         """
@@ -74,7 +74,7 @@ GIVES_INTEGERS_OR_BOOLEANS = Trait(
 )
 
 ROUNDS_IN_THE_FUZZER = Trait(
-    "Rounds nothing, and counts as rounding in the fuzzer",
+    "Never rounds, but counts as rounding in the fuzzer",
     Names.PUBLIC,
     each(
         """

@@ -63,7 +63,7 @@ LOSES_NAN = Trait(
 )
 
 UNDEFINED_BEHAVIOR = Trait(
-    "Is used by eager without a look",
+    "Has undefined behavior in eager",
     Names.ATEN,
     each(
         linalg_eigvals="an operand with a NaN corrupts memory",
@@ -97,7 +97,7 @@ UNDEFINED_BEHAVIOR = Trait(
 )
 
 CALLS_UNDEFINED_BEHAVIOR = Trait(
-    "May call what eager uses without a look",
+    "May call an operator with undefined behavior",
     Names.PUBLIC,
     each(
         """
@@ -106,7 +106,7 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
         """,
         lstm="oneDNN's kernel does not look at sizes that PyTorch's own refuses",
     ),
-    reason="These call operators of the row above by another name.",
+    reason="These functions call such operators under another name.",
     effect=(
         "Programs that call them, or those operators, are run once under a mode that looks at their operands; "
         "others are not."
