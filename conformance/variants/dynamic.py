@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case
@@ -60,7 +60,7 @@ def _reads_beyond(case: Case) -> bool:
     Offsets and lengths that fitted the sizes of before need not fit these, and eager does not always look.
     """
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        if unsafe(case):
+        if undefined_behavior(case):
             return True
     found = []
     for around in (1000.0, -1000.0):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import flip_lazy_bits
 from torchstone.conformance.errors import UnknownName
-from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.sources.sampling import first_line, seeded
@@ -134,7 +135,7 @@ def _lazy(case: Case) -> Case:
     def lazily(tensor: Tensor) -> Tensor:
         if tensor.is_complex():
             return tensor.conj_physical().conj()
-        return torch._neg_view(tensor.neg()) if tensor.dtype.is_floating_point else tensor
+        return flip_lazy_bits(tensor.neg(), neg=True) if tensor.dtype.is_floating_point else tensor
 
     changed = _inputs(case, lazily, "no input of floats")
     left = [(given.fresh_args(), given) for given in (case, changed)]
@@ -306,7 +307,7 @@ def apply(case: Case, name: str) -> Case | Untested:
                 raise NotApplicable("eager takes no other size")
             if VARIANTS[name].tried:
                 with torch.no_grad():
-                    if refused := unsafe(changed):
+                    if refused := undefined_behavior(changed):
                         raise NotApplicable(refused)
                     changed.program(*changed.fresh_args())
             return changed

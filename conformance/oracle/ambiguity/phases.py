@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.conformance.oracle.op_traits.right_answers import FREE_PHASES
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.pytree import flatten

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.oracle.equality import same_values
 from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, PICKS_ONE_OF_TIES
 
@@ -38,7 +39,7 @@ class TieBreaking(TorchDispatchMode):
         breaks_ties = ORDERS_TIES.holds(func) or PICKS_ONE_OF_TIES.holds(func)
         if not breaks_ties or not args[0].dim() or not out[1].numel():
             return out
-        schema = func._schema.arguments
+        schema = schema_of(func).arguments
         bound = {a.name: a.default_value for a in schema if a.has_default_value()}
         bound |= dict(zip([a.name for a in schema], args, strict=False)) | (kwargs or {})
         if bound.get("stable"):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.op_traits.signs import KEEPS_SIGN_OF_NAN, READS_SIGN_OF_NAN
-from torchstone.conformance.oracle.op_traits.trait import operator_name
 from torchstone.conformance.oracle.pytree import flatten
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _NEGATED_BY_BITS = frozenset({torch.float16, torch.float32, torch.float64})
 
 def keeps_nan_signs(func: Any) -> bool:
     """Whether the signs of an op's operands decide, alone, those of the NaN it gives. In-place forms do not count."""
-    return func.is_view or KEEPS_SIGN_OF_NAN.has(operator_name(func))
+    return func.is_view or KEEPS_SIGN_OF_NAN.has(base_name(func))
 
 
 def different_nan_signs(actual: Tensor, expected: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.oracle.exactness.steps import never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import CONVERSIONS, ONE_ROUNDING
 from torchstone.conformance.oracle.op_traits.trait import names_of

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.op_traits.rounding import NEVER_ROUNDS
-from torchstone.conformance.oracle.op_traits.trait import operator_name
 
 
 @functools.cache
 def never_rounds(func: Any) -> bool:
     """Whether an operator's results are the same numbers in any precision: it selects, moves, compares or rounds to
     integers."""
-    return func.is_view or NEVER_ROUNDS.holds(func) or _copies_view(operator_name(func))
+    return func.is_view or NEVER_ROUNDS.holds(func) or _copies_view(base_name(func))
 
 
 def _copies_view(name: str) -> bool:

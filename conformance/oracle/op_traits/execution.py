@@ -20,7 +20,7 @@ RUNS_IN_ANY_RUNTIME = Trait(
     each("clone contiguous copy empty_like fill resolve_conj resolve_neg set to zero zeros"),
     reason="The runtime of any backend on tensors of PyTorch may do this by PyTorch's kernels.",
     effect="Seeing such an op run in eager's kernels makes no pass a fallback.",
-    read_by=("conformance.execution.silent_fallback",),
+    read_by=("conformance.execution.provenance",),
     waives=True,
 )
 
@@ -30,6 +30,6 @@ COMPUTES_NOTHING = Trait(
     each("_unsafe_view as_strided_ item _local_scalar_dense resize_ set_"),
     reason="Views, sizes and reads whose schemas do not tell it.",
     effect="Seeing such an op run in eager's kernels makes no pass a fallback.",
-    read_by=("conformance.backends.watch",),
+    read_by=("conformance.backends.eager_ops",),
     waives=True,
 )

@@ -68,5 +68,5 @@ MANY_RIGHT_ANSWERS = Trait(
     ),
     reason="Factors of a matrix are not unique; ranks, counts and hashes change with the last bit of an operand.",
     effect="The fuzzer does not call them: what follows from them in a program could not be compared.",
-    read_by=("fuzz.families.samples",),
+    read_by=("fuzz.generator.families.samples",),
 )

@@ -65,11 +65,6 @@ def names_of(func: Any) -> tuple[str, str, str]:
     return base, f"{base}.{overload or 'default'}", f"{namespace}::{base}"
 
 
-def operator_name(func: Any) -> str:
-    """The name of an operator without namespace and overload: ``mul`` of ``aten::mul.Tensor``, ``mul_`` in place."""
-    return func.name().partition("::")[2].partition(".")[0]
-
-
 def each(text: str = "", **details: str) -> Mapping[str, str]:
     """The ops of a trait: names separated by white space, and those with a detail. Raises ``ValueError`` for a name
     that is there twice."""

@@ -22,7 +22,7 @@ UNINITIALIZED = Trait(
         "conformance.oracle.exactness.signed_zero",
         "conformance.oracle.random.compare",
         "conformance.sources.tracing",
-        "fuzz.families.samples",
+        "fuzz.generator.families.samples",
     ),
     waives=True,
 )
@@ -43,7 +43,7 @@ DRAWS_RANDOM_NUMBERS = Trait(
     effect=(
         "The fuzzer does not call them. The oracle has no list: it sees whether eager took numbers from the generator."
     ),
-    read_by=("fuzz.families.samples",),
+    read_by=("fuzz.generator.families.samples",),
 )
 
 LOSES_NAN = Trait(

@@ -31,8 +31,9 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from torchstone.compiler._torch.operators import base_name
+from torchstone.compiler._torch.pytrees import tree_flatten, tree_map, tree_unflatten
 from torchstone.conformance.oracle.op_traits.order_of_terms import (
     AVERAGES_WINDOWS,
     FUSED_MULTIPLY_ADD,
@@ -42,7 +43,7 @@ from torchstone.conformance.oracle.op_traits.order_of_terms import (
     REGROUPED,
     TRANSFORMS,
 )
-from torchstone.conformance.oracle.op_traits.trait import holds_any, operator_name
+from torchstone.conformance.oracle.op_traits.trait import holds_any
 from torchstone.conformance.oracle.overflow.products import orders_of_factors
 from torchstone.conformance.oracle.overflow.scaling import (
     SHIFT,
@@ -84,7 +85,7 @@ class RandomOverflow(RandomRounding):
         out = super().__torch_dispatch__(func, types, args, kwargs)
         if not self.widest or self.steps != "some" or not movable(out) or out.is_complex():
             return out
-        role = FUSED_MULTIPLY_ADD.ops.get(operator_name(func))
+        role = FUSED_MULTIPLY_ADD.ops.get(base_name(func))
         if role == "product":
             self.products.keep(args, out, self._coin(out))
         return self.products.add(func, args, kwargs, out) if role == "sum" else out
@@ -167,7 +168,7 @@ class RandomOverflow(RandomRounding):
         except Exception:  # an op of its own rules about its operands, such as a factorization
             return out
         if AVERAGES_WINDOWS.holds(func):
-            net, total = (value * _window(operator_name(func), args) for value in (net, total))
+            net, total = (value * _window(base_name(func), args) for value in (net, total))
         if TRANSFORMS.holds(func):
             total = _over(total, args[1])
         leaves, spec = tree_flatten(out)

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten
 
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.pytrees import tree_flatten
 from torchstone.conformance.oracle.op_traits.order_of_terms import TRANSFORMS
 from torchstone.conformance.oracle.op_traits.rounding import ACCUMULATES, SUMS_BAGS
 
@@ -42,7 +43,7 @@ def transform_length(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
     """How many terms go into one result of a Fourier transform, of all its dims together; 1 for any other op."""
     if not TRANSFORMS.holds(func):
         return 1.0
-    given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    given = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
     sizes = [args[0].shape[dim] for dim in given["dim"]]
     return float(math.prod([*sizes[:-1], given.get("last_dim_size", sizes[-1])])) if sizes else 1.0
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten
 
+from torchstone.compiler._torch.pytrees import tree_flatten
 from torchstone.conformance.oracle.equality import close
 from torchstone.conformance.oracle.op_traits.rounding import NOT_DECOMPOSED, RECURRENCE
 from torchstone.conformance.oracle.op_traits.trait import Implementations
@@ -25,7 +25,9 @@ from torchstone.conformance.oracle.tolerances import FORMULA_TOLERANCE
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """From overloads of operators to functions that compute the same in steps."""
-    from torch._decomp import decomposition_table  # half a second, and only for cases that need a referee
+    from torchstone.compiler._torch.decompositions import (
+        decomposition_table,
+    )  # half a second, and only for cases that need a referee
 
     table = {**decomposition_table, **recurrences(), **oscillating_ops()}
     for name in NOT_DECOMPOSED.ops:

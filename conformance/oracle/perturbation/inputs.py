@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.ulp import step
 
 
@@ -34,9 +35,9 @@ def write_perturbed(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) 
         if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or not tensor.numel():
             continue
         storage = tensor.untyped_storage()
-        if storage._cdata in done:
+        if storage_key(storage) in done:
             continue
-        done.add(storage._cdata)
+        done.add(storage_key(storage))
         length = storage.nbytes() // tensor.element_size()
         row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
         row.copy_(move(row))

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
+from torchstone.compiler._torch.modes import no_dispatch_modes
 from torchstone.conformance.oracle.op_traits.rounding import OSCILLATES
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 
@@ -40,7 +40,7 @@ def _around_amplitude(name: str, amplitude_of: Callable[[Tensor], Tensor]) -> Ca
     function = getattr(special, name.removeprefix("special_"))
 
     def value_around_amplitude(x: Tensor) -> Tensor:
-        with _disable_current_modes():
+        with no_dispatch_modes():
             value, amplitude = function(x), amplitude_of(x)
             oscillates = (x.abs() > _BEFORE_ALL_ZEROS) & torch.isfinite(value) & torch.isfinite(amplitude)
             amplitude = torch.where(oscillates, amplitude, 0.0)

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
 from torchstone.conformance.oracle.exactness.steps import never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
 from torchstone.conformance.oracle.perturbation.accumulation import (
@@ -103,9 +104,9 @@ class RandomRounding(TorchDispatchMode):
             out, drew = call_and_see_rng(func, args, kwargs)
             if drew:
                 return out
-            if func._schema.is_mutable:  # and cannot be run again on what it has written to
+            if schema_of(func).is_mutable:  # and cannot be run again on what it has written to
                 return self._rounded(_written(func, args, kwargs), out)
-        if func._schema.is_mutable:
+        if schema_of(func).is_mutable:
             return self._written_to(func, args, kwargs)
         steps = self._decomposed(func, args, kwargs)
         if steps is not NotImplemented:
@@ -126,7 +127,7 @@ class RandomRounding(TorchDispatchMode):
             return out
         terms = transform_length(func, args, kwargs)
         moved = self._moved_operands(args, kwargs, [], results, terms)
-        if func._schema.name.endswith("fft_r2c"):
+        if schema_of(func).name.endswith("fft_r2c"):
             again = self._moved_operands(args, kwargs, [], results, terms)
             return _as_complex_transform(func, moved, again[0][0] - moved[0][0], results[0].shape)
         return func(*moved[0], **moved[1])
@@ -209,7 +210,7 @@ def _whole(value: Tensor) -> Tensor:
 def _as_complex_transform(func: Any, given: Any, imaginary: Tensor, shape: torch.Size) -> Tensor:
     """The transform of real numbers as one of complex numbers: imaginary parts that cancel leave their rounding."""
     args, kwargs = given
-    named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    named = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
     dims = list(named["dim"])
     whole = torch.ops.aten._fft_c2c(torch.complex(args[0], imaginary), dims, named.get("normalization", 0), True)
     return whole.narrow(dims[-1], 0, shape[dims[-1]]) if dims else whole
@@ -221,7 +222,7 @@ def _holds(tensors: list[Any], leaf: Any) -> bool:
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
     written: list[Any] = []
-    for index, argument in enumerate(func._schema.arguments):
+    for index, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
             written.extend(tree_flatten(value)[0])

@@ -13,8 +13,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
+from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.conformance.oracle.op_traits.undetermined import LOSES_NAN
 from torchstone.conformance.oracle.perturbation.decompositions import decompositions
 

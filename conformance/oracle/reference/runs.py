@@ -30,7 +30,7 @@ from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_def
 from torchstone.conformance.oracle.tolerances import SUB_ULP_STEP
 from torchstone.conformance.oracle.ulp import precision
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 ROUNDING_RUNS = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
@@ -84,7 +84,7 @@ class Referee:
 
     def args(self) -> tuple[Tensor, ...]:
         """Copies of the inputs to run on."""
-        return fresh(self.pristine)
+        return copy_tensors(self.pristine)
 
     @functools.cached_property
     def dtype(self) -> torch.dtype:
@@ -98,7 +98,7 @@ class Referee:
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             try:
-                before = fresh(args)
+                before = copy_tensors(args)
                 with self.around(), replay, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
                     outputs = program(*args)
                 return ReferenceRun(flatten((self.derive(before, outputs), args)))

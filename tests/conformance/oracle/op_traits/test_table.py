@@ -133,7 +133,7 @@ ELSEWHERE = {
     "conformance/mutants": "planted bugs, each of some ops",
     "conformance/program": "what programs may call: a boundary against untrusted files",
     "conformance/sources/models": "models that call ops",
-    "fuzz/families": "how the fuzzer draws arguments, op by op",
+    "fuzz/generator/families": "how the fuzzer draws arguments, op by op",
 }
 """Folders whose modules may name many ops, and what for."""
 
