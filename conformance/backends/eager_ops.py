@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, cast
 
 from torchstone.compiler._torch.operators import schemas_named
+from torchstone.conformance.oracle.op_traits.execution import COMPUTES_NOTHING
 
 
 @contextmanager
@@ -55,23 +56,10 @@ def _computes(name: str) -> bool:
     if (
         "::" not in name
         or " " in name
-        or name in _COMPUTES_NOTHING
+        or COMPUTES_NOTHING.has(name.removeprefix("aten::"))
         or name.startswith(("aten::empty", "aten::new_empty"))
     ):
         return False
     schemas = schemas_named(name)
     results = [result for schema in schemas for result in schema.returns if "Tensor" in str(result.type)]
     return not results or any(r.alias_info is None or r.alias_info.is_write for r in results)
-
-
-# Views, sizes and reads that their schemas do not tell as such.
-_COMPUTES_NOTHING = frozenset(
-    {
-        "aten::_unsafe_view",
-        "aten::as_strided_",
-        "aten::item",
-        "aten::_local_scalar_dense",
-        "aten::resize_",
-        "aten::set_",
-    }
-)

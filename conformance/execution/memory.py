@@ -9,25 +9,9 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import is_zero_tensor, storage_key
+from torchstone.conformance.oracle.equality import same_bits, same_values
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.program.tensor_storage import extent
-
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def same_bits(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors hold the same numbers, bit for bit: signs of zeros and payloads of NaN included."""
-    if left.dtype != right.dtype or left.shape != right.shape:
-        return False
-    if not left.numel():
-        return True
-    return torch.equal(_integers(left), _integers(right))
-
-
-def _integers(tensor: Tensor) -> Tensor:
-    plain = dense(tensor)
-    plain = (torch.view_as_real(plain) if plain.is_complex() else plain).contiguous()
-    return plain.view(_INTEGERS[plain.element_size()])
 
 
 def storage_as_row(tensor: Tensor) -> Tensor:
@@ -87,7 +71,7 @@ def _describe_stray_write(
             continue
         name, was, now = f"input[{index}]", dense(before[index]), dense(actual[index])
         evidence["where"] = name
-        wrong = (was != now) & ((was == was) | (now == now))
+        wrong = ~same_values(was, now)
         if not bool(wrong.any()):
             return f"{name}: its bits were changed (the sign of a zero, a NaN), though eager leaves it alone", evidence
         at = [int(i) for i in wrong.nonzero()[0]]

@@ -18,6 +18,7 @@ from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.execution.repeatability import Runnable, observe
 from torchstone.conformance.execution.verdict import UNPROVEN, Outcome
 from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.op_traits.execution import RUNS_IN_ANY_RUNTIME
 from torchstone.conformance.program.case import Case
 
 
@@ -56,12 +57,6 @@ def _foreign_ops(executor: str, ops: list[str]) -> str:
     return f"{executor} ran {', '.join(dict.fromkeys(op.partition(' x')[0] for op in ops))}"
 
 
-RUNTIME_OPS = frozenset(
-    ("clone", "contiguous", "copy", "empty_like", "fill", "resolve_conj", "resolve_neg", "set", "to", "zero", "zeros")
-)
-"""What the runtime of any backend on tensors of PyTorch may do by PyTorch's kernels: allocate, copy, write back."""
-
-
 def detect_silent_fallback(finding: Finding, case: Case, backend: Any, executable: Runnable) -> Finding:
     """Return the finding; a pass is a ``fallback`` where ops that the program itself calls are seen to run in eager.
 
@@ -76,7 +71,7 @@ def detect_silent_fallback(finding: Finding, case: Case, backend: Any, executabl
         or getattr(backend, "uses_eager_kernels", False)
     ):
         return finding
-    wanted = {call.operator for call in case.program.calls} - RUNTIME_OPS
+    wanted = {call.operator for call in case.program.calls} - RUNS_IN_ANY_RUNTIME.ops.keys()
     if not wanted:
         return finding
     args = case.fresh_args()

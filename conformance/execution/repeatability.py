@@ -13,20 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.memory import overlapping_pairs, overwrite, same_bits
+from torchstone.conformance.execution.memory import overlapping_pairs, overwrite
 from torchstone.conformance.execution.poison import FILL, OTHER_FILL, poisoned_memory
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.equality import equal, same_bits
+from torchstone.conformance.oracle.op_traits.execution import VIEW_OR_COPY
 from torchstone.conformance.oracle.pytree import dense, flatten, paths
 from torchstone.conformance.program.case import Case
 
 Runnable = Callable[..., Any]
-
-VIEW_OR_COPY = frozenset(
-    ("contiguous", "flatten", "ravel", "reshape", "reshape_as", "resolve_conj", "resolve_neg", "to")
-)
-"""Operators whose documentation leaves open whether the result is a view of the operand."""
 
 
 def observe(function: Runnable, args: tuple[Tensor, ...], byte: int = 0, seed: int = SEED) -> Observed:
@@ -77,19 +74,7 @@ def is_nondeterministic(case: Case, executable: Runnable, first: Observed) -> bo
 def same_leaves(left: Observed, right: Observed) -> bool:
     """Whether two runs left the same numbers everywhere; a NaN is a NaN."""
     mine, others = (flatten((run.outputs, run.inputs)) for run in (left, right))
-    return len(mine) == len(others) and all(map(same_values, mine, others))
-
-
-def same_values(left: Any, right: Any) -> bool:
-    """Whether two leaves are the same number or tensor of numbers."""
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        if left.layout == right.layout and same_bits(left, right):
-            return True
-        if left.shape != right.shape or left.dtype != right.dtype:
-            return False
-        left, right = dense(left), dense(right)
-        return bool(((left == right) | ((left != left) & (right != right))).all())
-    return type(left) is type(right) and bool(left == right or left != left)
+    return len(mine) == len(others) and all(map(equal, mine, others))
 
 
 def _shared_with_eager(case: Case, executable: Runnable, expected: Observed, first: Observed) -> Finding | None:
@@ -98,7 +83,7 @@ def _shared_with_eager(case: Case, executable: Runnable, expected: Observed, fir
     if not pairs:
         return None
     new = sorted(pairs - _pairs(expected))
-    if any(call.operator in VIEW_OR_COPY for call in case.program.calls):
+    if any(VIEW_OR_COPY.has(call.operator) for call in case.program.calls):
         outputs = len(flatten(first.outputs))
         new = [pair for pair in new if pair[1] < outputs]
     if not new:
@@ -149,7 +134,7 @@ def _shared_across_calls(
         what = f"{_named(second)[j][0]} lies in the memory of {names[i]} of an earlier call"
         if not same_bits(scribbled, dense(earlier[i])):
             return _aliasing(f"{what}: a later call overwrites what an earlier one returned")
-        if repeats and len(again) == len(later) and not same_values(again[j], kept):
+        if repeats and len(again) == len(later) and not equal(again[j], kept):
             return _aliasing(f"{what}: writing to an earlier result changes what later calls return")
     return None
 

@@ -17,18 +17,25 @@ from torch.overrides import TorchFunctionMode
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.settings import onednn_off
+from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.op_traits.undetermined import CALLS_UNDEFINED_BEHAVIOR, UNDEFINED_BEHAVIOR
 from torchstone.conformance.program.case import Case
 
 SEED = 20
 Rule = Callable[[Mapping[str, Any]], "str | None"]
+_RULES: Implementations[Rule] = Implementations(UNDEFINED_BEHAVIOR)
+"""From an operator's arguments by name to what is wrong with them."""
 
 
+# Under a dispatch mode PyTorch takes eigvals to eig, which looks for NaN itself.
+@_RULES.register("linalg_eigvals", "_linalg_eigvals", "linalg_eig")
 def _eigenvalues(given: Mapping[str, Any]) -> str | None:
     if bool(torch.isnan(given["self"]).any()):
         return "eager's eigvals corrupts memory where its operand has a NaN"
     return None
 
 
+@_RULES.register("segment_reduce")
 def _segments(given: Mapping[str, Any]) -> str | None:
     data, axis = given["data"], given["axis"]
     lengths, offsets = given["lengths"], given["offsets"]
@@ -46,6 +53,7 @@ def _segments(given: Mapping[str, Any]) -> str | None:
     return None if fits else "segment_reduce: the segments go beyond the data"
 
 
+@_RULES.register("_embedding_bag", "_embedding_bag_forward_only")
 def _bags(given: Mapping[str, Any]) -> str | None:
     offsets = given["offsets"]
     if given["include_last_offset"] and offsets.numel() and int(offsets[-1]) != given["indices"].numel():
@@ -53,6 +61,7 @@ def _bags(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register("lu_unpack")
 def _pivots(given: Mapping[str, Any]) -> str | None:
     lu, pivots = given["LU_data"], given["LU_pivots"]
     if not given["unpack_pivots"] or lu.dim() < 2:
@@ -63,6 +72,15 @@ def _pivots(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register(
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "_batch_norm_with_update",
+    "_batch_norm_with_update_functional",
+    "_batch_norm_no_update",
+)
 def _channels(given: Mapping[str, Any]) -> str | None:
     x = given["input"]
     names = ("weight", "bias", "running_mean", "running_var")
@@ -74,6 +92,7 @@ def _channels(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register("histc", "histogram", "_histogramdd_from_bin_cts")
 def _places(given: Mapping[str, Any]) -> str | None:
     x, bins = given["self"], given["bins"]
     counts = bins if isinstance(bins, list | tuple) else [bins]
@@ -93,12 +112,19 @@ def _places(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register("multi_margin_loss", "multilabel_margin_loss_forward")
 def _rows(given: Mapping[str, Any]) -> str | None:
     if not given["self"].numel() and given["reduction"] != 0:
         return "eager's loss of no rows is memory that nobody wrote to"
     return None
 
 
+@_RULES.register(
+    "max_pool2d_with_indices_backward",
+    "max_pool3d_with_indices_backward",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+)
 def _maxima(given: Mapping[str, Any]) -> str | None:
     x, indices = given["self"], given["indices"]
     dims = 3 if "3d" in given["operator"] else 2
@@ -110,36 +136,9 @@ def _maxima(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-# By the operator's name in ATen. (Under a dispatch mode PyTorch takes eigvals to eig, which looks for NaN itself.)
-RULES: Mapping[str, Rule] = {
-    "linalg_eigvals": _eigenvalues,
-    "_linalg_eigvals": _eigenvalues,
-    "linalg_eig": _eigenvalues,
-    "segment_reduce": _segments,
-    "max_pool2d_with_indices_backward": _maxima,
-    "max_pool3d_with_indices_backward": _maxima,
-    "adaptive_max_pool2d_backward": _maxima,
-    "adaptive_max_pool3d_backward": _maxima,
-    "_embedding_bag": _bags,
-    "_embedding_bag_forward_only": _bags,
-    "lu_unpack": _pivots,
-    "histc": _places,
-    "histogram": _places,
-    "_histogramdd_from_bin_cts": _places,
-    "multi_margin_loss": _rows,
-    "multilabel_margin_loss_forward": _rows,
-    "native_batch_norm": _channels,
-    "_native_batch_norm_legit": _channels,
-    "_native_batch_norm_legit_functional": _channels,
-    "_native_batch_norm_legit_no_training": _channels,
-    "_batch_norm_with_update": _channels,
-    "_batch_norm_with_update_functional": _channels,
-    "_batch_norm_no_update": _channels,
-}
-# What calls of those are named in programs, if not as in ATen; other programs are not run to see.
-OPERATORS = frozenset(RULES) | {
-    "eigvals", "_segment_reduce", "embedding_bag", "batch_norm", "multilabel_margin_loss", "lstm", "histogramdd"
-}  # fmt: skip
+_CALLS = {name.rpartition(".")[2] for name in CALLS_UNDEFINED_BEHAVIOR.ops}
+OPERATORS = frozenset(UNDEFINED_BEHAVIOR.ops) | _CALLS
+"""What programs call that may run such an operator; other programs are not run to see."""
 
 
 class UndefinedBehavior(Exception):
@@ -152,7 +151,7 @@ class _CheckRules(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = schema_of(func).name.removeprefix("aten::")
-        rule = RULES.get(name)
+        rule = _RULES.get(name)
         if rule is not None:
             schema = schema_of(func).arguments
             given = {a.name: a.default_value for a in schema} | {a.name: v for a, v in zip(schema, args, strict=False)}

@@ -23,22 +23,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.memory import find_stray_writes, same_bits
+from torchstone.conformance.execution.memory import find_stray_writes
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
-from torchstone.conformance.oracle.ambiguity.ties import Choice
-from torchstone.conformance.oracle.ambiguity.turned import turned
-from torchstone.conformance.oracle.context import NUMBERS, Context
-from torchstone.conformance.oracle.elementwise import allowed, near, refereed, same
-from torchstone.conformance.oracle.evidence import FURTHER, Weighed, further, inexact, show
-from torchstone.conformance.oracle.exactness.nan_sign import either_sign, other_nans
-from torchstone.conformance.oracle.exactness.signed_zero import other_signs
+from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
+from torchstone.conformance.oracle.ambiguity.ties import TieBreaking
+from torchstone.conformance.oracle.elementwise import error_bound, within_reference, within_ulps
+from torchstone.conformance.oracle.equality import equal_tensors, same_bits, same_numbers
+from torchstone.conformance.oracle.evidence import FURTHER, Bounds, describe_worst, eager_is_further, inexact
+from torchstone.conformance.oracle.exactness.nan_sign import different_nan_signs, nan_sign_ambiguity
+from torchstone.conformance.oracle.exactness.signed_zero import different_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import misrounded
-from torchstone.conformance.oracle.perturbation.conditioning import amplified, conditioned, overflowed, undefined
+from torchstone.conformance.oracle.perturbation.conditioning import (
+    error_amplification,
+    ill_conditioned,
+    nan_lost_by_eager,
+    overflow_order,
+)
 from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths, shape_of
+from torchstone.conformance.oracle.reference.leaf import (
+    NUMBERS,
+    Leaf,
+    reference_of,
+    refine_spread,
+    scipy_reference,
+    with_spread,
+)
 from torchstone.conformance.oracle.reference.runs import Referee
-from torchstone.conformance.oracle.reference.spread import second, strayed, surer, truth_of
-from torchstone.conformance.oracle.tolerances import WIDER, tolerance
+from torchstone.conformance.oracle.tolerances import NO_REFERENCE_FACTOR, tolerance
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
@@ -84,12 +96,14 @@ def judge(
         finding = _judge(referee, expected, actual)
         if finding.kind != Kind.VALUE:
             return finding
-        if (seed is None and _chosen(program, args, actual)) or _derived(program, args, expected, actual, seed):
+        if seed is None and _right_with_ties_broken(program, args, actual):
             return _OPEN
-        for beside in (_judge(*choice) for choice in either_sign(referee, expected, actual)):
+        if _right_by_factors(program, args, expected, actual, seed):
+            return _OPEN
+        for beside in (_judge(*choice) for choice in nan_sign_ambiguity(referee, expected, actual)):
             if beside.ok:
                 return _OPEN
-        for beside in (_judge(*choice) for choice in turned(referee, expected, actual)):
+        for beside in (_judge(*choice) for choice in phase_ambiguity(referee, expected, actual)):
             if beside.ok:
                 return _OPEN
             # The other choice is as right, and so is what is ill-conditioned beside it.
@@ -98,7 +112,7 @@ def judge(
         return finding
 
 
-def _chosen(program: Program, args: tuple[Tensor, ...], actual: Observed) -> bool:
+def _right_with_ties_broken(program: Program, args: tuple[Tensor, ...], actual: Observed) -> bool:
     """Whether the backend is right beside eager with another choice among equal elements."""
     given = flatten(actual.outputs)
     # Integer values may pass for indices: from the other end the indices come first.
@@ -108,15 +122,15 @@ def _chosen(program: Program, args: tuple[Tensor, ...], actual: Observed) -> boo
 def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, given: list[Any]) -> bool:
     inputs = copy_tensors(args)
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), Choice(given) as choice:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), TieBreaking(given) as ties:
             outputs = program(*inputs)
     except Exception:  # what eager does not run under a mode, it has but one choice for
         return False
-    referee = Referee(program, args, around=lambda: Choice(given))
-    return choice.made and _judge(referee, Observed(outputs, inputs), actual).ok
+    referee = Referee(program, args, around=lambda: TieBreaking(given))
+    return ties.made and _judge(referee, Observed(outputs, inputs), actual).ok
 
 
-def _derived(
+def _right_by_factors(
     program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None
 ) -> bool:
     """Whether the backend is right in what stays the same whichever results are given."""
@@ -139,7 +153,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
         return mismatch
     findings: list[Finding] = []
     for index, ((name, wanted), (_, value)) in enumerate(zip(rows, given, strict=True)):
-        findings.append(_leaf(name, wanted, value, Context(referee, index, targets)))
+        findings.append(_leaf(name, wanted, value, Leaf(referee, index, targets)))
         if findings[-1].outcome is Outcome.MISMATCH:
             return findings[-1]
     settled, stray, evidence = find_stray_writes(referee.pristine, expected.inputs, actual.inputs)
@@ -148,8 +162,8 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
     for index in (index for index, done in enumerate(settled) if not done):
         wanted, value = expected.inputs[index], actual.inputs[index]
         untouched = same_bits(wanted, referee.pristine[index])
-        context = Context(referee, len(rows) + index, targets, strict=untouched)
-        finding = _leaf(f"input[{index}]", wanted, value, context)
+        leaf = Leaf(referee, len(rows) + index, targets, strict=untouched)
+        finding = _leaf(f"input[{index}]", wanted, value, leaf)
         if finding.kind:
             return replace(finding, kind=Kind.MUTATION, message=f"mutated: {finding.message}")
         findings.append(finding)
@@ -173,18 +187,11 @@ def _structure(
     return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"the results have another structure: {what}")
 
 
-def _identical(left: Tensor, right: Tensor) -> bool:
-    if left.dtype != right.dtype or left.shape != right.shape:
-        return False
-    left, right = dense(left), dense(right)
-    return bool(((left == right) | ((left != left) & (right != right))).all())
-
-
-def _leaf(name: str, expected: Any, actual: Any, context: Context) -> Finding:
+def _leaf(name: str, expected: Any, actual: Any, leaf: Leaf) -> Finding:
     if isinstance(expected, Tensor) != isinstance(actual, Tensor):
         return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}")
     if not isinstance(expected, Tensor):
-        return _scalar(name, expected, actual, context)
+        return _scalar(name, expected, actual, leaf)
     if expected.layout != actual.layout or expected.is_quantized != actual.is_quantized:
         return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected {expected.layout}, got {actual.layout}")
     if expected.shape != actual.shape:
@@ -199,41 +206,41 @@ def _leaf(name: str, expected: Any, actual: Any, context: Context) -> Finding:
     if same_bits(expected, actual):
         return PASS
     expected, actual = dense(expected), dense(actual)
-    finding = _tensor(name, expected, actual, context)
-    return (_signs(name, expected, actual, context) or finding) if finding.ok else finding
+    finding = _tensor(name, expected, actual, leaf)
+    return (_signs(name, expected, actual, leaf) or finding) if finding.ok else finding
 
 
-def _signs(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
+def _signs(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
     """A mismatch where zeros or NaN have another sign than eager's, and eager's is part of the result."""
-    bad = other_nans(actual, expected)
-    if bool(bad.any()) and (context.strict or context.referee.keeps_nans):
-        weighed = Weighed(None, note="the sign of NaN")
-        return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, context.dtype_of(expected))
-    return _zeros(name, expected, actual, context)
+    bad = different_nan_signs(actual, expected)
+    if bool(bad.any()) and (leaf.strict or leaf.referee.keeps_nan_signs):
+        bounds = Bounds(None, note="the sign of NaN")
+        return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, leaf.dtype_of(expected))
+    return _zeros(name, expected, actual, leaf)
 
 
-def _zeros(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
+def _zeros(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
     """A mismatch where zeros have another sign than eager's, and eager's is part of the result."""
-    bad = other_signs(actual, expected)
+    bad = different_zero_signs(actual, expected)
     if not bool(bad.any()):
         return None
     truth = None
-    if not context.strict:
-        truth, _ = truth_of(expected, context) if context.referee.keeps_zeros else (None, "")
+    if not leaf.strict:
+        truth, _ = reference_of(expected, leaf) if leaf.referee.keeps_zero_signs else (None, "")
         if truth is None:
             return None
-        bad &= (truth.values == 0) & ~other_signs(truth.values, expected)
+        bad &= (truth.values == 0) & ~different_zero_signs(truth.values, expected)
     if not bool(bad.any()):
         return None
-    weighed = Weighed(None if truth is None else truth.values, note="the sign of zero")
-    return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, context.dtype_of(expected))
+    bounds = Bounds(None if truth is None else truth.values, note="the sign of zero")
+    return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, leaf.dtype_of(expected))
 
 
 def _kind(value: Any) -> str:
     return "tensor" if isinstance(value, Tensor) else type(value).__name__
 
 
-def _scalar(name: str, expected: Any, actual: Any, context: Context) -> Finding:
+def _scalar(name: str, expected: Any, actual: Any, leaf: Leaf) -> Finding:
     """A number, string or None of the program's results; floats were read out of a tensor of the program's dtype."""
     if type(expected) is not type(actual) and not (_plain(expected) and _plain(actual)):
         message = f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}"
@@ -241,11 +248,11 @@ def _scalar(name: str, expected: Any, actual: Any, context: Context) -> Finding:
     if expected == actual:
         return PASS
     if type(expected) in NUMBERS:
-        dtype = context.referee.dtype
+        dtype = leaf.referee.dtype
         dtype = torch.promote_types(dtype, torch.complex32) if isinstance(expected, complex) else dtype
         with contextlib.suppress(OverflowError, RuntimeError):  # an integer of more than 64 bits
             pair = [torch.tensor(value, dtype=NUMBERS[type(expected)]) for value in (expected, actual)]
-            return _tensor(name, pair[0], pair[1], replace(context, dtype=dtype))
+            return _tensor(name, pair[0], pair[1], replace(leaf, dtype=dtype))
     return Finding(Outcome.MISMATCH, Kind.VALUE, f"{name}: expected {expected!r}, got {actual!r}")
 
 
@@ -253,98 +260,98 @@ def _plain(value: Any) -> bool:
     return isinstance(value, tuple | list)
 
 
-def _tensor(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding:
-    if not expected.numel() or _identical(expected, actual):
+def _tensor(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
+    if not expected.numel() or equal_tensors(expected, actual):
         return PASS
     if not inexact(expected):
-        return _discrete(name, expected, actual, context)
-    dtype = context.dtype_of(expected)
-    row = tolerance(dtype, context.targets)
+        return _discrete(name, expected, actual, leaf)
+    dtype = leaf.dtype_of(expected)
+    row = tolerance(dtype, leaf.targets)
     e, b = wide(expected), wide(actual)
-    if context.strict:
-        return _report(name, expected, actual, ~same(b, e), Weighed(), Outcome.MISMATCH, dtype)
-    bad = ~near(b, e, dtype, row.ulps, row.tiny)
+    if leaf.strict:
+        return _report(name, expected, actual, ~same_numbers(b, e), Bounds(), Outcome.MISMATCH, dtype)
+    bad = ~within_ulps(b, e, dtype, row.ulps, row.tiny)
     if not bool(bad.any()):
-        return _nearest(name, expected, actual, context) or Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
+        return _single_rounding(name, expected, actual, leaf) or Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
     beyond = bad.clone()
-    truth, note = truth_of(expected, context)
+    truth, note = reference_of(expected, leaf)
     if truth is None:
-        bad &= ~near(b, e, dtype, WIDER * row.ulps, row.tiny)
+        bad &= ~within_ulps(b, e, dtype, NO_REFERENCE_FACTOR * row.ulps, row.tiny)
         rule = f"wider tolerance: {note}"
     else:
-        bad &= ~refereed(b, e, truth, dtype, row)
+        bad &= ~within_reference(b, e, truth, dtype, row)
         rule = "float64"
         if bool(bad.any()):
-            truth = strayed(truth, expected, context)
-            bad &= ~refereed(b, e, truth, dtype, row)
+            truth = with_spread(truth, expected, leaf)
+            bad &= ~within_reference(b, e, truth, dtype, row)
         if bool(bad.any()):
-            truth = surer(truth, expected, context)
-            bad &= ~refereed(b, e, truth, dtype, row)
-        if bool(bad.any()) and (exact := second(truth, context)) is not None:
-            bad &= ~refereed(b, e, exact, dtype, row)
+            truth = refine_spread(truth, expected, leaf)
+            bad &= ~within_reference(b, e, truth, dtype, row)
+        if bool(bad.any()) and (exact := scipy_reference(truth, leaf)) is not None:
+            bad &= ~within_reference(b, e, exact, dtype, row)
             rule = "SciPy"
             truth = exact
-    weighed = Weighed(bound=WIDER * row.ulps * ulp(e.abs(), dtype) + row.tiny, row=row, note=note)
+    bounds = Bounds(bound=NO_REFERENCE_FACTOR * row.ulps * ulp(e.abs(), dtype) + row.tiny, row=row, note=note)
     better = torch.zeros_like(bad)
     if truth is not None:
-        better = beyond & further(b, e, truth.values)
-        weighed = Weighed(truth.values, truth.spread, allowed(e, truth, dtype, row), row, note)
+        better = beyond & eager_is_further(b, e, truth.values)
+        bounds = Bounds(truth.values, truth.spread, error_bound(e, truth, dtype, row), row, note)
     if not bool(bad.any()):
         evidence: dict[str, Any] = {"rule": rule}
         if bool(better.any()):
-            _, shown = show(name, expected, actual, better, weighed, dtype)
+            _, shown = describe_worst(name, expected, actual, better, bounds, dtype)
             keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
             evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
         return Finding(Outcome.PASS, evidence=evidence)
-    soft = bad & (conditioned(b, e, truth, dtype, row, context) | overflowed(b, e, bad, dtype, row, context))
-    soft |= bad & (better | undefined(b, e, dtype, context))
+    soft = bad & (ill_conditioned(b, e, truth, dtype, row, leaf) | overflow_order(b, e, bad, dtype, row, leaf))
+    soft |= bad & (better | nan_lost_by_eager(b, e, dtype, leaf))
     if truth is not None and bool((bad & ~soft).any()):
-        soft |= bad & amplified(b, e, truth, dtype, context)
+        soft |= bad & error_amplification(b, e, truth, dtype, leaf)
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
-    return _report(name, expected, actual, hard if bool(hard.any()) else soft, weighed, outcome, dtype)
+    return _report(name, expected, actual, hard if bool(hard.any()) else soft, bounds, outcome, dtype)
 
 
-def _nearest(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding | None:
+def _single_rounding(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
     """A mismatch where the one operation of a program is not rounded to the nearest number, as eager rounds it."""
     dtype = expected.dtype
-    if dtype.is_complex or dtype is torch.float64 or context.referee.rounds_once != dtype:
+    if dtype.is_complex or dtype is torch.float64 or leaf.referee.rounds_once != dtype:
         return None
-    truth = context.other(context.referee.float64, expected)
+    truth = leaf.other(leaf.referee.float64, expected)
     if truth is None:
         return None
     bad = misrounded(wide(actual), wide(expected), truth, dtype)
     if not bool(bad.any()):
         return None
-    weighed = Weighed(truth, note="one operation, which is not rounded to the nearest number")
-    return _report(name, expected, actual, bad, weighed, Outcome.MISMATCH, dtype)
+    bounds = Bounds(truth, note="one operation, which is not rounded to the nearest number")
+    return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, dtype)
 
 
-def _discrete(name: str, expected: Tensor, actual: Tensor, context: Context) -> Finding:
+def _discrete(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
     bad = expected != actual
-    if context.strict:
-        return _report(name, expected, actual, bad, Weighed(), Outcome.MISMATCH, expected.dtype)
-    referee = context.referee
-    truth = context.other(referee.float64, expected)
+    if leaf.strict:
+        return _report(name, expected, actual, bad, Bounds(), Outcome.MISMATCH, expected.dtype)
+    referee = leaf.referee
+    truth = leaf.other(referee.float64, expected)
     soft = torch.zeros_like(bad)
     if truth is not None:
-        for run in [truth, *context.others(referee.noisy + referee.wild, expected)]:
+        for run in [truth, *leaf.others(referee.rounded_runs + referee.amplified_runs, expected)]:
             soft |= run == actual
     if not referee.all_exact:
         near_by, on_edge = torch.zeros_like(bad), torch.zeros_like(bad)
-        for run in context.others(referee.moved, expected):
+        for run in leaf.others(referee.ulp_perturbed, expected):
             near_by |= run == actual
-        for run in context.others(referee.barely_moved, expected):
+        for run in leaf.others(referee.sub_ulp_perturbed, expected):
             on_edge |= run == actual
         soft |= near_by & ~on_edge
     outcome = Outcome.MISMATCH if bool((bad & ~soft).any()) else Outcome.ILL_CONDITIONED
     shown = bad & ~soft if outcome is Outcome.MISMATCH else bad
-    weighed = Weighed(truth, note=referee.float64.problem)
-    return _report(name, expected, actual, shown, weighed, outcome, expected.dtype)
+    bounds = Bounds(truth, note=referee.float64.problem)
+    return _report(name, expected, actual, shown, bounds, outcome, expected.dtype)
 
 
 def _report(
-    name: str, expected: Tensor, actual: Tensor, bad: Tensor, weighed: Weighed, outcome: Outcome, dtype: torch.dtype
+    name: str, expected: Tensor, actual: Tensor, bad: Tensor, bounds: Bounds, outcome: Outcome, dtype: torch.dtype
 ) -> Finding:
-    message, evidence = show(name, expected, actual, bad, weighed, dtype)
+    message, evidence = describe_worst(name, expected, actual, bad, bounds, dtype)
     return Finding(outcome, Kind.VALUE if outcome is Outcome.MISMATCH else "", message, evidence)

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.equality import same_numbers
 from torchstone.conformance.oracle.tolerances import (
-    BESIDE,
-    EXPLAINED,
-    HARDLY,
-    LINEAR,
-    MODEL,
-    OF_ITS_OWN,
-    TINY_STEP,
+    ISOLATED_GAP_FRACTION,
+    ISOLATED_SAMPLE_RADIUS,
+    LINEARITY_FACTOR,
+    MAX_EAGER_ERROR_TO_SPREAD,
+    MAX_ERROR_TO_EAGER_ERROR,
+    SPREAD_FACTOR,
+    SUB_ULP_STEP,
     Tolerance,
 )
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
@@ -33,70 +34,64 @@ class Reference:
     """Where the spread is proportional to the size of the roundings, which no jump is."""
 
 
-def same(left: Tensor, right: Tensor) -> Tensor:
-    """Equal numbers, or both NaN; minus zero equals zero (where it does not: zeros.py).
+def within_ulps(actual: Tensor, expected: Tensor, dtype: torch.dtype, ulps: float, tiny: float) -> Tensor:
+    """The same-dtype comparison, on float64 or complex128 copies: equal, or finite and within ``ulps`` of expected.
 
-    Complex numbers that are both not finite agree when each component that is NaN in neither agrees: how infinities
-    spread through complex arithmetic (C99, annex G) is not something PyTorch promises.
-    """
-    if left.is_complex():
-        a, b = torch.view_as_real(left), torch.view_as_real(right)
-        either = torch.isnan(a) | torch.isnan(b)
-        loose = ~torch.isfinite(left) & ~torch.isfinite(right) & ((a == b) | either).all(-1)
-        return loose | (left == right)
-    return (left == right) | (torch.isnan(left) & torch.isnan(right))
-
-
-def near(actual: Tensor, expected: Tensor, dtype: torch.dtype, ulps: float, tiny: float) -> Tensor:
-    """The same-dtype comparison, on float64 or complex128 copies: same, or finite and within ``ulps`` of expected.
-
-    Of complex numbers that are both not finite the parts are compared, each by its own ULPs; see ``same`` for NaN.
+    Of complex numbers that are both not finite the parts are compared, each by its own ULPs; for NaN see
+    ``equality.same_numbers``.
     """
     finite = torch.isfinite(actual) & torch.isfinite(expected)
     distance = torch.abs(actual - expected)
-    found = same(actual, expected) | (finite & (distance <= ulps * ulp(expected.abs(), dtype) + tiny))
+    found = same_numbers(actual, expected) | (finite & (distance <= ulps * ulp(expected.abs(), dtype) + tiny))
     if actual.is_complex():
         a, b = torch.view_as_real(actual), torch.view_as_real(expected)
-        parts = near(a, b, dtype, ulps, tiny) | torch.isnan(a) | torch.isnan(b)
+        parts = within_ulps(a, b, dtype, ulps, tiny) | torch.isnan(a) | torch.isnan(b)
         found |= ~torch.isfinite(actual) & ~torch.isfinite(expected) & parts.all(-1)
     return found
 
 
-def allowed(expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:
-    """How far from float64 the backend's numbers may be where eager's are finite: see ``refereed``."""
+def error_bound(expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:
+    """How far from float64 the backend's numbers may be where eager's are finite: see ``within_reference``."""
     truth, spread = reference.values, reference.spread
     bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
     eager_error = torch.where(torch.isfinite(expected), torch.abs(expected - truth), 0.0)
-    explained = eager_error <= EXPLAINED * (spread + bound)
+    explained = eager_error <= MAX_EAGER_ERROR_TO_SPREAD * (spread + bound)
     finite = torch.isfinite(truth)
     largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
     cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
-    slack = torch.where(explained, MODEL * spread + row.factor * eager_error, HARDLY * eager_error)
+    slack = torch.where(
+        explained, SPREAD_FACTOR * spread + row.factor * eager_error, MAX_ERROR_TO_EAGER_ERROR * eager_error
+    )
     capped = torch.minimum(slack, cap)
     if reference.smooth is not None:
         capped = torch.where(reference.smooth & explained, slack, capped)
     return bound + capped
 
 
-def refereed(actual: Tensor, expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance) -> Tensor:
+def within_reference(
+    actual: Tensor, expected: Tensor, reference: Reference, dtype: torch.dtype, row: Tolerance
+) -> Tensor:
     """Where float64 absolves the backend: it is no further from the truth than eager is, within factor and bound.
 
     All tensors are float64 or complex128, of one shape; ``dtype`` is what the results really had.
 
     - Eager finite: the backend must be finite, and ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| +
-      MODEL * spread``. Where the rounding model does not explain eager's error, the factor is ``HARDLY`` above 1: the
-      two runs may compute different things there (a limit taken from the dtype, a branch gone the other way). What
-      exceeds the ULPs is capped at half the digits of the tensor's largest value, so that no jump, however explained,
-      is a pass; where the spread is known to be smooth there is no cap, because terms may cancel entirely.
+      SPREAD_FACTOR * spread``. Where the rounding model does not explain eager's error, the factor is
+      ``MAX_ERROR_TO_EAGER_ERROR``, hardly above 1: the two runs may compute different things there (a limit taken from
+      the dtype, a branch gone the other way). What exceeds the ULPs is capped at half the digits of the tensor's
+      largest value, so that no jump, however explained, is a pass; where the spread is known to be smooth there is no
+      cap, because terms may cancel entirely.
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype, or have overflowed where those ULPs do.
     """
     truth = reference.values
     bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
     finite = torch.isfinite(truth)
-    within = torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= allowed(expected, reference, dtype, row))
-    rounded = same(wide(truth.to(dtype)), actual)
-    over = finite & same(wide((truth + torch.sgn(truth) * bound).to(dtype)), actual) & ~torch.isfinite(actual)
+    within = (
+        torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= error_bound(expected, reference, dtype, row))
+    )
+    rounded = same_numbers(wide(truth.to(dtype)), actual)
+    over = finite & same_numbers(wide((truth + torch.sgn(truth) * bound).to(dtype)), actual) & ~torch.isfinite(actual)
     lost = (within & representable_range(truth, dtype)) | rounded | over
     return torch.where(torch.isfinite(expected), within, lost)
 
@@ -106,8 +101,8 @@ def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.isfinite(wide(values.to(dtype)))
 
 
-def strewn(runs: list[Tensor]) -> Tensor:
-    """Where runs of the rounding model are strewn over their range.
+def is_continuous_spread(runs: list[Tensor]) -> Tensor:
+    """Where runs of the rounding model are spread over their range without a gap.
 
     A jump leaves a gap between its two sides, wider than half the range; where rounding is amplified by steps that are
     continuous there is none, however far the runs stray. Of complex numbers both parts are. Few runs tell nothing.
@@ -116,56 +111,56 @@ def strewn(runs: list[Tensor]) -> Tensor:
     if len(runs) < 8:
         return torch.zeros(stacked.shape[1:], dtype=torch.bool)
     if stacked.is_complex():
-        return strewn(list(stacked.real)) & strewn(list(stacked.imag))
+        return is_continuous_spread(list(stacked.real)) & is_continuous_spread(list(stacked.imag))
     ordered = stacked.sort(0).values
     gaps, extent = ordered.diff(dim=0).amax(0), ordered[-1] - ordered[0]
     return (gaps <= extent / 2) & (extent > 0) & torch.isfinite(extent)
 
 
-def loose(actual: Tensor, runs: list[Tensor], dtype: torch.dtype) -> Tensor:
+def is_isolated_samples(actual: Tensor, runs: list[Tensor], dtype: torch.dtype) -> Tensor:
     """Where nearly every run of the rounding model gives a number of its own, and this one is beside one of them.
 
-    So it is of the direction of a vector that rounding alone decides, however unevenly rounding strews it. What lies in
-    the gap between two sides of a jump is beside neither. Of complex numbers both parts are. Few runs tell nothing.
+    So it is of the direction of a vector that rounding alone decides, however unevenly. What lies in the gap between
+    two sides of a jump is beside neither. Of complex numbers both parts are. Few runs tell nothing.
     """
     stacked = torch.stack(runs)
     if len(runs) < 8:
         return torch.zeros(actual.shape, dtype=torch.bool)
     if actual.is_complex():
         parts = ([part(one) for one in (actual, *runs)] for part in (torch.real, torch.imag))
-        return torch.stack([loose(one, others, dtype) for one, *others in parts]).all(0)
+        return torch.stack([is_isolated_samples(one, others, dtype) for one, *others in parts]).all(0)
     ordered = stacked.sort(0).values
     gaps, extent = ordered.diff(dim=0), ordered[-1] - ordered[0]
-    own = (gaps > extent * 2.0 ** -(precision(dtype) // 2)).sum(0) >= OF_ITS_OWN * len(gaps)
-    return own & ((stacked - actual).abs().amin(0) <= BESIDE * extent) & torch.isfinite(extent)
+    own = (gaps > extent * 2.0 ** -(precision(dtype) // 2)).sum(0) >= ISOLATED_GAP_FRACTION * len(gaps)
+    return own & ((stacked - actual).abs().amin(0) <= ISOLATED_SAMPLE_RADIUS * extent) & torch.isfinite(extent)
 
 
-def between(actual: Tensor, runs: list[Tensor]) -> Tensor:
+def in_range_of_runs(actual: Tensor, runs: list[Tensor]) -> Tensor:
     """Where the number lies between the runs', of complex numbers both parts."""
     if actual.is_complex():
         parts = ([part(one) for one in (actual, *runs)] for part in (torch.real, torch.imag))
-        return torch.stack([between(one, others) for one, *others in parts]).all(0)
+        return torch.stack([in_range_of_runs(one, others) for one, *others in parts]).all(0)
     stacked = torch.stack(runs)
     return (stacked.amin(0) <= actual) & (actual <= stacked.amax(0))
 
 
-def steep(moved: list[Tensor], barely: list[Tensor]) -> Tensor:
+def is_locally_linear(perturbed: list[Tensor], slightly: list[Tensor]) -> Tensor:
     """Where inputs moved by one ULP move a number as far as its slope says, however far that is.
 
-    ``barely`` are runs whose inputs moved by ``TINY_STEP`` of that, which tell the slope. A jump moves a number as far
-    by the smallest step as by a large one, or not at all by the smallest. The first of each are those not moved.
+    ``slightly`` are runs whose inputs moved by ``SUB_ULP_STEP`` of that, which tell the slope. A jump moves a number as
+    far by the smallest step as by a large one, or not at all by the smallest. The first of each are those not moved.
     """
-    far, slope = (torch.stack([(run - runs[0]).abs() for run in runs[1:]]).amax(0) for runs in (moved, barely))
-    slope = slope / TINY_STEP
-    return torch.isfinite(far) & (far <= LINEAR * slope) & (far >= slope / LINEAR)
+    far, slope = (torch.stack([(run - runs[0]).abs() for run in runs[1:]]).amax(0) for runs in (perturbed, slightly))
+    slope = slope / SUB_ULP_STEP
+    return torch.isfinite(far) & (far <= LINEARITY_FACTOR * slope) & (far >= slope / LINEARITY_FACTOR)
 
 
-def within(values: Tensor, centre: Tensor, room: Tensor) -> Tensor:
+def within_distance(values: Tensor, centre: Tensor, room: Tensor) -> Tensor:
     """Where numbers are finite and no further than ``room`` from ``centre``."""
     return torch.isfinite(values) & (torch.abs(values - centre) <= room)
 
 
-def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
+def in_sample_hull(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
     """Where the backend's number is one that some run gave, or lies between two runs that are close together.
 
     Close is half the digits of the runs' largest finite value at that element: across a wider gap the function jumps,
@@ -173,7 +168,7 @@ def among(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance
     """
     found = torch.zeros(actual.shape, dtype=torch.bool)
     for run in runs:
-        found |= near(actual, run, dtype, row.ulps, row.tiny)
+        found |= within_ulps(actual, run, dtype, row.ulps, row.tiny)
     stacked = torch.stack(runs)
     largest = torch.where(torch.isfinite(stacked), stacked.abs(), 0.0).amax(0)
     close = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)

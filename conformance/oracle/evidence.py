@@ -1,4 +1,4 @@
-"""What a verdict shows of numbers that differ: the worst one with all that was weighed, and the first few of all."""
+"""What a verdict shows of numbers that differ: the worst one with all that was compared, and the first few of all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.execution.verdict import EAGER_FURTHER
+from torchstone.conformance.oracle.equality import same_values
 from torchstone.conformance.oracle.tolerances import Tolerance
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.program.literals import dtype_name
@@ -21,8 +22,8 @@ FURTHER = "eager is further from the float64 result than the backend"
 
 
 @dataclass(frozen=True)
-class Weighed:
-    """What eager's and the backend's numbers were weighed with, each a tensor of their shape or not there.
+class Bounds:
+    """What eager's and the backend's numbers were compared with, each a tensor of their shape or not there.
 
     ``truth``: the float64 run's numbers. ``spread``: of the rounding model around them. ``bound``: how far from the
     truth, or from eager's number where there is none, the backend's may be.
@@ -40,14 +41,14 @@ def inexact(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def further(actual: Tensor, expected: Tensor, truth: Tensor) -> Tensor:
+def eager_is_further(actual: Tensor, expected: Tensor, truth: Tensor) -> Tensor:
     """Where eager's number is further from the truth than the backend's, all three finite."""
     finite = torch.isfinite(actual) & torch.isfinite(expected) & torch.isfinite(truth)
     return finite & (torch.abs(actual - truth) < torch.abs(expected - truth))
 
 
-def show(
-    name: str, expected: Tensor, actual: Tensor, bad: Tensor, weighed: Weighed, dtype: torch.dtype
+def describe_worst(
+    name: str, expected: Tensor, actual: Tensor, bad: Tensor, bounds: Bounds, dtype: torch.dtype
 ) -> tuple[str, dict[str, Any]]:
     """A line for people and the evidence, in JSON values, of the elements that are ``bad``; some are.
 
@@ -69,21 +70,21 @@ def show(
     )
     if inexact(expected):
         evidence["ulps"] = plain(float(_distance(actual, expected, dtype).reshape(-1)[worst]))
-    if weighed.truth is not None:
-        exact = weighed.truth.reshape(-1)[worst].item()
+    if bounds.truth is not None:
+        exact = bounds.truth.reshape(-1)[worst].item()
         evidence["float64"] = plain(exact)
         evidence["float64_error"] = plain(_apart(b, exact))
         evidence["eager_error"] = plain(_apart(e, exact))
         message += f" (float64: {exact!r})"
-        if bool(further(*(wide(tensor).reshape(-1)[worst] for tensor in (actual, expected, weighed.truth)))):
+        if bool(eager_is_further(*(wide(tensor).reshape(-1)[worst] for tensor in (actual, expected, bounds.truth)))):
             evidence[EAGER_FURTHER] = FURTHER
-    for key, tensor in (("spread", weighed.spread), ("bound", weighed.bound)):
+    for key, tensor in (("spread", bounds.spread), ("bound", bounds.bound)):
         if tensor is not None and tensor.numel() == expected.numel():
             evidence[key] = plain(float(tensor.reshape(-1)[worst]))
-    if weighed.row is not None:
-        evidence["tolerance"] = {"ulps": weighed.row.ulps, "factor": weighed.row.factor, "tiny": weighed.row.tiny}
-    if weighed.note:
-        evidence["note"] = weighed.note
+    if bounds.row is not None:
+        evidence["tolerance"] = {"ulps": bounds.row.ulps, "factor": bounds.row.factor, "tiny": bounds.row.tiny}
+    if bounds.note:
+        evidence["note"] = bounds.note
     if count > 1:
         evidence["first"] = [_element(expected, actual, int(at)) for at in flat.nonzero().reshape(-1)[:SHOWN]]
     if isinstance(evidence.get("ulps"), float) and evidence["ulps"] > 0:
@@ -97,9 +98,8 @@ def _distance(actual: Tensor, expected: Tensor, dtype: torch.dtype) -> Tensor:
         return torch.abs(actual.to(torch.float64) - expected.to(torch.float64))
     a, e = wide(actual), wide(expected)
     distance = torch.abs(a - e) / ulp(e.abs(), dtype)
-    same = (a == e) | (torch.isnan(a) & torch.isnan(e))
     distance = torch.where(torch.isfinite(a) & torch.isfinite(e), distance, math.inf)
-    return torch.where(same, 0.0, distance)
+    return torch.where(same_values(a, e), 0.0, distance)
 
 
 def _element(expected: Tensor, actual: Tensor, at: int) -> dict[str, Any]:

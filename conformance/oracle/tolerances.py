@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
+from torchstone.conformance.oracle.op_traits.references import NO_REFERENCE_IN_FLOAT64
+from torchstone.conformance.oracle.op_traits.trait import Trait
 from torchstone.conformance.program.literals import dtype_name
 
 
@@ -47,85 +48,79 @@ COMPONENT: dict[torch.dtype, torch.dtype] = {
 }
 """The real dtype a complex one is made of. Complex errors are distances in the plane, in ULPs of the modulus."""
 
-WIDER = 4.0
-"""How many times the row's ULPs are allowed when no float64 run can referee."""
+NO_REFERENCE_FACTOR = 4.0
+"""Ratio of ULPs: how many times the row's ULPs are allowed when there is no float64 run."""
 
-MODEL = 4.0
-"""How many times the spread of the rounding model (``oracle.perturbation.rounding``) is allowed: its few random runs
-fall short of the worst case, which a correct backend with another order of operations may meet."""
+SPREAD_FACTOR = 4.0
+"""Ratio of errors: how many times the spread of the rounding model (``oracle.perturbation.rounding``) is allowed. Its
+few random runs fall short of the worst case, which a correct backend with another order of operations may meet."""
 
+MAX_EAGER_ERROR_TO_SPREAD = 64.0
+"""Ratio of errors: how many times the spread and the ULPs together eager's own error may be, and still be explained by
+rounding. An error beyond it is of another nature, such as a limit taken from the dtype."""
 
-EXPLAINED = 64.0
-"""How many times that spread eager's own error may be and still be rounding: one beyond it is of another nature, such
-as a limit taken from the dtype."""
+MAX_ERROR_TO_EAGER_ERROR = 1.0 + 2.0**-16
+"""Ratio of errors: how many times eager's error a backend's may be where rounding does not explain eager's. The little
+above 1 is for the rest of its own roundings, where both compute the same thing with the same few digits (a Bessel
+function beside its zero)."""
 
-HARDLY = 1.0 + 2.0**-16
-"""How many times eager's error a backend's may be where rounding explains neither: the rest of its own roundings, where
-both compute the same thing with the same few digits (a Bessel function beside its zero)."""
+AMPLIFICATION_FACTOR = 2.0
+"""Ratio of errors: how far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where
+rounding is amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice
+as far."""
 
-AMPLIFIED = 2.0
-"""How far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where rounding is
-amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice as far."""
+ISOLATED_GAP_FRACTION = 0.75
+"""Fraction of the gaps between sixteen runs, put in order, that have to be wider than half the digits of their range
+for each run to have a number of its own. Of a jump between two sides one gap is."""
 
-OF_ITS_OWN = 0.75
-"""Of the gaps between sixteen runs, put in order: how many have to be wider than half the digits of their range for
-each run to have a number of its own. Of a jump between two sides one is."""
+ISOLATED_SAMPLE_RADIUS = 1 / 4
+"""Fraction of the range of the runs: how near to one of their numbers another right one is."""
 
-BESIDE = 1 / 4
-"""How near to one of those numbers, in parts of their range, another right one is."""
-
-TINY_STEP = 2.0**-12
+SUB_ULP_STEP = 2.0**-12
 """In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity, and how steep a function is."""
 
-LINEAR = 4.0
-"""How many times further, or less far, than its slope says a number may go when inputs move by a ULP and be no jump."""
+LINEARITY_FACTOR = 4.0
+"""Ratio of distances: how many times further, or less far, than its slope says a number may go when inputs move by one
+ULP and be no jump."""
 
-STRAYING = 8.0
-"""How many times further than the first few runs of the rounding model the later ones may let an element stray: a jump
-that only they meet strays further by far."""
+MAX_SPREAD_GROWTH = 8.0
+"""Ratio of spreads: how many times further than the first few runs of the rounding model the later ones may let an
+element stray. A jump that only they meet strays further by far."""
 
-NEAREST = 0.51
-"""Units in the last place: half of one, and what computing in float32 first may add to it.
+SINGLE_ROUNDING_ULPS = 0.51
+"""In ULPs: half of one, and what computing in float32 first may add to it.
 
 A sum, product, quotient or root of 16-bit numbers, computed in 16 bits by IEEE 754 or in float32 to within 40 of its
-units and then rounded to nearest, is nearer than this. One that is cut off, or rounded twice, mostly is not.
-"""
+units and then rounded to nearest, is nearer than this. One that is cut off, or rounded twice, mostly is not."""
 
-SAME_FORMULA = (1e-6, 1e-12)
+FORMULA_TOLERANCE = (1e-6, 1e-12)
 """Relative and absolute, in float64: a decomposition closer than this to its op computes the same, though terms that
-cancel cost it some digits; the wrong ones among them (complex numbers, odd layouts) are off in their first digits."""
+cancel cost it some digits. The wrong ones among them (complex numbers, odd layouts) are off in their first digits."""
 
-SAME_FUNCTION = 1e-3
-"""Further than this from the float64 run, of 1 or of the value, SciPy means another function there: a pole, an edge."""
+SCIPY_TOLERANCE = 1e-3
+"""Relative to the value, or to 1 where that is larger: further than this from the float64 run, SciPy means another
+function there: a pole, an edge."""
 
-SAME_SUM = 1e-12
+SUM_RTOL = 1e-12
 """Relative, in float64: sums over one result that another order of their terms sets apart."""
 
-SAME_EDGE = 1e-6
+RANGE_EDGE_LOG2 = 1e-6
 """In powers of two: how near to the end of the range a sum of logarithms does not tell on which side it is."""
 
-FALSE_ALARM = 1e-6
-"""How often, at most, a backend that draws random numbers from eager's distribution fails a case."""
+FALSE_POSITIVE_RATE = 1e-6
+"""Probability: how often, at most, a backend that draws random numbers from eager's distribution fails a case."""
 
 
 @dataclass(frozen=True)
 class Departure:
-    """Other ULPs for programs that call a target matching ``pattern``, in one dtype. Without a reason there is none."""
+    """Other ULPs for programs that call an op with a trait, in one dtype. The trait has the reason."""
 
-    pattern: str
+    trait: Trait
     dtype: torch.dtype
     ulps: float
-    reason: str
 
 
-_NO_REFEREE = (
-    "sums of large terms that cancel between the zeros: a fused multiply-add in eager's own build moves the result by "
-    "tens of ULPs, and in float64 no wider run can say which is right"
-)
-DEPARTURES: tuple[Departure, ...] = (
-    Departure("torch.special.airy_ai", torch.float64, 64, _NO_REFEREE),
-    Departure("torch.special.bessel_*", torch.float64, 64, _NO_REFEREE),
-)
+DEPARTURES: tuple[Departure, ...] = (Departure(NO_REFERENCE_IN_FLOAT64, torch.float64, 64),)
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -139,8 +134,8 @@ def tolerance(dtype: torch.dtype, targets: Iterable[str] = ()) -> Tolerance:
     if real not in TABLE:
         raise KeyError(f"no tolerance for {dtype_name(dtype)}")
     row = TABLE[real]
-    called = list(targets)
+    called = {target.removeprefix("torch.") for target in targets}
     for departure in DEPARTURES:
-        if departure.dtype == real and fnmatch.filter(called, departure.pattern):
+        if departure.dtype == real and called & departure.trait.ops.keys():
             row = dataclasses.replace(row, ulps=max(row.ulps, departure.ulps))
     return row

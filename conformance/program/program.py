@@ -30,10 +30,6 @@ __all__ = ["Call", "Program", "ProgramError", "Ref"]
 
 
 MAX_NAME = 500
-UNINITIALIZED = frozenset(
-    ["empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize", "resize_as"]
-)
-"""Operators whose results hold memory that nobody wrote to."""
 
 
 def is_name(text: str) -> bool:

@@ -20,6 +20,7 @@ from torch import Tensor
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.escape import docstring, string_literal, visible
 from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.call_targets import PROPERTIES
 from torchstone.conformance.program.case import Case
@@ -300,9 +301,7 @@ def _try_full(shape: tuple[int, ...], value: Any, dtype: torch.dtype) -> Tensor 
 
 
 def _same_bits(built: Tensor | None, tensor: Tensor) -> bool:
-    if built is None:
-        return False
-    return torch.equal(_bits(built), _bits(tensor))
+    return built is not None and same_bits(built, tensor)
 
 
 def _bits(tensor: Tensor) -> Tensor:

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from torchstone.conformance.oracle.equality import close, equal
+from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.program.call_targets import name_of
 from torchstone.conformance.program.literals import ProgramError, Ref, encode_literal, leaf_paths, leaves
-from torchstone.conformance.program.program import UNINITIALIZED, Call, Program
+from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.program.tensor_storage import LayoutError, check_plain, copy_tensors
 
 
@@ -151,7 +153,7 @@ def record(
     program = Program(tuple(before), tuple(calls), outputs)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         again = program(*copy_tensors(before.values()))
-    if not any(call.operator in UNINITIALIZED for call in calls) and not _alike(out, again):
+    if not any(UNINITIALIZED.has(call.operator) for call in calls) and not _alike(out, again):
         raise NotExpressible("does more than its calls to torch show: the recorded calls give another result")
     return program, before
 
@@ -200,11 +202,9 @@ def _alike(left: Any, right: Any) -> bool:
         if left.dtype != right.dtype or left.shape != right.shape or left.layout != right.layout:
             return False
         wide = torch.complex128 if left.is_complex() else torch.float64 if left.is_floating_point() else left.dtype
-        return bool(torch.allclose(left.to_dense().to(wide), right.to_dense().to(wide), 1e-2, 1e-6, equal_nan=True))
+        return close(left.to_dense().to(wide), right.to_dense().to(wide), 1e-2, 1e-6)
     if isinstance(left, tuple | list) and isinstance(right, tuple | list):
         return len(left) == len(right) and all(map(_alike, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
-    if type(left) is not type(right):
-        return False
-    return bool(left == right or left != left)
+    return equal(left, right)

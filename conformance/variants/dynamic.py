@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
+from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case
 
@@ -67,8 +68,7 @@ def _reads_beyond(case: Case) -> bool:
             torch.default_generator.manual_seed(0)
             found.append(flatten(case.program(*(_surrounded(tensor, around) for tensor in case.args))))
     return any(
-        isinstance(a, Tensor) and a.is_floating_point() and not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
-        for a, b in zip(*found, strict=True)
+        isinstance(a, Tensor) and a.is_floating_point() and not equal_tensors(a, b) for a, b in zip(*found, strict=True)
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
+from torchstone.conformance.oracle.equality import close, equal_tensors
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.program.case import Case
 
@@ -51,10 +52,7 @@ def same(one: list[Any], other: list[Any]) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor):
-        one, other = dense(one), dense(other)
-        return bool(((one == other) | ((one != one) & (other != other))).all())
-    return bool(one == other)
+    return equal_tensors(one, other) if isinstance(one, Tensor) else bool(one == other)
 
 
 def agreeing(one: list[Any], other: list[Any]) -> bool:
@@ -66,4 +64,4 @@ def agreeing(one: list[Any], other: list[Any]) -> bool:
 
 def _close(one: Tensor, other: Tensor) -> bool:
     one, other = (dense(t).to(torch.complex128 if t.is_complex() else torch.float64) for t in (one, other))
-    return torch.allclose(one, other, rtol=FIRST_DIGITS, atol=FIRST_DIGITS, equal_nan=True)
+    return close(one, other, FIRST_DIGITS, FIRST_DIGITS)

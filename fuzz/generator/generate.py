@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import dtype_name, leaves
 from torchstone.conformance.program.program import Program
@@ -87,7 +88,7 @@ def _is_deterministic(draft: Draft) -> bool:
         again = _tensors(program(*inputs))
     first = {value.ref: value.tensor for value in draft.values}
     unchanged = zip((*again, *inputs), (*(first[ref] for ref in leaves(program.outputs)), *before), strict=True)
-    return all(_same(one, other) for one, other in unchanged) and runs_fake(program, inputs, again)
+    return all(equal_tensors(one, other) for one, other in unchanged) and runs_fake(program, inputs, again)
 
 
 def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
@@ -112,9 +113,3 @@ def _case(draft: Draft, seed: str, index: int) -> Case:
 
 def _tensors(result: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())

@@ -11,14 +11,20 @@ from typing import Any
 
 from torch import Tensor
 
+from torchstone.conformance.oracle.op_traits.right_answers import FACTORIZATIONS
+from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Program
+
+_RULES: Implementations[Callable[..., Any]] = Implementations(FACTORIZATIONS)
+"""From the results of a call, and its arguments, to what any right factorization has in common."""
 
 
 def _gram(columns: Tensor) -> Tensor:
     return columns.mH @ columns
 
 
+@_RULES.register("linalg.svd")
 def _svd(out: Any, source: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     left, singular, right = out
     rank = singular.shape[-1]
@@ -26,6 +32,7 @@ def _svd(out: Any, source: Tensor, full_matrices: bool = True, *, driver: str | 
     return singular, product, _gram(left), _gram(right.mH)
 
 
+@_RULES.register("svd")
 def _torch_svd(out: Any, source: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     left, singular, right = out
     if not compute_uv:
@@ -33,15 +40,18 @@ def _torch_svd(out: Any, source: Tensor, some: bool = True, compute_uv: bool = T
     return _svd((left, singular, right.mH), source)
 
 
+@_RULES.register("svd_lowrank", "pca_lowrank")
 def _lowrank(out: Any, source: Tensor, *args: Any, **kwargs: Any) -> Any:
     return _torch_svd(out, source)
 
 
+@_RULES.register("linalg.eigh")
 def _eigh(out: Any, source: Tensor, UPLO: str = "L") -> Any:
     values, vectors = out
     return values, (vectors * values.unsqueeze(-2)) @ vectors.mH, _gram(vectors)
 
 
+@_RULES.register("linalg.qr")
 def _qr(out: Any, source: Tensor, mode: str = "reduced") -> Any:
     orthogonal, triangular = out
     if mode == "r":
@@ -49,19 +59,9 @@ def _qr(out: Any, source: Tensor, mode: str = "reduced") -> Any:
     return orthogonal @ triangular, _gram(orthogonal), triangular.tril(-1)
 
 
+@_RULES.register("qr")
 def _torch_qr(out: Any, source: Tensor, some: bool = True) -> Any:
     return _qr(out, source)
-
-
-_TABLE: dict[str, Callable[..., Any]] = {
-    "linalg.svd": _svd,
-    "svd": _torch_svd,
-    "svd_lowrank": _lowrank,
-    "pca_lowrank": _lowrank,
-    "linalg.eigh": _eigh,
-    "linalg.qr": _qr,
-    "qr": _torch_qr,
-}
 
 
 def derivation(program: Program) -> Callable[[tuple[Tensor, ...], Any], Any] | None:
@@ -70,7 +70,7 @@ def derivation(program: Program) -> Callable[[tuple[Tensor, ...], Any], Any] | N
         return None
     call = program.calls[0]
     name = call.target.removeprefix("torch.").removeprefix("Tensor.")
-    rule = _TABLE.get(name)
+    rule = _RULES.get(name)
     if rule is None:
         return None
 

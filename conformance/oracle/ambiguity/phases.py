@@ -1,30 +1,36 @@
-"""Singular vectors and eigenvectors of the float64 runs in eager's own signs and phases.
+"""Signs and phases of singular vectors and eigenvectors, which a factorization leaves open.
 
-A factorization leaves them open (``U diag(S) Vh`` stays what it is when a column of U takes a phase and its row of Vh
-the opposite one), and LAPACK's choice turns with the last bit of the input. What a program makes of the vectors turns
-with it, gradients most of all: a float64 run of the other choice says nothing of this one. So eager's factors are
-noted, and each float64 factorization takes the phases that bring it nearest to them. That is a right factorization
-still, to the last bit where the phase is a sign.
+``U diag(S) Vh`` stays what it is when a column of U takes a phase and its row of Vh the opposite one, and LAPACK's
+choice turns with the last bit of the input. What a program computes from the vectors turns with it, gradients most of
+all: a float64 run with another choice is no reference. So eager's factors are recorded, and each float64 factorization
+takes the phases that bring it nearest to them. That is a right factorization still, to the last bit where the phase is
+a sign.
 
-A backend has a choice of its own. What it gives shows it, where that is columns beside eager's that differ by phases:
-eager with these phases is as right as eager without.
+A backend makes a choice of its own. Where columns of its results differ from eager's by phases, they show the choice:
+eager and the float64 runs are computed again with these phases, and the backend is compared with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.conformance.oracle.op_traits.right_answers import FREE_PHASES
+from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.pytree import flatten
 
-aten = torch.ops.aten
+if TYPE_CHECKING:
+    from torchstone.conformance.oracle.reference.runs import Referee
 
 
-class Factors(TorchDispatchMode):
-    """Notes the results of the factorizations whose vectors have a free phase, in order."""
+class RecordFactors(TorchDispatchMode):
+    """Records the results of the factorizations whose vectors have a free phase, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,38 +38,40 @@ class Factors(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func in _TURNED:
+        if FREE_PHASES.holds(func):
             self.found.append((func, tuple(part.clone() for part in out)))
         return out
 
 
-class Aligned(TorchDispatchMode):
-    """Gives each factorization the phases of the one noted in its place."""
+class AlignPhases(TorchDispatchMode):
+    """Gives each factorization the phases of the one recorded in its place."""
 
-    def __init__(self, noted: list[tuple[Any, tuple[Tensor, ...]]]) -> None:
+    def __init__(self, recorded: list[tuple[Any, tuple[Tensor, ...]]]) -> None:
         super().__init__()
-        self._noted = iter(noted)
+        self._recorded = iter(recorded)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func not in _TURNED:
+        if not FREE_PHASES.holds(func):
             return out
-        noted, parts = next(self._noted, (None, ()))
-        if noted is not func or any(a.shape != b.shape for a, b in zip(out, parts, strict=True)):
+        recorded, parts = next(self._recorded, (None, ()))
+        if recorded is not func or any(a.shape != b.shape for a, b in zip(out, parts, strict=True)):
             return out
-        vectors, turn = _TURNED[func]
-        mine, its = vectors(out), vectors(parts)
-        return turn(out, _phase(mine, its.to(mine.dtype))) if mine.numel() else out  # there are none of values only
+        rule = _rule(func)
+        mine, its = rule.vectors(out), rule.vectors(parts)
+        return (
+            rule.turn(out, _phase(mine, its.to(mine.dtype))) if mine.numel() else out
+        )  # there are none of values only
 
 
-def _phase(mine: Tensor, noted: Tensor) -> Tensor:
-    """What each column times, to be as near to the noted one as it can be: [..., 1, columns]; 1 where nothing says."""
+def _phase(mine: Tensor, recorded: Tensor) -> Tensor:
+    """What brings each column nearest to the recorded one when multiplied by it: [..., 1, columns]; 1 for any."""
     # Conjugated in memory: below a dispatch mode nobody looks at the conjugate bit.
-    towards = (mine.conj_physical() * noted).sum(-2, keepdim=True)
+    towards = (mine.conj_physical() * recorded).sum(-2, keepdim=True)
     return torch.where((towards.abs() > 0) & torch.isfinite(towards.abs()), torch.sgn(towards), 1.0)
 
 
-def turns(noted: list[Any], expected: list[Any], actual: list[Any]) -> Iterator[list[Any]]:
+def phase_choices(recorded: list[Any], expected: list[Any], actual: list[Any]) -> Iterator[list[Any]]:
     """Eager's factorizations with the phases that a backend's results have beside eager's, by each of the results.
 
     Of several factorizations all take them, or the last alone, whose vectors a result is made of: what undoes the
@@ -73,12 +81,12 @@ def turns(noted: list[Any], expected: list[Any], actual: list[Any]) -> Iterator[
         if not (_columns(mine) and _columns(given)) or mine.shape != given.shape or mine.dtype != given.dtype:
             continue
         phase = _phase(mine.resolve_conj(), given.resolve_conj())
-        turned = [(func, _turned(func, parts, phase)) for func, parts in noted]
-        fitting = [at for at, (one, other) in enumerate(zip(turned, noted, strict=True)) if one[1] is not other[1]]
+        turned = [(func, _turned(func, parts, phase)) for func, parts in recorded]
+        fitting = [at for at, (one, other) in enumerate(zip(turned, recorded, strict=True)) if one[1] is not other[1]]
         if fitting and bool((phase != 1).any()):
             yield turned
             if len(fitting) > 1:
-                yield [turned[at] if at == fitting[-1] else noted[at] for at in range(len(noted))]
+                yield [turned[at] if at == fitting[-1] else recorded[at] for at in range(len(recorded))]
 
 
 def _columns(value: Any) -> bool:
@@ -89,11 +97,20 @@ def _columns(value: Any) -> bool:
 
 def _turned(func: Any, parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     """A factorization with other phases; itself if they are not of as many vectors, or of another dtype."""
-    vectors, turn = _TURNED[func]
-    mine = vectors(parts)
+    rule = _rule(func)
+    mine = rule.vectors(parts)
     if mine.dtype != phase.dtype or not mine.numel() or (*mine.shape[:-2], 1, mine.shape[-1]) != phase.shape:
         return parts
-    return turn(parts, phase)
+    return rule.turn(parts, phase)
+
+
+@dataclass(frozen=True)
+class PhaseRule:
+    """``vectors`` gives the columns with free phases of a factorization's results, ``turn`` the factorization with
+    these columns multiplied by given phases."""
+
+    vectors: Callable[[tuple[Tensor, ...]], Tensor]
+    turn: Callable[[tuple[Tensor, ...], Tensor], tuple[Tensor, ...]]
 
 
 def _turn_svd(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
@@ -105,7 +122,7 @@ def _turn_svd(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     return left, singular, right
 
 
-def _first(parts: tuple[Tensor, ...]) -> Tensor:
+def _columns_of_q(parts: tuple[Tensor, ...]) -> Tensor:
     """The columns of Q that R has a row for: none where only R was asked for, its Q is empty."""
     q, r = parts
     return q[..., : min(r.shape[-2:])] if q.dim() >= 2 else q
@@ -119,9 +136,30 @@ def _turn_qr(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     return q, r
 
 
-_TURNED: dict[Any, tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, ...]]]] = {
-    aten._linalg_svd.default: (lambda parts: parts[0][..., : parts[1].shape[-1]], _turn_svd),
-    aten._linalg_eigh.default: (lambda parts: parts[1], lambda parts, phase: (parts[0], parts[1] * phase)),
-    aten.linalg_qr.default: (_first, _turn_qr),
-}
-"""The columns whose phases are free, and the factorization with these times others."""
+def _turn_eigh(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
+    values, vectors = parts
+    return values, vectors * phase
+
+
+_RULES: Implementations[PhaseRule] = Implementations(FREE_PHASES)
+_RULES.register("_linalg_svd.default")(PhaseRule(lambda parts: parts[0][..., : parts[1].shape[-1]], _turn_svd))
+_RULES.register("_linalg_eigh.default")(PhaseRule(lambda parts: parts[1], _turn_eigh))
+_RULES.register("linalg_qr.default")(PhaseRule(_columns_of_q, _turn_qr))
+
+
+def _rule(func: Any) -> PhaseRule:
+    rule = _RULES.of(func)
+    assert rule is not None, f"{func} has no rule for its phases"
+    return rule
+
+
+def phase_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterator[tuple[Referee, Any, Any]]:
+    """For each choice of phases that the backend's results show: the referee, eager's run and the backend's, as flat
+    lists. Eager is run again with its own factors turned so, and the float64 runs with it."""
+    given = flatten(actual.outputs)
+    for factors in phase_choices(referee.factorizations, flatten(expected.outputs), given):
+        turned = referee.inside(partial(AlignPhases, factors))
+        leaves = turned.eager.leaves
+        if leaves:
+            wanted = replace(expected, outputs=leaves[: len(given)], inputs=tuple(leaves[len(given) :]))
+            yield turned, wanted, replace(actual, outputs=given)

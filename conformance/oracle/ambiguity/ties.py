@@ -17,19 +17,17 @@ from torch import Tensor
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import schema_of
+from torchstone.conformance.oracle.equality import same_values
+from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, PICKS_ONE_OF_TIES
 
 aten = torch.ops.aten
 
-_ORDERS = (aten.sort.default, aten.sort.stable, aten.topk.default)
-_ONES = (aten.kthvalue.default, aten.median.dim, aten.nanmedian.dim, aten.mode.default)
 
+class TieBreaking(TorchDispatchMode):
+    """Runs eager with ties broken as ``given`` index tensors break them, where they are right.
 
-def _same(left: Tensor, right: Tensor) -> Tensor:
-    return (left == right) | ((left != left) & (right != right))
-
-
-class Choice(TorchDispatchMode):
-    """Eager, choosing as ``given`` index tensors do where they are right. ``made``: whether a choice was another."""
+    ``made``: whether a tie was broken otherwise than eager breaks it.
+    """
 
     def __init__(self, given: Iterable[Any] = ()) -> None:
         super().__init__()
@@ -38,14 +36,15 @@ class Choice(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func not in _ORDERS + _ONES or not args[0].dim() or not out[1].numel():
+        breaks_ties = ORDERS_TIES.holds(func) or PICKS_ONE_OF_TIES.holds(func)
+        if not breaks_ties or not args[0].dim() or not out[1].numel():
             return out
         schema = schema_of(func).arguments
         bound = {a.name: a.default_value for a in schema if a.has_default_value()}
         bound |= dict(zip([a.name for a in schema], args, strict=False)) | (kwargs or {})
         if bound.get("stable"):
             return out
-        right = _order if func in _ORDERS else _one
+        right = _order if ORDERS_TIES.holds(func) else _one
         for choice in [*self._given, _stable(func, bound, out[0])]:
             if choice.shape == out[1].shape and _inside(choice, args[0].shape[bound["dim"]]):
                 picked = right(choice, out[0], func, bound)
@@ -63,7 +62,7 @@ def _order(choice: Tensor, values: Tensor, func: Any, bound: dict[str, Any]) -> 
     """What the places hold, if they are distinct and hold the values, in their order where that is asked for."""
     picked, dim = bound["self"].gather(bound["dim"], choice), bound["dim"]
     unordered = not bound.get("sorted", True)
-    same = _same(picked.sort(dim).values, values.sort(dim).values) if unordered else _same(picked, values)
+    same = same_values(picked.sort(dim).values, values.sort(dim).values) if unordered else same_values(picked, values)
     distinct = choice.sort(dim).values.diff(dim=dim) != 0
     return picked if bool(same.all()) and bool(distinct.all()) else None
 
@@ -77,13 +76,13 @@ def _one(choice: Tensor, values: Tensor, func: Any, bound: dict[str, Any]) -> Te
     picked = source.gather(dim, choice if keepdim else choice.unsqueeze(dim))
     picked = picked if keepdim else picked.squeeze(dim)
     free = (source != source).any(dim, keepdim=keepdim) & (func is aten.mode.default)
-    return picked if bool((_same(picked, values) | free).all()) else None
+    return picked if bool((same_values(picked, values) | free).all()) else None
 
 
 def _stable(func: Any, bound: dict[str, Any], values: Tensor) -> Tensor:
     """The choice of a stable sort; of the equal elements that a mode is, the last."""
     source, dim = bound["self"], bound["dim"]
-    if func in _ORDERS:
+    if ORDERS_TIES.holds(func):
         falling = bool(bound.get("largest", bound.get("descending", False)))
         return source.sort(dim=dim, descending=falling, stable=True).indices.narrow(dim, 0, values.shape[dim])
     values = values if bound["keepdim"] else values.unsqueeze(dim)

@@ -8,19 +8,17 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
-from torchstone.compiler._torch.operators import base_name
 from torchstone.compiler._torch.pytrees import tree_leaves
-from torchstone.conformance.oracle.perturbation.rounding import is_exact
-from torchstone.conformance.oracle.tolerances import NEAREST
+from torchstone.conformance.oracle.exactness.steps import never_rounds
+from torchstone.conformance.oracle.op_traits.rounding import CONVERSIONS, ONE_ROUNDING
+from torchstone.conformance.oracle.op_traits.trait import names_of
+from torchstone.conformance.oracle.tolerances import SINGLE_ROUNDING_ULPS
 from torchstone.conformance.oracle.ulp import precision, representable, ulp
 
-BASIC = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "reciprocal"))
-CONVERSIONS = frozenset(("_to_copy", "copy", "convert_element_type"))
 
-
-class Steps(TorchDispatchMode):
-    """Notes what rounds: ``rounded`` are the dtypes that single operations of IEEE 754 round to, ``others`` counts the
-    steps that are none."""
+class RecordRoundings(TorchDispatchMode):
+    """Records what rounds: ``rounded`` are the dtypes that single operations of IEEE 754 round to, ``others`` counts
+    the steps that are none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,15 +27,14 @@ class Steps(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        name = base_name(func).rstrip("_")
         leaves = tree_leaves((args, kwargs or {}))
-        if name in CONVERSIONS and isinstance(out, Tensor):
-            source = args[1] if name == "copy" else args[0]
+        if CONVERSIONS.holds(func) and isinstance(out, Tensor):
+            source = args[1] if names_of(func)[0] == "copy" else args[0]
             if _narrower(out.dtype, source.dtype):
                 self.rounded.append(out.dtype)
-        elif name in BASIC and isinstance(out, Tensor) and _plain(leaves, out.dtype):
+        elif ONE_ROUNDING.holds(func) and isinstance(out, Tensor) and _plain(leaves, out.dtype):
             self.rounded.append(out.dtype)
-        elif not is_exact(func):
+        elif not never_rounds(func):
             self.others += 1
         return out
 
@@ -74,6 +71,6 @@ def misrounded(actual: Tensor, expected: Tensor, truth: Tensor, dtype: torch.dty
     All three in float64. Not where numbers are subnormal, which may be flushed, nor next to overflow.
     """
     info = torch.finfo(dtype)
-    unit = NEAREST * ulp(truth.abs(), dtype)
+    unit = SINGLE_ROUNDING_ULPS * ulp(truth.abs(), dtype)
     ordinary = torch.isfinite(actual) & torch.isfinite(expected) & (truth.abs() >= info.tiny) & (truth.abs() < info.max)
     return ordinary & ((expected - truth).abs() <= unit) & ((actual - truth).abs() > unit)

@@ -17,7 +17,7 @@ where the narrower dtype may:
 - Where sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
 - Any other step gives infinity where its exact result exceeds the range, or stays finite where it is fused into the
   next. Of float64, which has no wider twin, that is a product and the addition after it.
-- An accumulation in float64 is computed on operands scaled by a power of two (scaled.py).
+- An accumulation in float64 is computed on operands scaled by a power of two (scaling.py).
 
 The orders are drawn at random, and each element has its own: a number that no order gives is in no run.
 """
@@ -27,34 +27,44 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.operators import base_name
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map, tree_unflatten
-from torchstone.conformance.oracle.overflow.products import FACTORS, orders_of_factors
-from torchstone.conformance.oracle.overflow.scaling import SHIFT, Products, changed, plain, restored, shifted, terms
-from torchstone.conformance.oracle.perturbation.rounding import RoundingNoise, agree, decompositions, length_of, movable
+from torchstone.conformance.oracle.op_traits.order_of_terms import (
+    AVERAGES_WINDOWS,
+    FUSED_MULTIPLY_ADD,
+    MOMENTS,
+    MULTIPLIES_ELEMENTS,
+    PRODUCTS,
+    REGROUPED,
+    TRANSFORMS,
+)
+from torchstone.conformance.oracle.op_traits.trait import holds_any
+from torchstone.conformance.oracle.overflow.products import orders_of_factors
+from torchstone.conformance.oracle.overflow.scaling import (
+    SHIFT,
+    FusedProducts,
+    distinct_numbers,
+    homogeneous_operands,
+    replace_leaves,
+    restored,
+    shifted,
+)
+from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable
+from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
+from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.tolerances import real_dtype
 
-TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r", "_fft_r2c", "fft_c2c", "fft_c2r", "fft_r2c"))
-_MOMENTS = """
-    _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
-    _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm std std_mean var var_mean
-"""
-MOMENTS = frozenset(_MOMENTS.split())
-PRODUCTS = frozenset(("_trilinear", "cumprod", "prod"))  # of complex factors; real ones: products.py
-REGROUPED = TRANSFORMS | {"_trilinear"}
-"""What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""
-
-Sums = str
+Sums: TypeAlias = str
 """Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random. ``lost``:
 nowhere, and what they cancel to has lost the digits that rounding loses, of float64."""
 
 
-class Overflow(RoundingNoise):
+class RandomOverflow(RandomRounding):
     """Runs what is inside it in the range of ``dtype``, without rounding. ``steps``: whether steps that are no
     accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone."""
 
@@ -66,7 +76,7 @@ class Overflow(RoundingNoise):
         # The halves are added up in float32, by eager and by any compiler that is to be right.
         self.room = max(self.range, _past(torch.float32))
         self.widest = real_dtype(dtype) is torch.float64
-        self.products = Products()
+        self.products = FusedProducts()
         self.within = 0
         """How many moments deep in their decompositions."""
 
@@ -75,9 +85,10 @@ class Overflow(RoundingNoise):
         out = super().__torch_dispatch__(func, types, args, kwargs)
         if not self.widest or self.steps != "some" or not movable(out) or out.is_complex():
             return out
-        if _name(func) == "mul":
+        role = FUSED_MULTIPLY_ADD.ops.get(base_name(func))
+        if role == "product":
             self.products.keep(args, out, self._coin(out))
-        return self.products.add(func, args, kwargs, out) if _name(func) in ("add", "sub") else out
+        return self.products.add(func, args, kwargs, out) if role == "sum" else out
 
     def _round(self, value: Any) -> Any:
         if not movable(value) or self.steps == "never" or (self.steps == "moments" and not self.within):
@@ -95,7 +106,7 @@ class Overflow(RoundingNoise):
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Moments that update running statistics are taken apart as those that do not."""
-        rule = decompositions().get(func) if _name(func) in MOMENTS else None
+        rule = decompositions().get(func) if MOMENTS.holds(func) else None
         if rule is None or not self._stands_for(func, rule, args, kwargs):
             return super()._written_to(func, args, kwargs)
         self.within += 1
@@ -106,19 +117,20 @@ class Overflow(RoundingNoise):
             self.within -= 1
 
     def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        self.within += _name(func) in MOMENTS
+        self.within += MOMENTS.holds(func)
         try:
             return super()._decomposed(func, args, kwargs)
         finally:
-            self.within -= _name(func) in MOMENTS
+            self.within -= MOMENTS.holds(func)
 
     def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
         what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
-        if _name(func) in MOMENTS:
+        if MOMENTS.holds(func):
             self.sums += 1  # a norm by statistics that are given adds nothing up, and has its formula all the same
             ordinary = [
-                each(*tree_map(plain, _copied(args)), **tree_map(plain, _copied(kwargs))) for each in (rule, func)
+                each(*tree_map(distinct_numbers, _copied(args)), **tree_map(distinct_numbers, _copied(kwargs)))
+                for each in (rule, func)
             ]
             return agree(*ordinary)
         steps, whole = (each(*_copied(args), **_copied(kwargs)) for each in (rule, func))
@@ -131,34 +143,33 @@ class Overflow(RoundingNoise):
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
-        name = _name(func)
-        if name in FACTORS and movable(out) and not out.is_complex():
+        if MULTIPLIES_ELEMENTS.holds(func) and movable(out) and not out.is_complex():
             return orders_of_factors(func, args, out, self.room, functools.partial(self._kinds, out.shape))
-        least = 1.0 if name in PRODUCTS else 0.0
-        beyond = math.inf if name in REGROUPED else least
+        least = 1.0 if holds_any(PRODUCTS, func) else 0.0
+        beyond = math.inf if holds_any(REGROUPED, func) else least
         factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
         try:
-            chosen, scale = terms(func, args, kwargs)
+            chosen, scale = homogeneous_operands(func, args, kwargs)
             scale = scale if self.widest else None
             small = shifted if scale else lambda leaf: leaf
             size = functools.partial(_size, least=math.ldexp(least, -SHIFT) if scale else least, beyond=beyond)
             runs = [
                 (small, args, kwargs),
                 (lambda leaf: _finite_part(small(leaf)), args, kwargs),
-                (lambda leaf: size(small(leaf)), _unnormalized(name, args), factors),
+                (lambda leaf: size(small(leaf)), _unnormalized(func, args), factors),
             ]
-            calls = [changed(each, given, named, chosen) for each, given, named in runs]
+            calls = [replace_leaves(each, given, named, chosen) for each, given, named in runs]
             whole, net, total = (func(*given, **named) for given, named in calls)
             noise = total
             if scale and self.choice == "lost":
-                given, named = changed(lambda leaf: size(small(_fine_part(leaf))), args, kwargs, chosen)
+                given, named = replace_leaves(lambda leaf: size(small(_fine_part(leaf))), args, kwargs, chosen)
                 growth = max(1.0, math.sqrt(length_of(operands, results)) / 8.0) * torch.finfo(torch.float64).eps
                 noise = tree_map(functools.partial(_lost, growth=growth), total, func(*given, **named))
         except Exception:  # an op of its own rules about its operands, such as a factorization
             return out
-        if "avg_pool" in name:
-            net, total = (value * _window(name, args) for value in (net, total))
-        if name in TRANSFORMS:
+        if AVERAGES_WINDOWS.holds(func):
+            net, total = (value * _window(base_name(func), args) for value in (net, total))
+        if TRANSFORMS.holds(func):
             total = _over(total, args[1])
         leaves, spec = tree_flatten(out)
         rows = zip(
@@ -167,9 +178,9 @@ class Overflow(RoundingNoise):
             scale or [0] * len(leaves),
             strict=True,
         )
-        return tree_unflatten([self._in_some_order(name, *row) for row in rows], spec)
+        return tree_unflatten([self._in_some_order(func, *row) for row in rows], spec)
 
-    def _in_some_order(self, name: str, out: Any, whole: Any, net: Any, total: Any, noise: Any, degree: int) -> Any:
+    def _in_some_order(self, func: Any, out: Any, whole: Any, net: Any, total: Any, noise: Any, degree: int) -> Any:
         """A result of an accumulation, given what its terms, the finite ones and the sizes of all accumulate to, on
         scaled operands if it has a ``degree``; ``noise`` is how far the order moves it."""
         if not movable(out) or net.shape != out.shape:
@@ -178,14 +189,14 @@ class Overflow(RoundingNoise):
         out = restored(out, whole, degree) if degree else out
         total = torch.maximum(total.real, total.imag) if total.is_complex() else total
         up = down = ~(total.expand(out.shape) < room)
-        if not out.is_complex() and name not in TRANSFORMS | PRODUCTS:
+        if not out.is_complex() and not holds_any((TRANSFORMS, *PRODUCTS), func):
             # Small terms of one sign are lost beside large ones of the other.
             lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
             up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))
         if self.choice == "lost" and degree:
             lost = shifted(noise.real, degree * SHIFT)
             out = _by_part(out, lambda part: part + lost * self._even(part))
-        return _by_part(out, lambda part: self._chosen(part, up, down, name in TRANSFORMS | MOMENTS))
+        return _by_part(out, lambda part: self._chosen(part, up, down, holds_any((TRANSFORMS, MOMENTS), func)))
 
     def _even(self, like: Tensor) -> Tensor:
         return torch.rand(like.shape, generator=self.generator, dtype=torch.float64) * 2.0 - 1.0
@@ -217,10 +228,6 @@ def _past(dtype: torch.dtype) -> float:
 
 def _copied(args: Any) -> Any:
     return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, args)
-
-
-def _name(func: Any) -> str:
-    return base_name(func)
 
 
 def _where_finite(steps: Any, whole: Any) -> list[Any]:
@@ -279,9 +286,9 @@ def _window(name: str, args: Any) -> int:
     return math.prod(min(size, -(-size // max(count, 1)) + 1) for size, count in zip(sizes, wanted, strict=True))
 
 
-def _unnormalized(name: str, args: Any) -> Any:
+def _unnormalized(func: Any, args: Any) -> Any:
     """A transform may be normalized after it is added up: the sizes of its terms are those before."""
-    return (*args[:2], 0, *args[3:]) if name in TRANSFORMS and len(args) > 3 else args
+    return (*args[:2], 0, *args[3:]) if TRANSFORMS.holds(func) and len(args) > 3 else args
 
 
 def _over(total: Tensor, dims: Any) -> Tensor:

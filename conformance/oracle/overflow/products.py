@@ -15,10 +15,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.operators import schema_of
-from torchstone.conformance.oracle.tolerances import SAME_EDGE
-
-FACTORS = frozenset(("cumprod", "prod"))
-"""What multiplies the elements of one operand."""
+from torchstone.conformance.oracle.tolerances import RANGE_EDGE_LOG2
 
 
 def orders_of_factors(func: Any, args: Any, out: Tensor, room: float, choose: Callable[[], Tensor]) -> Tensor:
@@ -42,8 +39,8 @@ def orders_of_factors(func: Any, args: Any, out: Tensor, room: float, choose: Ca
     ordinary = finite & (factors != 0)
     logs = torch.where(ordinary, factors, 1.0).abs().log2()
     zero, infinite, nan = (total(kind.double()) > 0 for kind in (factors == 0, torch.isinf(factors), factors.isnan()))
-    over = infinite | (total(logs.clamp(min=0)) >= highest - SAME_EDGE)
-    under = zero | (total(logs.clamp(max=0)) <= lowest + SAME_EDGE)
+    over = infinite | (total(logs.clamp(min=0)) >= highest - RANGE_EDGE_LOG2)
+    under = zero | (total(logs.clamp(max=0)) <= lowest + RANGE_EDGE_LOG2)
     sign = 1.0 - 2.0 * (total((factors < 0).double()) % 2)
     exact = out
     if widest:  # no wider twin says what it is: the fractions and the powers of two each for themselves

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_unflatten
-from torchstone.conformance.oracle.elementwise import same
-from torchstone.conformance.oracle.perturbation.rounding import movable
+from torchstone.conformance.oracle.equality import same_numbers
+from torchstone.conformance.oracle.perturbation.accumulation import movable
 
 SHIFT = 544
 """A product of the two largest numbers, scaled twice, leaves room for sums of ``2**64`` such."""
@@ -41,7 +41,7 @@ def restored(out: Tensor, scaled: Tensor, degree: int) -> Tensor:
     return torch.where(torch.isfinite(out), out, shifted(scaled, degree * SHIFT))
 
 
-def terms(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[list[int], list[int] | None]:
+def homogeneous_operands(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[list[int], list[int] | None]:
     """The operands (leaves of ``(args, kwargs)``, by index) in which ``func`` is homogeneous: all, or one of them.
 
     And of each result the degree, 1 or 2, as two runs on plain numbers show it; where a result is of no such degree,
@@ -53,8 +53,8 @@ def terms(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[list[int], list
         runs = [
             tree_flatten(func(*given, **named))[0]
             for given, named in (
-                changed(plain, args, kwargs, chosen),
-                changed(lambda leaf: shifted(plain(leaf), -1), args, kwargs, chosen),
+                replace_leaves(distinct_numbers, args, kwargs, chosen),
+                replace_leaves(lambda leaf: shifted(distinct_numbers(leaf), -1), args, kwargs, chosen),
             )
         ]
         found = [_degree(*pair) for pair in zip(*runs, strict=True)]
@@ -63,13 +63,15 @@ def terms(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[list[int], list
     return operands, None
 
 
-def changed(change: Callable[[Any], Any], args: Any, kwargs: dict[str, Any], chosen: list[int]) -> tuple[Any, Any]:
+def replace_leaves(
+    change: Callable[[Any], Any], args: Any, kwargs: dict[str, Any], chosen: list[int]
+) -> tuple[Any, Any]:
     """``args`` and ``kwargs`` with the leaves that are ``chosen`` changed."""
     leaves, spec = tree_flatten((args, kwargs))
     return tree_unflatten([change(leaf) if index in chosen else leaf for index, leaf in enumerate(leaves)], spec)
 
 
-def plain(leaf: Any) -> Any:
+def distinct_numbers(leaf: Any) -> Any:
     """Positive numbers, no two the same, in place of a tensor's."""
     if not movable(leaf):
         return leaf
@@ -81,12 +83,14 @@ def _degree(whole: Any, half: Any) -> int | None:
     if not movable(whole):
         return 1
     for degree in (1, 2):
-        if bool(same(shifted(half, degree), whole).all()) and (not whole.numel() or bool(torch.isfinite(whole).any())):
+        if bool(same_numbers(shifted(half, degree), whole).all()) and (
+            not whole.numel() or bool(torch.isfinite(whole).any())
+        ):
             return degree
     return None
 
 
-class Products:
+class FusedProducts:
     """Products that exceed float64's range and are fused into the next addition, each element as a coin falls."""
 
     def __init__(self) -> None:

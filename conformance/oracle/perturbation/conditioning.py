@@ -8,43 +8,53 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.context import Context
-from torchstone.conformance.oracle.elementwise import Reference, among, between, loose, near, steep, strewn, within
-from torchstone.conformance.oracle.reference.spread import spread_of
-from torchstone.conformance.oracle.tolerances import AMPLIFIED, Tolerance, real_dtype
+from torchstone.conformance.oracle.elementwise import (
+    Reference,
+    in_range_of_runs,
+    in_sample_hull,
+    is_continuous_spread,
+    is_isolated_samples,
+    is_locally_linear,
+    within_distance,
+    within_ulps,
+)
+from torchstone.conformance.oracle.reference.leaf import Leaf, spread_of
+from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import wide
 
 
-def conditioned(
-    actual: Tensor, expected: Tensor, truth: Reference | None, dtype: torch.dtype, row: Tolerance, context: Context
+def ill_conditioned(
+    actual: Tensor, expected: Tensor, truth: Reference | None, dtype: torch.dtype, row: Tolerance, leaf: Leaf
 ) -> Tensor:
     """Where the backend's number is one of those that rounding, or the last bit of the inputs, decides between."""
-    referee = context.referee
+    referee = leaf.referee
     like = torch.empty(expected.shape, dtype=dtype)
     none = torch.zeros(expected.shape, dtype=torch.bool)
     rounded = none
     if truth is not None:
-        noisy = context.others(referee.noisy + referee.wild, like)
-        rounded = among(actual, [truth.values, *noisy], dtype, row) if noisy else none
+        rounded_runs = leaf.others(referee.rounded_runs + referee.amplified_runs, like)
+        rounded = in_sample_hull(actual, [truth.values, *rounded_runs], dtype, row) if rounded_runs else none
     if referee.all_exact:
         return rounded
-    moved = context.others(referee.moved, like)
-    if not moved:
+    perturbed = leaf.others(referee.ulp_perturbed, like)
+    if not perturbed:
         return rounded
-    near_by = among(actual, [expected, *moved], dtype, row)
-    barely = context.others(referee.barely_moved, like) if truth is not None else []
-    if truth is not None and barely:
-        near_by |= steep([expected, *moved], [truth.values, *barely]) & between(actual, [expected, *moved])
+    near_by = in_sample_hull(actual, [expected, *perturbed], dtype, row)
+    slightly = leaf.others(referee.sub_ulp_perturbed, like) if truth is not None else []
+    if truth is not None and slightly:
+        near_by |= is_locally_linear([expected, *perturbed], [truth.values, *slightly]) & in_range_of_runs(
+            actual, [expected, *perturbed]
+        )
     on_edge = none
-    for run in barely:
-        on_edge = on_edge | near(actual, run, dtype, row.ulps, row.tiny)
+    for run in slightly:
+        on_edge = on_edge | within_ulps(actual, run, dtype, row.ulps, row.tiny)
     if truth is not None:
-        on_edge &= ~near(actual, truth.values, dtype, row.ulps, row.tiny)
+        on_edge &= ~within_ulps(actual, truth.values, dtype, row.ulps, row.tiny)
     return rounded | (near_by & ~on_edge)
 
 
-def overflowed(
-    actual: Tensor, expected: Tensor, bad: Tensor, dtype: torch.dtype, row: Tolerance, context: Context
+def overflow_order(
+    actual: Tensor, expected: Tensor, bad: Tensor, dtype: torch.dtype, row: Tolerance, leaf: Leaf
 ) -> Tensor:
     """Where the order of the steps decides what overflows, and the backend's number is one that some order gives.
 
@@ -54,17 +64,23 @@ def overflowed(
     like = torch.empty(expected.shape, dtype=dtype)
     found = torch.zeros(actual.shape, dtype=torch.bool)
     kept, gone = torch.isfinite(expected), ~torch.isfinite(expected)
-    for run in context.others(context.referee.reordered, like) if bool((bad & kept).any()) else []:
-        found |= kept & near(actual, run, dtype, row.ulps, row.tiny)
-    for run in context.others(context.referee.overflowed, like) if bool((bad & gone).any()) else []:
-        found |= gone & near(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
+    for run in leaf.others(leaf.referee.reordered_runs, like) if bool((bad & kept).any()) else []:
+        found |= kept & within_ulps(actual, run, dtype, row.ulps, row.tiny)
+    for run in leaf.others(leaf.referee.overflowed_runs, like) if bool((bad & gone).any()) else []:
+        found |= gone & within_ulps(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
     if real_dtype(dtype) is torch.float64 and bool((bad & gone & ~found & torch.isfinite(actual)).any()):
-        runs = context.others(context.referee.cancelled, like)
-        found |= gone & strewn(runs) & within(actual, runs[0], AMPLIFIED * spread_of(runs[0], runs)) if runs else False
+        runs = leaf.others(leaf.referee.cancelled_runs, like)
+        found |= (
+            gone
+            & is_continuous_spread(runs)
+            & within_distance(actual, runs[0], AMPLIFICATION_FACTOR * spread_of(runs[0], runs))
+            if runs
+            else False
+        )
     return found
 
 
-def amplified(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.dtype, context: Context) -> Tensor:
+def error_amplification(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.dtype, leaf: Leaf) -> Tensor:
     """Where a number, like eager's, strays from float64 hardly more than rounding does, beyond half the digits.
 
     So it is where continuous steps amplify what they are given: a batch norm over few numbers of few bits, again and
@@ -72,20 +88,20 @@ def amplified(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.d
     infinity is any number beyond the range: what it divides by may be no more than rounding.
     """
     like = torch.empty(expected.shape, dtype=torch.complex128 if expected.is_complex() else torch.float64)
-    runs = context.others(context.referee.noisy + context.referee.more_noisy, like)
-    room = AMPLIFIED * spread_of(truth.values, runs)
+    runs = leaf.others(leaf.referee.rounded_runs + leaf.referee.more_rounded_runs, like)
+    room = AMPLIFICATION_FACTOR * spread_of(truth.values, runs)
     over = torch.zeros(expected.shape, dtype=torch.bool)
     if not expected.is_complex():
         over = torch.isinf(expected) & (torch.sgn(expected) * truth.values + room > torch.finfo(dtype).max)
-    near_by = within(actual, truth.values, room) & (within(expected, truth.values, room) | over)
+    near_by = within_distance(actual, truth.values, room) & (within_distance(expected, truth.values, room) | over)
     runs = [truth.values, *runs]
-    return (strewn(runs) | loose(actual, runs, dtype)) & near_by
+    return (is_continuous_spread(runs) | is_isolated_samples(actual, runs, dtype)) & near_by
 
 
-def undefined(actual: Tensor, expected: Tensor, dtype: torch.dtype, context: Context) -> Tensor:
+def nan_lost_by_eager(actual: Tensor, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Tensor:
     """Where the backend's NaN is what the documented formula gives, and eager's kernel loses it."""
     lost = torch.isnan(actual) & ~torch.isnan(expected)
     if not bool(lost.any()):
         return lost
-    run = context.other(context.referee.formulas, torch.empty(expected.shape, dtype=dtype))
+    run = leaf.other(leaf.referee.by_formulas, torch.empty(expected.shape, dtype=dtype))
     return torch.zeros_like(lost) if run is None else lost & torch.isnan(run)

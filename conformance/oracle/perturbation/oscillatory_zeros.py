@@ -1,13 +1,14 @@
 """Bessel's and Airy's functions beside their zeros, for the rounding model.
 
-They are ATen ops of one step each. Whatever formula computes them, it adds up terms that are as large as the wave is
-high, and beside a zero these cancel: what a correct computation gives there strays by any number of its own ULPs, and
-by a few of the amplitude's. (So libraries state the error of these functions: relative to the modulus,
-``hypot(J, Y)``.) Taken apart, the sum of value and amplitude is rounded, and the spread says by how much.
+They are ATen ops of one step each. Whatever formula computes them, it adds up terms as large as the amplitude, and
+beside a zero these cancel: what a correct computation gives there strays by any number of its own ULPs, and by a few of
+the amplitude's. (So libraries state the error of these functions: relative to the modulus, ``hypot(J, Y)``.) Taken
+apart, the sum of value and amplitude is rounded, and the spread says by how much.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,12 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import no_dispatch_modes
+from torchstone.conformance.oracle.op_traits.rounding import OSCILLATES
+from torchstone.conformance.oracle.op_traits.trait import Implementations
 
 special = torch.special
+_BEFORE_ALL_ZEROS = 0.75
+_AMPLITUDES: Implementations[Callable[[Tensor], Tensor]] = Implementations(OSCILLATES)
 
 
 def _modulus(order: int) -> Callable[[Tensor], Tensor]:
@@ -25,28 +30,29 @@ def _modulus(order: int) -> Callable[[Tensor], Tensor]:
     return lambda x: torch.hypot(first(x.abs()), second(x.abs()))
 
 
-_BEFORE_ALL_ZEROS = 0.75
-_AMPLITUDES: dict[str, Callable[[Tensor], Tensor]] = {
-    **{f"bessel_{kind}{order}": _modulus(order) for kind in "jy" for order in (0, 1)},
-    "spherical_bessel_j0": lambda x: 1 / x.abs(),
-    "airy_ai": lambda x: x.clamp(max=0.0).abs() ** -0.25 / math.sqrt(math.pi),
-}
+for _order in (0, 1):
+    _AMPLITUDES.register(f"special_bessel_j{_order}", f"special_bessel_y{_order}")(_modulus(_order))
+_AMPLITUDES.register("special_spherical_bessel_j0")(lambda x: 1 / x.abs())
+_AMPLITUDES.register("special_airy_ai")(lambda x: x.clamp(max=0.0).abs() ** -0.25 / math.sqrt(math.pi))
 
 
-def _wave(name: str) -> Callable[[Tensor], Tensor]:
-    function, amplitude_of = getattr(special, name), _AMPLITUDES[name]
+def _around_amplitude(name: str, amplitude_of: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    function = getattr(special, name.removeprefix("special_"))
 
-    def wave(x: Tensor) -> Tensor:
+    def value_around_amplitude(x: Tensor) -> Tensor:
         with no_dispatch_modes():
             value, amplitude = function(x), amplitude_of(x)
-            waves = (x.abs() > _BEFORE_ALL_ZEROS) & torch.isfinite(value) & torch.isfinite(amplitude)
-            amplitude = torch.where(waves, amplitude, 0.0)
+            oscillates = (x.abs() > _BEFORE_ALL_ZEROS) & torch.isfinite(value) & torch.isfinite(amplitude)
+            amplitude = torch.where(oscillates, amplitude, 0.0)
         return (value + amplitude) - amplitude
 
-    return wave
+    return value_around_amplitude
 
 
-WAVES: dict[Any, Callable[[Tensor], Tensor]] = {
-    getattr(torch.ops.aten, f"special_{name}").default: _wave(name) for name in _AMPLITUDES
-}
-"""By overload, in float64."""
+@functools.cache
+def oscillating_ops() -> dict[Any, Callable[[Tensor], Tensor]]:
+    """The functions in two steps, by overload, in float64."""
+    return {
+        getattr(torch.ops.aten, name).default: _around_amplitude(name, amplitude)
+        for name, amplitude in _AMPLITUDES.functions.items()
+    }

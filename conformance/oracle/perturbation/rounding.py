@@ -10,9 +10,7 @@ accumulation: that stands for another order of the additions, and keeps the magn
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
@@ -21,135 +19,39 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
-from torchstone.conformance.oracle.perturbation.oscillatory_zeros import WAVES
-from torchstone.conformance.oracle.perturbation.recurrences import RECURRENCES
-from torchstone.conformance.oracle.perturbation.sums import adds_in_float32
-from torchstone.conformance.oracle.random.replay import may_draw, watched
-from torchstone.conformance.oracle.tolerances import SAME_FORMULA, real_dtype
+from torchstone.conformance.oracle.exactness.steps import never_rounds
+from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
+from torchstone.conformance.oracle.perturbation.accumulation import (
+    accumulates,
+    error_growth,
+    length_of,
+    movable,
+    results_of,
+    transform_length,
+)
+from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
+from torchstone.conformance.oracle.random.replay import call_and_see_rng, may_draw
+from torchstone.conformance.oracle.tolerances import real_dtype
 from torchstone.conformance.oracle.ulp import precision, representable
 
-_EXACT = """
-    _local_scalar_dense _to_copy _unique _unique2 _unsafe_view abs adaptive_max_pool2d adaptive_max_pool3d amax
-    amin aminmax argmax argmin as_strided bitwise_and bitwise_not bitwise_or bitwise_xor bucketize cat ceil
-    channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd copy copysign cummax cummin diag_embed
-    diagonal_scatter embedding empty empty_like empty_strided eq equal fill flip floor fmax fmin frac full
-    full_like gather ge gt heaviside index index_copy index_fill index_put index_select isfinite isinf isnan
-    isneginf isposinf item kthvalue le lift lift_fresh logical_and logical_not logical_or logical_xor lt
-    masked_fill masked_scatter masked_select max max_pool1d_with_indices max_pool2d_with_indices
-    max_pool3d_with_indices maximum median min minimum mode nan_to_num nanmedian ne neg new_empty new_full
-    new_ones new_zeros nextafter nonzero ones ones_like permute pixel_shuffle pixel_unshuffle put real
-    reflection_pad1d reflection_pad2d reflection_pad3d relu repeat repeat_interleave replication_pad1d
-    replication_pad2d replication_pad3d reshape resize roll rot90 round scalar_tensor scatter searchsorted
-    select_scatter sgn sign signbit slice_scatter sort stack take topk tril tril_indices triu triu_indices trunc
-    unbind unfold_copy unique_consecutive unique_dim unsafe_split view view_copy where zero zeros zeros_like
-"""
 MAX_DEPTH = 20
-_EXACT_PRIMS = """
-    as_strided broadcast_in_dim collapse_view conj conj_physical convert_element_type copy_strided device_put iota
-    split_dim squeeze transpose view_of view_element_type
-"""
-EXACT = frozenset(_EXACT.split())
-EXACT_PRIMS = frozenset(_EXACT_PRIMS.split())
 
-
-def is_exact(func: Any) -> bool:
-    """Whether an op's results are the same numbers in any precision: it selects, moves, compares or rounds."""
-    space, name = schema_of(func).name.split("::")
-    if func.is_view or name in EXACT or name.rstrip("_") in EXACT or _copies_view(name):
-        return True
-    return space == "prims" and name in EXACT_PRIMS
-
-
-@functools.cache
-def _copies_view(name: str) -> bool:
-    view = getattr(torch.ops.aten, name.removesuffix("_copy"), None) if name.endswith("_copy") else None
-    return view is not None and any(getattr(view, overload).is_view for overload in view.overloads())
-
-
-@functools.cache
-def decompositions() -> dict[Any, Any]:
-    # half a second, and only for cases that need a referee
-    from torchstone.compiler._torch.decompositions import decomposition_table
-
-    table = {**decomposition_table, **RECURRENCES, **WAVES}
-    for scan in (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default):
-        table.pop(scan, None)  # theirs makes a matrix of each row: gigabytes, of rows that are long
-    return table
-
-
-def agree(left: Any, right: Any) -> bool:
-    """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts."""
-    pairs = zip(tree_flatten(left)[0], tree_flatten(right)[0], strict=True)
-    return all(
-        a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, *SAME_FORMULA, equal_nan=True)
-        for a, b in pairs
-        if isinstance(a, Tensor)
-    )
-
-
-def _accumulates(func: Any) -> bool:
-    space, name = schema_of(func).name.split("::")
-    if space == "prims":  # they carry no tags
-        return name in ("sum", "prod", "var", "svd") or name.startswith("fft_")
-    return torch.Tag.pointwise not in func.tags
-
-
-def _results(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Tensor]:
-    """What an op gives; of an embedding bag's sums, not the integers beside them, which tell of its indices alone."""
-    tensors = [result for result in tree_flatten(out)[0] if isinstance(result, Tensor)]
-    if schema_of(func).name not in ("aten::_embedding_bag", "aten::_embedding_bag_forward_only"):
-        return tensors
-    mode = args[4] if len(args) > 4 else kwargs.get("mode", 0)
-    return tensors if mode == 2 else [result for result in tensors if movable(result)]  # 2 is the maximum
-
-
-def movable(value: Any) -> bool:
-    return (
-        isinstance(value, Tensor) and value.dtype in (torch.float64, torch.complex128) and value.layout is torch.strided
-    )
-
-
-def transformed(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
-    """How many terms go into one result of a Fourier transform, of all its dims together; 1 for any other op."""
-    name = schema_of(func).name.split("::")[1].lstrip("_")
-    if not name.startswith("fft_"):
-        return 1.0
-    given = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
-    sizes = [args[0].shape[dim] for dim in given["dim"]]
-    return float(math.prod([*sizes[:-1], given.get("last_dim_size", sizes[-1])])) if sizes else 1.0
-
-
-def _by_complex(func: Any, given: Any, imaginary: Tensor, shape: torch.Size) -> Tensor:
-    """The transform of real numbers as one of complex numbers: imaginary parts that cancel leave their rounding."""
-    args, kwargs = given
-    named = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
-    dims = list(named["dim"])
-    whole = torch.ops.aten._fft_c2c(torch.complex(args[0], imaginary), dims, named.get("normalization", 0), True)
-    return whole.narrow(dims[-1], 0, shape[dims[-1]]) if dims else whole
-
-
-def length_of(operands: list[Tensor], results: list[Tensor]) -> float:
-    """About how many terms go into one result: exact for reductions and matrix products, a guess for the rest."""
-    sizes = sorted((operand.numel() for operand in operands), reverse=True)
-    produced = max([result.numel() for result in results] + [1])
-    if not sizes or not sizes[0]:
-        return 1.0
-    product = math.sqrt(sizes[0] * sizes[1] / produced) if len(sizes) > 1 else 1.0
-    longest = max(max([*operand.shape, 1]) for operand in operands)
-    return max(sizes[0] / produced, product, longest, 1.0)
-
-
-Found: TypeAlias = dict[tuple[Any, ...], bool]
+CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
 """Which decompositions stand for their ops: the how manieth, of which op, on what shapes and dtypes."""
 
 
-class RoundingNoise(TorchDispatchMode):
+class RandomRounding(TorchDispatchMode):
     """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
     ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. Runs of one program on inputs
     that differ by no more than rounding may share what they have ``found``."""
 
     def __init__(
-        self, dtype: torch.dtype, seed: int, scale: float = 1.0, direction: int = 0, found: Found | None = None
+        self,
+        dtype: torch.dtype,
+        seed: int,
+        scale: float = 1.0,
+        direction: int = 0,
+        found: CheckedDecompositions | None = None,
     ) -> None:
         super().__init__()
         self.found = {} if found is None else found
@@ -160,6 +62,7 @@ class RoundingNoise(TorchDispatchMode):
         self.dtype = dtype
         self.depth = 0
         self.sums = 0
+        self.halves = dtype in (torch.float16, torch.bfloat16)
         self.in_float32 = False
         # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
         self.exact_in = torch.float32 if real_dtype(dtype) is torch.float64 else dtype
@@ -194,11 +97,11 @@ class RoundingNoise(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if not self.depth:
-            self.in_float32 = adds_in_float32(func, self.dtype)
-        if is_exact(func):
+            self.in_float32 = self.halves and ADDS_IN_FLOAT32.holds(func)
+        if never_rounds(func):
             return func(*args, **kwargs)
         if may_draw(func, kwargs):
-            out, drew = watched(func, args, kwargs)
+            out, drew = call_and_see_rng(func, args, kwargs)
             if drew:
                 return out
             if schema_of(func).is_mutable:  # and cannot be run again on what it has written to
@@ -209,8 +112,8 @@ class RoundingNoise(TorchDispatchMode):
         if steps is not NotImplemented:
             return steps
         out = func(*args, **kwargs)
-        tensors = _results(func, args, kwargs, out)
-        if _accumulates(func) and all(map(movable, tensors)):
+        tensors = results_of(func, args, kwargs, out)
+        if accumulates(func) and all(map(movable, tensors)):
             self.sums += 1
             operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf)]
             out = self._accumulated(func, args, kwargs, out, operands, tensors)
@@ -222,17 +125,17 @@ class RoundingNoise(TorchDispatchMode):
         """What an accumulation that gave ``out`` may give in another order."""
         if self._sums_exactly(operands, results):
             return out
-        terms = transformed(func, args, kwargs)
+        terms = transform_length(func, args, kwargs)
         moved = self._moved_operands(args, kwargs, [], results, terms)
         if schema_of(func).name.endswith("fft_r2c"):
             again = self._moved_operands(args, kwargs, [], results, terms)
-            return _by_complex(func, moved, again[0][0] - moved[0][0], results[0].shape)
+            return _as_complex_transform(func, moved, again[0][0] - moved[0][0], results[0].shape)
         return func(*moved[0], **moved[1])
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""
         written = _written(func, args, kwargs)
-        if _accumulates(func):
+        if accumulates(func):
             self.sums += 1
             read = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
             if not self._sums_exactly(read, []):
@@ -249,7 +152,7 @@ class RoundingNoise(TorchDispatchMode):
         self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor], terms: float = 1.0
     ) -> Any:
         operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
-        scale = _growth(max(length_of(operands, results), terms))
+        scale = error_growth(max(length_of(operands, results), terms))
         if self.in_float32:
             scale *= torch.finfo(torch.float32).eps / self.eps
 
@@ -273,7 +176,7 @@ class RoundingNoise(TorchDispatchMode):
                 return NotImplemented
             with self:
                 steps = rule(*args, **kwargs)
-            return NotImplemented if _accumulates(func) and self.sums == sums else steps
+            return NotImplemented if accumulates(func) and self.sums == sums else steps
         except Exception:  # a decomposition that does not take these arguments: the op itself does
             return NotImplemented
         finally:
@@ -304,11 +207,13 @@ def _whole(value: Tensor) -> Tensor:
     return value.round()
 
 
-def _growth(length: float) -> float:
-    """Operands moved independently by this many ULP disturb a sum of ``length`` terms as much as a running sum's own
-    rounding does: by ``eps * sum(|terms|)`` for short ones, and ``eps * sqrt(length) / 8`` times that for long ones."""
-    root = math.sqrt(length)
-    return root * max(1.0, root / 8.0)
+def _as_complex_transform(func: Any, given: Any, imaginary: Tensor, shape: torch.Size) -> Tensor:
+    """The transform of real numbers as one of complex numbers: imaginary parts that cancel leave their rounding."""
+    args, kwargs = given
+    named = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
+    dims = list(named["dim"])
+    whole = torch.ops.aten._fft_c2c(torch.complex(args[0], imaginary), dims, named.get("normalization", 0), True)
+    return whole.narrow(dims[-1], 0, shape[dims[-1]]) if dims else whole
 
 
 def _holds(tensors: list[Any], leaf: Any) -> bool:
@@ -322,16 +227,3 @@ def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
             value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
             written.extend(tree_flatten(value)[0])
     return written
-
-
-class CallLog(TorchDispatchMode):
-    """Notes whether ``holds`` is so of everything that ran inside it."""
-
-    def __init__(self, holds: Callable[[Any], bool]) -> None:
-        super().__init__()
-        self.holds = holds
-        self.always = True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        self.always = self.always and self.holds(func)
-        return func(*args, **(kwargs or {}))

@@ -24,10 +24,11 @@ from torchstone.conformance.execution.repeatability import is_nondeterministic, 
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.pytree import flatten, paths
-from torchstone.conformance.oracle.random.distribution import RUNS, alike
+from torchstone.conformance.oracle.random.distribution import RUNS, compare_distributions
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.program import UNINITIALIZED, Program
+from torchstone.conformance.program.program import Program
 
 RESEEDS = 16
 MORE_RESEEDS = 512
@@ -60,7 +61,7 @@ def undetermined(case: Case, drawn: bool, reseeds: int = RESEEDS) -> str:
     ``drawn``: whether eager took numbers from the generator; it may have done so without effect, which this many
     seeds show, if ``BUDGET`` is not up before.
     """
-    if any(call.operator in UNINITIALIZED for call in case.program.calls):
+    if any(UNINITIALIZED.has(call.operator) for call in case.program.calls):
         return UNWRITTEN
     if not drawn:
         return ""
@@ -116,7 +117,7 @@ def _untested(reason: str) -> Finding:
 
 def _unwritten(program: Program) -> Finding:
     call = program.calls[0]
-    if len(program.calls) > 1 or call.operator.startswith("resize"):
+    if len(program.calls) > 1 or UNINITIALIZED.ops[call.operator]:
         return _untested(f"random: {call.target} gives memory nobody wrote to")
     return Finding(Outcome.PASS, evidence={"rule": "metadata alone: PyTorch promises nothing of the values"})
 
@@ -137,7 +138,7 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
         return _untested("random: the backend takes too long to be run many times")
     names = [name for name, _ in [*paths(expected.outputs, "output"), *paths(list(expected.inputs), "input")]]
     try:
-        message, evidence = alike(sample(case.program, SEED), backend, names, runs)
+        message, evidence = compare_distributions(sample(case.program, SEED), backend, names, runs)
     except ValueError as error:
         return _untested(f"random: {error}")
     if message:

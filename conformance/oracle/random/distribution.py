@@ -5,7 +5,7 @@ within it, and any number computed from it is too: so the two samples of such a 
 Kolmogorov-Smirnov statistic, whose bound holds for every distribution, discrete ones too. The numbers are single
 elements, their mean, size, extremes, zeros, repetitions and neighbours, sums with random signs, how many elements are
 among those that eager was seen to give in their place (the two values of a dropout, say), and products of two results.
-The levels of all of them together are ``FALSE_ALARM``: so seldom is a right backend accused.
+The levels of all of them together are ``FALSE_POSITIVE_RATE``: so seldom is a right backend accused.
 
 With ``RUNS`` runs a difference of 0.27 between the distribution functions of one such number is seen: of a mean, say,
 one that is off by 0.8 of its standard deviation over the runs, which of a thousand independent elements is 0.025 of
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.pytree import dense
-from torchstone.conformance.oracle.tolerances import FALSE_ALARM, SAME_SUM, real_dtype, tolerance
+from torchstone.conformance.oracle.tolerances import FALSE_POSITIVE_RATE, SUM_RTOL, real_dtype, tolerance
 
 RUNS = 256
 SEEN = 64
@@ -53,7 +53,7 @@ def _numeric(leaf: Any) -> bool:
     return isinstance(leaf, Tensor | bool | int | float | complex)
 
 
-def alike(
+def compare_distributions(
     eager: Callable[[int], list[Any]], backend: Callable[[int], list[Any]], names: list[str], runs: int = RUNS
 ) -> tuple[str, dict[str, Any]]:
     """Compare the distributions of two functions from a seed to the leaves of a run, whose ``names`` are given.
@@ -82,12 +82,12 @@ def alike(
             strict=True,
         )
     ]
-    evidence: dict[str, Any] = {"runs": runs, "statistics": len(pairs), "false_alarm": FALSE_ALARM}
+    evidence: dict[str, Any] = {"runs": runs, "statistics": len(pairs), "false_alarm": FALSE_POSITIVE_RATE}
     if not pairs:
         return "", evidence
     worst = min(((_probability(mine, other, epsilon), what, mine, other) for what, mine, other, epsilon in pairs))
     probability, what, mine, other = worst
-    if probability * len(pairs) >= FALSE_ALARM:
+    if probability * len(pairs) >= FALSE_POSITIVE_RATE:
         return "", evidence
     quartiles = [[_plain(sample.quantile(q)) for q in (0.0, 0.25, 0.5, 0.75, 1.0)] for sample in (mine, other)]
     evidence |= {"statistic": what, "probability": probability, "expected": quartiles[0], "actual": quartiles[1]}
@@ -179,7 +179,7 @@ def _probability(mine: Tensor, other: Tensor, epsilon: float) -> float:
     that rounding may set apart count as equal ones.
     """
     ordered, order = torch.cat([mine, other]).sort()
-    size = ordered.abs().max() * max(epsilon, SAME_SUM)
+    size = ordered.abs().max() * max(epsilon, SUM_RTOL)
     group = torch.cat([torch.zeros(1), (ordered.diff() > size).cumsum(0)]).long()
     counts = torch.zeros(int(group[-1]) + 1, dtype=torch.float64)
     counts.index_add_(0, group, torch.where(order < len(mine), 1.0, -1.0).to(torch.float64))

@@ -13,21 +13,17 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import torch
-
 from torchstone.compiler._torch.modes import TorchDispatchMode
-from torchstone.conformance.oracle.perturbation.recurrences import RECURRENCES
+from torchstone.conformance.oracle.op_traits.undetermined import LOSES_NAN
+from torchstone.conformance.oracle.perturbation.decompositions import decompositions
 
 
 @functools.cache
 def _formulas() -> dict[Any, Any]:
-    from torchstone.compiler._torch.decompositions import decomposition_table
-
-    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-    return {**RECURRENCES, attention: decomposition_table[attention]}
+    return {op: formula for op, formula in decompositions().items() if LOSES_NAN.holds(op)}
 
 
-class Formulas(TorchDispatchMode):
+class ByDocumentedFormulas(TorchDispatchMode):
     """Runs what is inside it with these functions by their formulas, in float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:

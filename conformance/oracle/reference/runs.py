@@ -15,34 +15,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.tensors import storage_key
-from torchstone.conformance.oracle.ambiguity.phases import Aligned, Factors
-from torchstone.conformance.oracle.exactness.signed_zero import keeps_nans, keeps_zeros
-from torchstone.conformance.oracle.exactness.single_rounding import Steps
-from torchstone.conformance.oracle.overflow.model import Overflow
-from torchstone.conformance.oracle.perturbation.rounding import CallLog, Found, RoundingNoise, is_exact
+from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
+from torchstone.conformance.oracle.exactness.nan_sign import keeps_nan_signs
+from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
+from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
+from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
+from torchstone.conformance.oracle.overflow.model import RandomOverflow
+from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_perturbed
+from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
 from torchstone.conformance.oracle.pytree import flatten
-from torchstone.conformance.oracle.random.replay import Given, Noted
-from torchstone.conformance.oracle.reference.documented_formulas import Formulas
+from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
+from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
-from torchstone.conformance.oracle.tolerances import TINY_STEP
-from torchstone.conformance.oracle.ulp import precision, step
+from torchstone.conformance.oracle.tolerances import SUB_ULP_STEP
+from torchstone.conformance.oracle.ulp import precision
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
-NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
-MORE_NOISE = ((1.0, 0),) * 12
-CALM = 1 / 16
-WILD_NOISE = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
+ROUNDING_RUNS = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
+MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
+DAMPED_SCALE = 1 / 16
+AMPLIFIED_RUNS = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
 """Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
 
 SIDES = ("up", "down", "both", "none")
-ORDERS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
-CANCELLED = (("lost", "never"),) * 12
-OVERFLOWS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
+REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
+CANCELLED_RUNS = (("lost", "never"),) * 12
+OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
 """Runs of the overflow model: which way accumulations overflow, and which other steps do."""
 
-MOVES = ("up", "down", "random", "random", "random", "random", "random", "random")
+PERTURBATIONS = ("up", "down", "random", "random", "random", "random", "random", "random")
 SEED = 0x5EED
 
 Derive = Callable[[tuple[Tensor, ...], Any], Any]
@@ -50,7 +52,7 @@ Derive = Callable[[tuple[Tensor, ...], Any], Any]
 
 
 @dataclass(frozen=True)
-class Run:
+class ReferenceRun:
     """The leaves of a program's outputs and of its inputs afterwards, in one flat list; or why there are none."""
 
     leaves: list[Any]
@@ -72,9 +74,13 @@ class Referee:
         self.pristine = pristine
         self.derive = derive or (lambda inputs, outputs: outputs)
         self.around = around
-        self.found: Found = {}
+        self.found: CheckedDecompositions = {}
         self.seed = seed
         """Of a program that draws at random: eager draws from this seed, and every other run is given its numbers."""
+
+    def inside(self, mode: Callable[[], contextlib.AbstractContextManager[Any]]) -> Referee:
+        """The referee of the same program and inputs, whose every run is made inside of another mode."""
+        return Referee(self.program, self.pristine, around=mode, seed=self.seed)
 
     def args(self) -> tuple[Tensor, ...]:
         """Copies of the inputs to run on."""
@@ -86,24 +92,26 @@ class Referee:
         dtypes = [tensor.dtype for tensor in self.pristine if tensor.is_floating_point() or tensor.is_complex()]
         return min(dtypes, key=precision, default=torch.float32)
 
-    def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None, after: Any = None) -> Run:
+    def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None, after: Any = None) -> ReferenceRun:
         """A run inside a mode; the mode ``after`` is given what that makes of each step of the program."""
-        drawn = contextlib.nullcontext() if self.seed is None else Given(self._draws)
+        replay = contextlib.nullcontext() if self.seed is None else ReplayRng(self._draws)
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             try:
                 before = copy_tensors(args)
-                with self.around(), drawn, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
+                with self.around(), replay, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
                     outputs = program(*args)
-                return Run(flatten((self.derive(before, outputs), args)))
+                return ReferenceRun(flatten((self.derive(before, outputs), args)))
             except Exception as error:
-                return Run([], f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
+                return ReferenceRun(
+                    [], f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+                )
 
     @functools.cached_property
     def _draws(self) -> list[Any]:
         """The numbers that eager draws."""
         assert self.seed is not None
-        with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]), Noted() as noted:
+        with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]), RecordRng() as noted:
             warnings.simplefilter("ignore")
             torch.default_generator.manual_seed(self.seed)
             self.program(*self.args())
@@ -114,106 +122,108 @@ class Referee:
         """The widened program and inputs. Raises ``NoTwin``."""
         return widen_program(self.program), widen_inputs(self.args())
 
-    def _twin_run(self, mode: Any = None, move: Callable[[Tensor], Tensor] | None = None) -> Run:
+    def _twin_run(self, mode: Any = None, move: Callable[[Tensor], Tensor] | None = None) -> ReferenceRun:
         try:
             program, _ = self.twin
             args = widen_inputs(self.args())
         except NoTwin as error:
-            return Run([], str(error))
+            return ReferenceRun([], str(error))
         if move is not None:
-            _write_moved(args, move)
+            write_perturbed(args, move)
         # Eager's own runs come first: float64 is not its default.
-        after = Aligned(self.factors) if self.factors else None
+        after = AlignPhases(self.factorizations) if self.factorizations else None
         with float64_by_default():
             return self._run(program, args, mode, after)
 
     @functools.cached_property
-    def eager(self) -> Run:
+    def eager(self) -> ReferenceRun:
         """Eager's run once more."""
         return self._run(self.program, self.args())
 
     @functools.cached_property
-    def factors(self) -> list[Any]:
+    def factorizations(self) -> list[Any]:
         """Eager's factorizations with vectors of free sign, whose signs the float64 runs take."""
-        factors = Factors()
-        self._run(self.program, self.args(), factors)
-        return factors.found
+        factorizations = RecordFactors()
+        self._run(self.program, self.args(), factorizations)
+        return factorizations.found
 
     @functools.cached_property
-    def float64(self) -> Run:
+    def float64(self) -> ReferenceRun:
         """The float64 run."""
         return self._twin_run()
 
     @functools.cached_property
-    def formulas(self) -> Run:
+    def by_formulas(self) -> ReferenceRun:
         """The float64 run by the documented formulas of those functions whose eager kernels lose a NaN."""
-        return self._twin_run(Formulas())
+        return self._twin_run(ByDocumentedFormulas())
 
     @functools.cached_property
-    def noisy(self) -> list[Run]:
+    def rounded_runs(self) -> list[ReferenceRun]:
         """Runs of the rounding model; those that raise are left out."""
-        return self._noisy_runs(NOISE)
+        return self._rounded_runs(ROUNDING_RUNS)
 
     @functools.cached_property
-    def more_noisy(self) -> list[Run]:
+    def more_rounded_runs(self) -> list[ReferenceRun]:
         """More such runs, for what the first few do not settle."""
-        return self._noisy_runs(MORE_NOISE, SEED + len(NOISE))
+        return self._rounded_runs(MORE_ROUNDING_RUNS, SEED + len(ROUNDING_RUNS))
 
     @functools.cached_property
-    def calm(self) -> list[Run]:
+    def damped_runs(self) -> list[ReferenceRun]:
         """The same runs with the same signs and much smaller roundings: what does not jump shrinks in proportion."""
-        return self._noisy_runs(tuple((CALM * ulps, side) for ulps, side in NOISE))
+        return self._rounded_runs(tuple((DAMPED_SCALE * ulps, side) for ulps, side in ROUNDING_RUNS))
 
     @functools.cached_property
-    def wild(self) -> list[Run]:
+    def amplified_runs(self) -> list[ReferenceRun]:
         """Runs with larger roundings, which look for jumps nearby."""
-        return self._noisy_runs(WILD_NOISE)
+        return self._rounded_runs(AMPLIFIED_RUNS)
 
-    def _noisy_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[Run]:
-        modes = [RoundingNoise(self.dtype, seed + k, *kind, self.found) for k, kind in enumerate(kinds)]
+    def _rounded_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[ReferenceRun]:
+        modes = [RandomRounding(self.dtype, seed + k, *kind, self.found) for k, kind in enumerate(kinds)]
         runs = [self._twin_run(mode) for mode in modes]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
-    def reordered(self) -> list[Run]:
+    def reordered_runs(self) -> list[ReferenceRun]:
         """Runs of the overflow model in which accumulations overflow where some order of their terms does."""
-        return self._overflow_runs(ORDERS)
+        return self._overflow_runs(REORDERED_RUNS)
 
     @functools.cached_property
-    def overflowed(self) -> list[Run]:
+    def overflowed_runs(self) -> list[ReferenceRun]:
         """Runs of the overflow model in which every other step overflows too, unless it is fused into the next."""
-        return self._overflow_runs(OVERFLOWS)
+        return self._overflow_runs(OVERFLOWED_RUNS)
 
     @functools.cached_property
-    def cancelled(self) -> list[Run]:
+    def cancelled_runs(self) -> list[ReferenceRun]:
         """Runs of the overflow model in which nothing overflows: of float64, sums that cancel, in many an order."""
-        return self._overflow_runs(CANCELLED)
+        return self._overflow_runs(CANCELLED_RUNS)
 
-    def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[Run]:
-        runs = [self._twin_run(Overflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
+    def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[ReferenceRun]:
+        runs = [self._twin_run(RandomOverflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
-    def moved(self) -> list[Run]:
+    def ulp_perturbed(self) -> list[ReferenceRun]:
         """Eager again, inputs moved by one ULP."""
-        return self._moved_runs(1.0)
+        return self._perturbed_runs(1.0)
 
     @functools.cached_property
-    def barely_moved(self) -> list[Run]:
+    def sub_ulp_perturbed(self) -> list[ReferenceRun]:
         """The float64 run again, inputs moved by a small part of one ULP of their own dtype."""
-        return self._moved_runs(TINY_STEP)
+        return self._perturbed_runs(SUB_ULP_STEP)
 
-    def _moved_runs(self, ulps: float) -> list[Run]:
-        runs: list[Run] = []
-        for k, kind in enumerate(MOVES):
+    def _perturbed_runs(self, ulps: float) -> list[ReferenceRun]:
+        runs: list[ReferenceRun] = []
+        for k, kind in enumerate(PERTURBATIONS):
             generator = torch.Generator().manual_seed(SEED + k)
             if ulps == 1.0:
                 args = self.args()
-                _write_moved(args, functools.partial(_step, kind=kind, generator=generator))
+                write_perturbed(args, functools.partial(one_ulp, kind=kind, generator=generator))
                 run = self._run(self.program, args)
             else:
                 relative = ulps * 2.0 ** (1 - precision(self.dtype))
-                run = self._twin_run(move=functools.partial(_nudge, kind=kind, generator=generator, relative=relative))
+                run = self._twin_run(
+                    move=functools.partial(part_of_an_ulp, kind=kind, generator=generator, relative=relative)
+                )
             if not run.problem:
                 runs.append(run)
         return runs
@@ -221,56 +231,26 @@ class Referee:
     @functools.cached_property
     def all_exact(self) -> bool:
         """Whether the program only selects, moves, compares and rounds."""
-        return self._always(is_exact)
+        return self._always(never_rounds)
 
     @functools.cached_property
-    def keeps_zeros(self) -> bool:
+    def keeps_zero_signs(self) -> bool:
         """Whether the signs of the zeros it gives are part of the program's result."""
-        return self._always(keeps_zeros)
+        return self._always(keeps_zero_signs)
 
     @functools.cached_property
-    def keeps_nans(self) -> bool:
+    def keeps_nan_signs(self) -> bool:
         """Whether the signs of the NaN it gives are part of the program's result."""
-        return self._always(keeps_nans)
+        return self._always(keeps_nan_signs)
 
     @functools.cached_property
     def rounds_once(self) -> torch.dtype | None:
         """The dtype that a program rounds to if all of it is one operation of IEEE 754, and moving numbers about."""
-        log = Steps()
+        log = RecordRoundings()
         run = self._run(self.program, self.args(), log)
         return None if run.problem else log.once
 
     def _always(self, holds: Callable[[Any], bool]) -> bool:
-        log = CallLog(holds)
+        log = EveryStep(holds)
         run = self._run(self.program, self.args(), log)
         return not run.problem and log.always
-
-
-def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    if kind == "random":
-        return torch.randint(0, 2, like.shape, generator=generator) * 2 - 1
-    return torch.full(like.shape, 1 if kind == "up" else -1)
-
-
-def _step(tensor: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    return step(tensor, _directions(tensor, kind, generator))
-
-
-def _nudge(tensor: Tensor, kind: str, generator: torch.Generator, relative: float) -> Tensor:
-    moved = tensor * (1.0 + relative * _directions(tensor, kind, generator).to(torch.float64))
-    return torch.where(torch.isfinite(tensor), moved, tensor)
-
-
-def _write_moved(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) -> None:
-    """Move floating inputs in place. One that overlaps itself is moved through its storage, once an element."""
-    done: set[int] = set()
-    for tensor in args:
-        if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or not tensor.numel():
-            continue
-        storage = tensor.untyped_storage()
-        if storage_key(storage) in done:
-            continue
-        done.add(storage_key(storage))
-        length = storage.nbytes() // tensor.element_size()
-        row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
-        row.copy_(move(row))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
+from torchstone.conformance.oracle.op_traits.references import WIDENED_CASTS
 from torchstone.conformance.program.program import Program
 
 
@@ -18,10 +19,8 @@ class NoTwin(Exception):
     """There is no float64 run to referee; the message says why."""
 
 
-_CASTS = {
-    **dict.fromkeys(("torch.Tensor.half", "torch.Tensor.float", "torch.Tensor.bfloat16"), "torch.Tensor.double"),
-    **dict.fromkeys(("torch.Tensor.chalf", "torch.Tensor.cfloat"), "torch.Tensor.cdouble"),
-}
+_METHOD = "torch.Tensor."
+_WIDENED = {_METHOD + cast: _METHOD + wider for cast, wider in WIDENED_CASTS.ops.items()}
 
 
 def wider(dtype: torch.dtype) -> torch.dtype:
@@ -37,7 +36,9 @@ def widen_program(program: Program) -> Program:
     def leaf(value: Any) -> Any:
         return wider(value) if isinstance(value, torch.dtype) else value
 
-    return program.rewrite(lambda call: replace(call.map_arguments(leaf), target=_CASTS.get(call.target, call.target)))
+    return program.rewrite(
+        lambda call: replace(call.map_arguments(leaf), target=_WIDENED.get(call.target, call.target))
+    )
 
 
 def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:

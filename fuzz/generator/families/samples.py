@@ -12,43 +12,26 @@ from typing import Any
 
 import torch
 
+from torchstone.conformance.oracle.op_traits.right_answers import MANY_RIGHT_ANSWERS
+from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS, UNINITIALIZED
 from torchstone.conformance.program.call_targets import lookup, name_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, dtype_name, map_leaves
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.generator.draft import NUMEL, Arguments, CallRejected, Draft, DraftValue
-from torchstone.fuzz.generator.rounding import names
 from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
 
 SAMPLES = 16
 """Samples an op and dtype to choose from: the first ones, as drawing them costs time."""
 
-RANDOM = names(
-    """
-    bernoulli cauchy exponential geometric log_normal multinomial normal uniform rand_like randint randint_like
-    randn randn_like native_dropout_backward nn.functional.alpha_dropout nn.functional.dropout
-    nn.functional.dropout2d nn.functional.dropout3d nn.functional.feature_alpha_dropout nn.functional.rrelu
-    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
-    nn.functional.multi_head_attention_forward svd_lowrank pca_lowrank empty empty_like empty_permuted empty_strided
-    new_empty new_empty_strided hash_tensor
-    """
-)
-"""Ops that draw random numbers, or return whatever memory held."""
-
-AMBIGUOUS = names(
-    """
-    linalg.eig linalg.eigh linalg.svd svd linalg.qr qr geqrf linalg.householder_product ormqr linalg.lu lu
-    linalg.lu_factor linalg.lu_factor_ex linalg.ldl_factor linalg.ldl_factor_ex linalg.lstsq linalg.pinv pinverse
-    linalg.matrix_rank linalg.cond unique unique_consecutive mode msort histogram histc
-    """
-)
-"""Ops with more than one right answer, or one that hangs on a threshold: comparing element by element is no test."""
+_NOT_COMPARED = DRAWS_RANDOM_NUMBERS.ops.keys() | UNINITIALIZED.ops.keys() | MANY_RIGHT_ANSWERS.ops.keys()
+"""Ops that give other results each time, or have many that are right: comparing element by element is no test."""
 
 
 def rules(taken: Collection[str]) -> Iterator[OpRule]:
     """Yield a rule for every op of the database that has a public name and is not in ``taken``."""
     for op, info in op_database().items():
-        if op in taken or {op, info.name} & (RANDOM | AMBIGUOUS) or info.name.endswith("_") or "sparse" in op:
+        if op in taken or {op, info.name} & _NOT_COMPARED or info.name.endswith("_") or "sparse" in op:
             continue
         target = _public_name(info)
         if target is not None:

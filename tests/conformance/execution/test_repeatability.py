@@ -13,10 +13,11 @@ from torch import Tensor
 
 from tests.conformance.execution.test_run_case import Fake, case_of, outcome, running
 from torchstone.conformance.backends.adapters.eager import Eager
-from torchstone.conformance.execution.memory import find_stray_writes, overlapping_pairs, overwrite, same_bits
+from torchstone.conformance.execution.memory import find_stray_writes, overlapping_pairs, overwrite
 from torchstone.conformance.execution.poison import FILL, OTHER_FILL, poisoned_memory
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.program.tensor_storage import copy_tensors

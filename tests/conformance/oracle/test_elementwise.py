@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torchstone.conformance.oracle import tolerances
-from torchstone.conformance.oracle.elementwise import Reference, among, loose, near, refereed, same, strewn
+from torchstone.conformance.oracle.elementwise import (
+    Reference,
+    in_sample_hull,
+    is_continuous_spread,
+    is_isolated_samples,
+    within_reference,
+    within_ulps,
+)
+from torchstone.conformance.oracle.equality import same_numbers
 from torchstone.conformance.oracle.tolerances import COMPONENT, DEPARTURES, TABLE, tolerance
 from torchstone.conformance.oracle.ulp import precision, representable, step, ulp, wide
 
@@ -47,7 +55,7 @@ def accepts(dtype: torch.dtype, actual: float, expected: float, truth: float, sp
     row = tolerance(dtype)
     b, e, f = (torch.tensor([value], dtype=torch.float64) for value in (actual, expected, truth))
     reference = Reference(f, torch.tensor([spread], dtype=torch.float64))
-    return bool(near(b, e, dtype, row.ulps, row.tiny) | refereed(b, e, reference, dtype, row))
+    return bool(within_ulps(b, e, dtype, row.ulps, row.tiny) | within_reference(b, e, reference, dtype, row))
 
 
 @given(dtype_and_number(), st.floats(width=64))
@@ -61,7 +69,7 @@ def test_an_error_that_rounding_does_not_explain_may_be_hardly_larger_than_eager
     truth, row = torch.tensor([1.0, 6e-5], dtype=torch.float64), tolerance(torch.float64)
     off = torch.tensor([0.0, 3e-10], dtype=torch.float64)
     for times, right in ((1 + 2**-17, True), (1 + 2**-15, False), (1.5, False), (-0.5, True)):
-        found = refereed(truth + times * off, truth + off, Reference(truth, 0 * off), torch.float64, row)
+        found = within_reference(truth + times * off, truth + off, Reference(truth, 0 * off), torch.float64, row)
         assert bool(found.all()) == right
 
 
@@ -116,8 +124,8 @@ def test_one_element_decides(dtype: torch.dtype, size: float, sign: int) -> None
     expected = torch.full((1000,), value, dtype=torch.float64)
     actual = expected.clone()
     actual[617] += (row.ulps + 2) * ulp(expected[617].abs(), dtype)
-    good = near(actual, expected, dtype, row.ulps, row.tiny)
-    good |= refereed(actual, expected, Reference(expected, torch.zeros(1000, dtype=torch.float64)), dtype, row)
+    good = within_ulps(actual, expected, dtype, row.ulps, row.tiny)
+    good |= within_reference(actual, expected, Reference(expected, torch.zeros(1000, dtype=torch.float64)), dtype, row)
     assert good.sum() == 999
     assert not good[617]
 
@@ -125,8 +133,8 @@ def test_one_element_decides(dtype: torch.dtype, size: float, sign: int) -> None
 def test_empty_tensors_compare() -> None:
     nothing = torch.empty(0, dtype=torch.float64)
     row = tolerance(torch.float32)
-    assert near(nothing, nothing, torch.float32, 1, 0).shape == (0,)
-    assert refereed(nothing, nothing, Reference(nothing, nothing), torch.float32, row).shape == (0,)
+    assert within_ulps(nothing, nothing, torch.float32, 1, 0).shape == (0,)
+    assert within_reference(nothing, nothing, Reference(nothing, nothing), torch.float32, row).shape == (0,)
 
 
 def test_the_backend_may_be_as_far_from_the_truth_as_eager_within_the_factor() -> None:
@@ -169,18 +177,18 @@ def complexes(*values: complex) -> Tensor:
 def test_complex_errors_are_distances_in_the_plane() -> None:
     row = tolerance(torch.complex64)
     tiny_part = complexes(1 + 1e-9j)
-    assert near(complexes(1 + 2e-9j), tiny_part, torch.complex64, row.ulps, row.tiny).all()
-    assert not near(complexes(1 + 1e-3j), tiny_part, torch.complex64, row.ulps, row.tiny).any()
-    assert not near(complexes(1j), complexes(1), torch.complex64, row.ulps, row.tiny).any()
+    assert within_ulps(complexes(1 + 2e-9j), tiny_part, torch.complex64, row.ulps, row.tiny).all()
+    assert not within_ulps(complexes(1 + 1e-3j), tiny_part, torch.complex64, row.ulps, row.tiny).any()
+    assert not within_ulps(complexes(1j), complexes(1), torch.complex64, row.ulps, row.tiny).any()
 
 
 def test_complex_numbers_that_are_not_finite() -> None:
     inf, nan = math.inf, math.nan
-    assert same(complexes(complex(inf, nan)), complexes(complex(inf, 3))).all()
-    assert same(complexes(complex(nan, nan)), complexes(complex(inf, 3))).all()
-    assert not same(complexes(complex(inf, 0)), complexes(complex(-inf, 0))).any()
-    assert not same(complexes(complex(nan, 0)), complexes(1)).any()
-    assert not same(complexes(complex(inf, 1)), complexes(complex(inf, 2))).any()
+    assert same_numbers(complexes(complex(inf, nan)), complexes(complex(inf, 3))).all()
+    assert same_numbers(complexes(complex(nan, nan)), complexes(complex(inf, 3))).all()
+    assert not same_numbers(complexes(complex(inf, 0)), complexes(complex(-inf, 0))).any()
+    assert not same_numbers(complexes(complex(nan, 0)), complexes(1)).any()
+    assert not same_numbers(complexes(complex(inf, 1)), complexes(complex(inf, 2))).any()
 
 
 def test_among_takes_what_a_run_gave_and_what_lies_between_close_runs() -> None:
@@ -190,8 +198,8 @@ def test_among_takes_what_a_run_gave_and_what_lies_between_close_runs() -> None:
         torch.tensor([1.0001, 1.0, 2.0], dtype=torch.float64),
     ]
     between = torch.tensor([1.00005, 0.5, math.nan], dtype=torch.float64)
-    assert among(between, runs, torch.float32, row).tolist() == [True, False, True]
-    assert among(runs[1], runs, torch.float32, row).all()
+    assert in_sample_hull(between, runs, torch.float32, row).tolist() == [True, False, True]
+    assert in_sample_hull(runs[1], runs, torch.float32, row).all()
 
 
 def test_among_looks_at_each_side_of_a_jump_for_itself() -> None:
@@ -199,7 +207,7 @@ def test_among_looks_at_each_side_of_a_jump_for_itself() -> None:
     runs = [number(torch.float64, value) for value in (2.36e-5, 1.0e-3, 37.96, -9.5e-4, 13.67, 9.75e-4, math.inf)]
     row = tolerance(torch.float16)
     for value, found in ((3.35e-4, True), (-5e-4, True), (38.0, True), (5.0, False), (20.0, False), (-0.5, False)):
-        assert bool(among(number(torch.float64, value), runs, torch.float16, row)) is found, value
+        assert bool(in_sample_hull(number(torch.float64, value), runs, torch.float16, row)) is found, value
 
 
 @pytest.mark.parametrize("dtype", [*TABLE, *COMPONENT])
@@ -216,7 +224,7 @@ def test_the_table_covers_what_torch_has() -> None:
 
 
 def test_departures_give_reasons() -> None:
-    assert all(len(departure.reason) > 20 for departure in DEPARTURES)
+    assert all(len(departure.trait.reason) > 20 for departure in DEPARTURES)
 
 
 def held(source: str) -> list[str]:
@@ -232,8 +240,9 @@ def held(source: str) -> list[str]:
 
 def test_no_other_module_of_the_oracle_holds_a_tolerance() -> None:
     room = Path(tolerances.__file__).parent
-    modules = [*(room / "oracle").glob("*.py"), *(room / name for name in ("trial.py", "again.py", "randomness.py"))]
-    assert len(modules) > 15
+    modules = [*room.rglob("*.py"), *(room.parent / "execution" / name for name in ("run_case.py", "repeatability.py"))]
+    modules.remove(Path(tolerances.__file__))
+    assert len(modules) > 30
     assert {module.name: held(module.read_text()) for module in modules if held(module.read_text())} == {}
     assert held("x = torch.allclose(a, b, 1e-5)") == ["1e-05", "1e-05"]
 
@@ -273,27 +282,27 @@ def test_only_a_smooth_spread_may_exceed_half_the_digits() -> None:
     spread = torch.tensor([6e-8], dtype=torch.float64)
     for smooth, passes in ((None, False), (torch.tensor([False]), False), (torch.tensor([True]), True)):
         reference = Reference(truth, spread, smooth)
-        assert bool(refereed(actual, expected, reference, torch.float32, row)) is passes
+        assert bool(within_reference(actual, expected, reference, torch.float32, row)) is passes
     beyond = torch.tensor([1e-5], dtype=torch.float64)
-    assert not refereed(beyond, expected, Reference(truth, spread, torch.tensor([True])), torch.float32, row)
+    assert not within_reference(beyond, expected, Reference(truth, spread, torch.tensor([True])), torch.float32, row)
 
 
 def test_only_runs_that_leave_no_gap_are_strewn() -> None:
-    """Amplified rounding is strewn over its range; the two sides of a jump are not, however rough each of them is."""
+    """Amplified rounding is spread over its range; the two sides of a jump are not, however rough each of them is."""
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(17, 200, generator=generator, dtype=torch.float64)
-    assert strewn(list(noise)).double().mean() > 0.95
+    assert is_continuous_spread(list(noise)).double().mean() > 0.95
     sides = torch.randint(0, 2, noise.shape, generator=generator)
     sides[0], sides[1] = 0, 1
-    assert not strewn(list(sides + 0.05 * noise)).any()
-    assert not strewn(list(sides.double())).any()
-    assert not strewn(list(torch.zeros_like(noise))).any()
-    assert not strewn(list(noise[:4])).any()
-    assert not strewn(list(torch.complex(noise, sides.double()))).any()
+    assert not is_continuous_spread(list(sides + 0.05 * noise)).any()
+    assert not is_continuous_spread(list(sides.double())).any()
+    assert not is_continuous_spread(list(torch.zeros_like(noise))).any()
+    assert not is_continuous_spread(list(noise[:4])).any()
+    assert not is_continuous_spread(list(torch.complex(noise, sides.double()))).any()
     one = noise.clone()
     one[:, 7] = sides[:, 7].double()  # a jump among them is seen for itself
-    assert not strewn(list(one))[7] and strewn(list(one)).double().mean() > 0.95
-    assert not strewn([*noise, noise[0] * torch.inf]).any()
+    assert not is_continuous_spread(list(one))[7] and is_continuous_spread(list(one)).double().mean() > 0.95
+    assert not is_continuous_spread([*noise, noise[0] * torch.inf]).any()
 
 
 @pytest.mark.parametrize("complex_too", [False, True])
@@ -308,7 +317,7 @@ def test_beside_a_run_of_its_own_is_loose_and_in_the_gap_of_a_jump_is_not(comple
 
     def found(values: torch.Tensor, runs: torch.Tensor) -> torch.Tensor:
         some = (lambda x: torch.complex(x, x.flip(0))) if complex_too else (lambda x: x)
-        return loose(some(values), list(some(runs)), torch.float32)
+        return is_isolated_samples(some(values), list(some(runs)), torch.float32)
 
     assert found(clouds[5], clouds).double().mean() > 0.95
     assert found(clouds[5] + 0.1, clouds).double().mean() > 0.95
@@ -316,7 +325,7 @@ def test_beside_a_run_of_its_own_is_loose_and_in_the_gap_of_a_jump_is_not(comple
     assert not found(clouds[5] + 5.0, clouds).any()
     assert not found(jump[5] + 0.1, jump).any()
     assert not found(jump[5], jump).any()
-    assert not loose(clouds[5], list(clouds[:5]), torch.float32).any()
+    assert not is_isolated_samples(clouds[5], list(clouds[:5]), torch.float32).any()
 
 
 def test_the_finite_part_of_a_complex_number_has_ulps_too() -> None:
@@ -326,4 +335,4 @@ def test_the_finite_part_of_a_complex_number_has_ulps_too() -> None:
     given = {complex(6.7 + 2.0**-49, -inf): True, complex(6.8, -inf): False, complex(6.7, inf): False, 6.7 + 1j: False}
     for value, right in given.items():
         actual = torch.tensor([value], dtype=torch.complex128)
-        assert bool(near(actual, expected, torch.complex128, 8, 0.0)) is right, value
+        assert bool(within_ulps(actual, expected, torch.complex128, 8, 0.0)) is right, value

@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.conformance.oracle.test_compare import A, B, X, Y, compare, one, several, with_element
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
-from torchstone.conformance.oracle.evidence import FURTHER, SHOWN, Weighed, further, show
+from torchstone.conformance.oracle.evidence import FURTHER, SHOWN, Bounds, describe_worst, eager_is_further
 from torchstone.conformance.program.program import Ref
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
@@ -93,7 +93,7 @@ def test_any_two_numbers_can_be_shown(pair: tuple[torch.dtype, Any, Any], shape:
     dtype, e, b = pair
     expected, actual = torch.full(shape, e, dtype=dtype), torch.full(shape, b, dtype=dtype)
     bad = torch.ones(shape, dtype=torch.bool)
-    message, evidence = show("output", expected, actual, bad, Weighed(), dtype)
+    message, evidence = describe_worst("output", expected, actual, bad, Bounds(), dtype)
     json.dumps(evidence, allow_nan=False)
     assert evidence["count"] == expected.numel() and "\n" not in message
     assert len(evidence["index"]) == len(shape)
@@ -109,7 +109,7 @@ def test_eager_further_off_is_never_the_backends_failure(truth: float, off: floa
     x = torch.tensor([truth])
     program = several(("mul", X, 3.0), ("div", Ref("r0"), 3.0))  # x, by steps that round
     eager, backend = x + off, x + off * part
-    closer = bool(further(backend.double(), eager.double(), x.double()))
+    closer = bool(eager_is_further(backend.double(), eager.double(), x.double()))
     assume(closer or torch.equal(eager, backend))  # not as far, on the other side: nobody can say who is right
     finding = judge(program, (x,), Observed(eager, copy_tensors((x,))), Observed(backend, copy_tensors((x,))))
     assert finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED)

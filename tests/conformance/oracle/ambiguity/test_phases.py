@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchstone.conformance.oracle.ambiguity.phases import Aligned, Factors
+from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
 from torchstone.conformance.oracle.compare import Observed, judge
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.program.tensor_storage import copy_tensors
@@ -34,7 +34,7 @@ def test_a_factorization_takes_noted_phases_and_stays_one(
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(shape, generator=generator, dtype=dtype)
-    with Factors() as factors:
+    with RecordFactors() as factors:
         plain = FACTORED[name](x)
     turned = []
     for func, (*before, last) in factors.found:  # other phases of the same vectors
@@ -50,7 +50,7 @@ def test_a_factorization_takes_noted_phases_and_stays_one(
             last = last.clone()
             last[..., :count, :] *= phase.conj()[:, None]
             turned.append((func, (left, *before[1:], last)))
-    with Aligned(turned):
+    with AlignPhases(turned):
         found = FACTORED[name](x)
     for mine, noted in zip(found, turned[0][1], strict=True):
         torch.testing.assert_close(mine, noted)

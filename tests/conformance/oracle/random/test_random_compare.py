@@ -13,7 +13,7 @@ from tests.conformance.execution.test_run_case import Fake, case_of, outcome, ru
 from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.random.distribution import FALSE_ALARM, RUNS, alike
+from torchstone.conformance.oracle.random.distribution import FALSE_POSITIVE_RATE, RUNS, compare_distributions
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -76,7 +76,7 @@ OTHER: dict[str, Pair] = {
 
 def pairs(eager: Callable[[], Any], other: Callable[[], Any]) -> tuple[str, dict[str, Any]]:
     OWN.manual_seed(7)
-    return alike(sampler(eager), lambda seed: [other()], ["output"])
+    return compare_distributions(sampler(eager), lambda seed: [other()], ["output"])
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -86,20 +86,22 @@ def test_another_generator_of_the_same_distribution_passes(name: str) -> None:
         other = (lambda draw: lambda: torch.view_as_complex(draw()))(other)
     message, evidence = pairs(eager, other)
     assert not message, evidence
-    assert (evidence["runs"], evidence["false_alarm"]) == (RUNS, FALSE_ALARM)
+    assert (evidence["runs"], evidence["false_alarm"]) == (RUNS, FALSE_POSITIVE_RATE)
 
 
 @pytest.mark.parametrize("name", OTHER)
 def test_another_distribution_is_told(name: str) -> None:
     message, evidence = pairs(*OTHER[name])
-    assert message and evidence["probability"] * evidence["statistics"] < FALSE_ALARM
+    assert message and evidence["probability"] * evidence["statistics"] < FALSE_POSITIVE_RATE
 
 
 def test_right_generators_are_not_accused() -> None:
     """The probabilities are bounds: of many right backends the least is nowhere near the level."""
     eager = sampler(lambda: torch.bernoulli(HALF))
     for block in range(1, 13):
-        assert not alike(eager, lambda seed, block=block: eager(10**6 * block + seed), ["output"], runs=64)[0]
+        assert not compare_distributions(
+            eager, lambda seed, block=block: eager(10**6 * block + seed), ["output"], runs=64
+        )[0]
 
 
 DRAWN = case_of("torch.bernoulli", inputs={"x0": HALF})

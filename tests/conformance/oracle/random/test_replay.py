@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.random.replay import watched
+from torchstone.conformance.oracle.random.replay import call_and_see_rng
 from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -32,8 +32,8 @@ X = torch.linspace(-3, 2, 120).view(1, 2, 6, 10)
 def test_a_step_that_draws_nothing_is_rounded(program: Program) -> None:
     referee = Referee(program, (X,), seed=3)
     truth = referee.float64.leaves[0]
-    assert len(referee.noisy) == 4
-    for run in referee.noisy:
+    assert len(referee.rounded_runs) == 4
+    for run in referee.rounded_runs:
         assert not torch.equal(run.leaves[0], truth) and torch.allclose(run.leaves[0], truth, 1e-4, 1e-4)
     assert not referee._draws
     assert not torch.equal(truth.float(), truth)  # float64's own: not the numbers that eager gave
@@ -51,10 +51,10 @@ def test_a_step_that_draws_is_what_eager_drew(program: Program) -> None:
 @pytest.mark.parametrize(
     ("draw", "drew"),
     [
-        (lambda: watched(aten.bernoulli.default, (X.abs() / 3,), {}), True),
-        (lambda: watched(aten.bernoulli.default, (X.abs() / 3,), {"generator": torch.Generator()}), False),
-        (lambda: watched(aten.native_dropout.default, (X, 0.5, False), {}), False),
-        (lambda: watched(aten.mul.Tensor, (X, X), None), False),
+        (lambda: call_and_see_rng(aten.bernoulli.default, (X.abs() / 3,), {}), True),
+        (lambda: call_and_see_rng(aten.bernoulli.default, (X.abs() / 3,), {"generator": torch.Generator()}), False),
+        (lambda: call_and_see_rng(aten.native_dropout.default, (X, 0.5, False), {}), False),
+        (lambda: call_and_see_rng(aten.mul.Tensor, (X, X), None), False),
     ],
     ids=["draws", "a generator of its own", "does not draw", "never draws"],
 )

@@ -1,0 +1,95 @@
+"""Ops whose results depend on the order of their terms or factors where numbers leave the range of the dtype."""
+
+from __future__ import annotations
+
+from torchstone.conformance.oracle.op_traits.trait import Names, Trait, each
+
+TRANSFORMS = Trait(
+    "Is a Fourier transform",
+    Names.ATEN,
+    each("_fft_c2c _fft_c2r _fft_r2c prims::fft_c2c prims::fft_c2r prims::fft_r2c"),
+    reason=(
+        "Each algorithm multiplies by other roots of unity and leaves out others that are 0 or 1, normalizes before"
+        " or after, and adds up in another order."
+    ),
+    effect=(
+        "A term that is not finite may reach any result of its transform or miss it. The sizes of all terms of a "
+        "transform count as one accumulation."
+    ),
+    read_by=("conformance.oracle.overflow.model", "conformance.oracle.perturbation.accumulation"),
+    waives=True,
+)
+
+MOMENTS = Trait(
+    "Computes a mean and a variance, or normalizes by them",
+    Names.ATEN,
+    each(
+        """
+        _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
+        _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm std std_mean var
+        var_mean
+        """
+    ),
+    reason=(
+        "There are formulas in one pass and in two. PyTorch's own decompositions are among them, and differ from "
+        "eager where numbers overflow."
+    ),
+    effect="Where the formulas overflow, infinity, NaN and what PyTorch's decompositions give are all right.",
+    read_by=("conformance.oracle.overflow.model",),
+    waives=True,
+)
+
+MULTIPLIES_ELEMENTS = Trait(
+    "Multiplies the elements of one operand",
+    Names.ATEN,
+    each("cumprod prod"),
+    reason="Factors may be multiplied in any order: those above 1 first, or those below.",
+    effect="The product may overflow or underflow on the way where some order does, and is NaN where it may do both.",
+    read_by=("conformance.oracle.overflow.model",),
+    waives=True,
+)
+
+SUMS_PRODUCTS = Trait(
+    "Sums products of three operands",
+    Names.ATEN,
+    each("_trilinear"),
+    reason="Some algorithms add up before they multiply.",
+    effect=(
+        "An infinite term may be NaN in the result, and factors count at least 1 when the sizes of terms are added up."
+    ),
+    read_by=("conformance.oracle.overflow.model",),
+    waives=True,
+)
+
+AVERAGES_WINDOWS = Trait(
+    "Averages windows",
+    Names.ATEN,
+    each(
+        """
+        avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d
+        adaptive_avg_pool2d adaptive_avg_pool3d
+        """
+    ),
+    reason="The sum of a window is divided after it was added up.",
+    effect="The sum counts, not the mean, where it is asked whether an order of the terms overflows.",
+    read_by=("conformance.oracle.overflow.model",),
+    waives=True,
+)
+
+FUSED_MULTIPLY_ADD = Trait(
+    "May be fused into a multiplication and addition",
+    Names.ATEN,
+    each(mul="product", add="sum", sub="sum"),
+    reason=(
+        "A fused multiply-add does not round the product, nor does the product overflow. Of float64 no wider run "
+        "shows it."
+    ),
+    effect="Of float64, a product beyond the range may come back into it by the addition after it.",
+    read_by=("conformance.oracle.overflow.model",),
+    waives=True,
+)
+
+PRODUCTS = (MULTIPLIES_ELEMENTS, SUMS_PRODUCTS)
+"""What multiplies terms: of complex numbers, their order decides as that of a sum does."""
+REGROUPED = (TRANSFORMS, SUMS_PRODUCTS)
+"""What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""

@@ -1,0 +1,59 @@
+"""Ops that another reference than eager's float64 kernel is taken for."""
+
+from __future__ import annotations
+
+from torchstone.conformance.oracle.op_traits.trait import Names, Trait, each
+
+IN_SCIPY = Trait(
+    "Is a function of SciPy",
+    Names.PUBLIC,
+    each(
+        "digamma polygamma erf erfc erfcx erfinv ndtr ndtri log_ndtr zeta gammainc gammaincc i0 i0e i1 i1e gammaln",
+        igamma="gammainc",
+        igammac="gammaincc",
+        lgamma="gammaln",
+        psi="digamma",
+        bessel_j0="j0",
+        bessel_j1="j1",
+        bessel_y0="y0",
+        bessel_y1="y1",
+        modified_bessel_i0="i0",
+        modified_bessel_i1="i1",
+        modified_bessel_k0="k0",
+        modified_bessel_k1="k1",
+        scaled_modified_bessel_k0="k0e",
+        scaled_modified_bessel_k1="k1e",
+    ),
+    reason=(
+        "Eager computes some of them with few digits, in float64 too. SciPy's are independent of PyTorch's, and "
+        "right to a few ULPs."
+    ),
+    effect=(
+        "What float64 does not absolve is compared with SciPy's value as well. Given is SciPy's name where it is "
+        "another."
+    ),
+    read_by=("conformance.oracle.reference.scipy_reference",),
+    waives=True,
+)
+
+NO_REFERENCE_IN_FLOAT64 = Trait(
+    "Has no reference in float64",
+    Names.PUBLIC,
+    each("special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1"),
+    reason=(
+        "Sums of large terms that cancel between the zeros: a fused multiply-add in eager's own build moves the "
+        "result by tens of ULPs, and in float64 no wider run can say which is right."
+    ),
+    effect="A departure from the tolerance of float64.",
+    read_by=("conformance.oracle.tolerances",),
+    waives=True,
+)
+
+WIDENED_CASTS = Trait(
+    "Casts to fewer bits",
+    Names.PUBLIC,
+    each(half="double", float="double", bfloat16="double", chalf="cdouble", cfloat="cdouble"),
+    reason="The float64 run of a program rounds nothing to fewer bits.",
+    effect="The float64 run calls the method that is given here.",
+    read_by=("conformance.oracle.reference.widen",),
+)

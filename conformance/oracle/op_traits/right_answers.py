@@ -1,0 +1,72 @@
+"""Ops with more than one right answer: ties, signs and phases of vectors, factors of a matrix."""
+
+from __future__ import annotations
+
+from torchstone.conformance.oracle.op_traits.trait import Names, Trait, each
+
+ORDERS_TIES = Trait(
+    "Puts equal elements in any order",
+    Names.ATEN,
+    each("sort.default sort.stable topk.default"),
+    reason="PyTorch promises an order of equal elements only where stable=True.",
+    effect="A backend's indices are right if they are distinct and hold the values, and so is what follows from them.",
+    read_by=("conformance.oracle.ambiguity.ties",),
+    waives=True,
+)
+
+PICKS_ONE_OF_TIES = Trait(
+    "Gives the place of one among equal elements",
+    Names.ATEN,
+    each("kthvalue.default median.dim nanmedian.dim mode.default"),
+    reason=(
+        "PyTorch leaves open which of the equal elements it is. Eager's mode sorts by <, which is no order where "
+        "there are NaN: it may give any element of such a row."
+    ),
+    effect="A backend's index is right if it holds the value, and so is what follows from it.",
+    read_by=("conformance.oracle.ambiguity.ties",),
+    waives=True,
+)
+
+FREE_PHASES = Trait(
+    "Gives vectors of free sign or phase",
+    Names.ATEN,
+    each("_linalg_svd.default _linalg_eigh.default linalg_qr.default"),
+    reason=(
+        "U diag(S) Vh stays what it is when a column of U takes a phase and its row of Vh the opposite one. "
+        "LAPACK's choice turns with the last bit of the input."
+    ),
+    effect=(
+        "If a backend's vectors differ from eager's by signs or phases, eager and the float64 runs are computed "
+        "again with these, and the backend is compared with them."
+    ),
+    read_by=("conformance.oracle.ambiguity.phases",),
+    waives=True,
+)
+
+FACTORIZATIONS = Trait(
+    "Factorizes a matrix",
+    Names.PUBLIC,
+    each("linalg.svd svd svd_lowrank pca_lowrank linalg.eigh linalg.qr qr"),
+    reason="Two right factorizations differ in more than phases where singular values or eigenvalues are equal.",
+    effect=(
+        "A program of one such call is right if the product of its factors is, and if they are as orthogonal as "
+        "eager's."
+    ),
+    read_by=("conformance.oracle.ambiguity.factorizations",),
+    waives=True,
+)
+
+MANY_RIGHT_ANSWERS = Trait(
+    "Has many right answers, or one that hangs on a threshold",
+    Names.PUBLIC,
+    each(
+        """
+        linalg.eig linalg.eigh linalg.svd svd linalg.qr qr geqrf linalg.householder_product ormqr linalg.lu lu
+        linalg.lu_factor linalg.lu_factor_ex linalg.ldl_factor linalg.ldl_factor_ex linalg.lstsq linalg.pinv pinverse
+        linalg.matrix_rank linalg.cond unique unique_consecutive mode msort histogram histc hash_tensor
+        """
+    ),
+    reason="Factors of a matrix are not unique; ranks, counts and hashes change with the last bit of an operand.",
+    effect="The fuzzer does not call them: what follows from them in a program could not be compared.",
+    read_by=("fuzz.generator.families.samples",),
+)

@@ -1,0 +1,115 @@
+"""Ops whose results the inputs do not determine: random numbers, memory nobody wrote to, undefined behavior."""
+
+from __future__ import annotations
+
+from torchstone.conformance.oracle.op_traits import rounding
+from torchstone.conformance.oracle.op_traits.trait import Names, Trait, each
+
+UNINITIALIZED = Trait(
+    "Returns memory that nobody wrote to",
+    Names.PUBLIC,
+    each(
+        "empty empty_like empty_permuted empty_strided new_empty new_empty_strided",
+        resize="holds the old numbers as well",
+        resize_as="holds the old numbers as well",
+    ),
+    reason="The numbers are what lay there before.",
+    effect=(
+        "Shapes and dtypes are compared, not numbers. A program of more than such a call is untested. The fuzzer "
+        "does not call them."
+    ),
+    read_by=(
+        "conformance.oracle.exactness.signed_zero",
+        "conformance.oracle.random.compare",
+        "conformance.sources.tracing",
+        "fuzz.generator.families.samples",
+    ),
+    waives=True,
+)
+
+DRAWS_RANDOM_NUMBERS = Trait(
+    "Draws random numbers",
+    Names.PUBLIC,
+    each(
+        """
+        bernoulli cauchy exponential geometric log_normal multinomial normal uniform rand_like randint randint_like
+        randn randn_like native_dropout_backward nn.functional.alpha_dropout nn.functional.dropout
+        nn.functional.dropout2d nn.functional.dropout3d nn.functional.feature_alpha_dropout nn.functional.rrelu
+        nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
+        nn.functional.multi_head_attention_forward svd_lowrank pca_lowrank
+        """
+    ),
+    reason="They draw by default, or where an argument that samples of the op database set says so.",
+    effect=(
+        "The fuzzer does not call them. The oracle has no list: it sees whether eager took numbers from the generator."
+    ),
+    read_by=("fuzz.generator.families.samples",),
+)
+
+LOSES_NAN = Trait(
+    "Loses a NaN in eager",
+    Names.ATEN,
+    each("_scaled_dot_product_flash_attention_for_cpu", **rounding.RECURRENCE.ops),
+    reason=(
+        "The fused kernel of attention takes a row whose largest logit compares as smaller than -inf for one that "
+        "is masked entirely. The polynomials of NaN, from degree 2 on, leave their loop before its first step and "
+        "return a variable that was never set."
+    ),
+    effect=(
+        "Where the documented formula gives NaN and eager does not, a backend's NaN is ill-conditioned, not a mismatch."
+    ),
+    read_by=("conformance.oracle.reference.documented_formulas",),
+    waives=True,
+)
+
+UNDEFINED_BEHAVIOR = Trait(
+    "Has undefined behavior in eager",
+    Names.ATEN,
+    each(
+        linalg_eigvals="an operand with a NaN corrupts memory",
+        _linalg_eigvals="an operand with a NaN corrupts memory",
+        linalg_eig="an operand with a NaN corrupts memory, where it is taken for eigvals",
+        segment_reduce="lengths or offsets that go beyond the data",
+        max_pool2d_with_indices_backward="an index that is none of the input's",
+        max_pool3d_with_indices_backward="an index that is none of the input's",
+        adaptive_max_pool2d_backward="an index that is none of the input's",
+        adaptive_max_pool3d_backward="an index that is none of the input's",
+        _embedding_bag="a last offset that is not the number of indices",
+        _embedding_bag_forward_only="a last offset that is not the number of indices",
+        lu_unpack="pivots that are none of such a matrix",
+        histc="a range whose width is no number of the dtype, or nothing",
+        histogram="a range whose width is no number of the dtype, or nothing",
+        _histogramdd_from_bin_cts="a range whose width is no number of the dtype, or nothing",
+        multi_margin_loss="no rows: the loss is memory that nobody wrote to",
+        multilabel_margin_loss_forward="no rows: the loss is memory that nobody wrote to",
+        native_batch_norm="a parameter of another size than the channels, or running statistics that share memory",
+        _native_batch_norm_legit="as native_batch_norm",
+        _native_batch_norm_legit_functional="as native_batch_norm",
+        _native_batch_norm_legit_no_training="as native_batch_norm",
+        _batch_norm_with_update="as native_batch_norm",
+        _batch_norm_with_update_functional="as native_batch_norm",
+        _batch_norm_no_update="as native_batch_norm",
+    ),
+    reason="Eager's kernel reads or writes out of bounds, or returns memory that nobody wrote to, for such operands.",
+    effect="The case is untested.",
+    read_by=("conformance.execution.undefined_behavior",),
+    waives=True,
+)
+
+CALLS_UNDEFINED_BEHAVIOR = Trait(
+    "May call an operator with undefined behavior",
+    Names.PUBLIC,
+    each(
+        """
+        linalg.eigvals _segment_reduce histogramdd nn.functional.batch_norm nn.functional.embedding_bag
+        nn.functional.multilabel_margin_loss
+        """,
+        lstm="oneDNN's kernel does not look at sizes that PyTorch's own refuses",
+    ),
+    reason="These functions call such operators under another name.",
+    effect=(
+        "Programs that call them, or those operators, are run once under a mode that looks at their operands; "
+        "others are not."
+    ),
+    read_by=("conformance.execution.undefined_behavior",),
+)

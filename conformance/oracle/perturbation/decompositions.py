@@ -1,0 +1,126 @@
+"""Ops by smaller steps, each of which the rounding model rounds: PyTorch's decompositions, and those it has not.
+
+Orthogonal polynomials are ATen ops of one step each, in which terms cancel: near a zero of the polynomial, what a
+correct computation gives strays by any number of ULPs. Taken apart by their three-term recurrences, each step is
+rounded, and the spread says by how many. For ops that oscillate see ``oscillatory_zeros``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.compiler._torch.pytrees import tree_flatten
+from torchstone.conformance.oracle.equality import close
+from torchstone.conformance.oracle.op_traits.rounding import NOT_DECOMPOSED, RECURRENCE
+from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.perturbation.oscillatory_zeros import oscillating_ops
+from torchstone.conformance.oracle.tolerances import FORMULA_TOLERANCE
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """From overloads of operators to functions that compute the same in steps."""
+    from torchstone.compiler._torch.decompositions import (
+        decomposition_table,
+    )  # half a second, and only for cases that need a referee
+
+    table = {**decomposition_table, **recurrences(), **oscillating_ops()}
+    for name in NOT_DECOMPOSED.ops:
+        operator, _, overload = name.partition(".")
+        table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)
+    return table
+
+
+def agree(left: Any, right: Any) -> bool:
+    """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts."""
+    pairs = zip(tree_flatten(left)[0], tree_flatten(right)[0], strict=True)
+    return all(
+        a.shape == b.shape and a.dtype == b.dtype and close(a, b, *FORMULA_TOLERANCE)
+        for a, b in pairs
+        if isinstance(a, Tensor)
+    )
+
+
+# The three-term recurrences
+
+# From x, k and the polynomials of degrees k - 1 and k, the one of degree k + 1. Doubling is exact, and comes after a
+# step that is rounded, so that x itself is never moved.
+_Following = Callable[[Tensor, int, Tensor, Tensor], Tensor]
+MAX_DEGREE = 256
+
+
+def _recurrence(first: Callable[[Tensor], Tensor], following: _Following, argument: Callable[[Tensor], Tensor]) -> Any:
+    def polynomial(x: Any, n: Any) -> Tensor:
+        x, n = (torch.as_tensor(v, dtype=torch.float64) for v in (x, n))
+        shape = torch.broadcast_shapes(x.shape, n.shape)
+        # What int64 cannot hold counts as negative.
+        x, degrees = x.expand(shape), torch.where(n.abs() < 2.0**63, n.trunc(), -1.0).expand(shape)
+        highest = int(degrees.amax()) if n.numel() else 0
+        if highest > MAX_DEGREE:
+            raise ValueError(f"a degree of {highest}")
+        x = argument(x)
+        before, last = torch.ones_like(x), first(x)
+        out = torch.where(degrees >= 1, last, torch.where(degrees == 0, before, torch.zeros_like(x)))
+        for k in range(1, highest):
+            before, last = last, following(x, k, before, last)
+            out = torch.where(degrees > k, last, out)
+        return out
+
+    return polynomial
+
+
+def _chebyshev(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:
+    return 2 * (x * last) - before
+
+
+def _hermite(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:
+    return 2 * (x * last) - 2 * k * before
+
+
+def _probabilists(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:
+    return x * last - k * before
+
+
+def _laguerre(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:
+    return ((2 * k + 1 - x) * last - k * before) / (k + 1)
+
+
+def _legendre(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:
+    return ((2 * k + 1) * (x * last) - k * before) / (k + 1)
+
+
+def _itself(x: Tensor) -> Tensor:
+    return x
+
+
+_POLYNOMIALS: Implementations[Callable[..., Tensor]] = Implementations(RECURRENCE)
+_CHEBYSHEV_OF_DEGREE_1: dict[str, Callable[[Tensor], Tensor]] = {
+    "t": _itself,
+    "u": lambda x: 2 * x,
+    "v": lambda x: 2 * (x - 0.5),
+    "w": lambda x: 2 * (x + 0.5),
+}
+for _kind, _first in _CHEBYSHEV_OF_DEGREE_1.items():
+    _POLYNOMIALS.register(f"special_chebyshev_polynomial_{_kind}")(_recurrence(_first, _chebyshev, _itself))
+    _POLYNOMIALS.register(f"special_shifted_chebyshev_polynomial_{_kind}")(
+        _recurrence(_first, _chebyshev, lambda x: 2 * (x - 0.5))
+    )
+_POLYNOMIALS.register("special_hermite_polynomial_h")(_recurrence(lambda x: 2 * x, _hermite, _itself))
+_POLYNOMIALS.register("special_hermite_polynomial_he")(_recurrence(_itself, _probabilists, _itself))
+_POLYNOMIALS.register("special_laguerre_polynomial_l")(_recurrence(lambda x: 1 - x, _laguerre, _itself))
+_POLYNOMIALS.register("special_legendre_polynomial_p")(_recurrence(_itself, _legendre, _itself))
+
+
+@functools.cache
+def recurrences() -> dict[Any, Callable[..., Tensor]]:
+    """The polynomials by overload, in float64."""
+    return {
+        getattr(getattr(torch.ops.aten, name), overload): polynomial
+        for name, polynomial in _POLYNOMIALS.functions.items()
+        for overload in ("default", "x_scalar", "n_scalar")
+    }

@@ -1,0 +1,43 @@
+"""Inputs moved by one ULP or by a part of one: what a program makes of them tells how well conditioned it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from torchstone.compiler._torch.tensors import storage_key
+from torchstone.conformance.oracle.ulp import step
+
+
+def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:
+    if kind == "random":
+        return torch.randint(0, 2, like.shape, generator=generator) * 2 - 1
+    return torch.full(like.shape, 1 if kind == "up" else -1)
+
+
+def one_ulp(tensor: Tensor, kind: str, generator: torch.Generator) -> Tensor:
+    """Each number moved by one ULP of its own dtype: ``up`` (away from zero), ``down``, or to a side at ``random``."""
+    return step(tensor, _directions(tensor, kind, generator))
+
+
+def part_of_an_ulp(tensor: Tensor, kind: str, generator: torch.Generator, relative: float) -> Tensor:
+    """Each finite number moved so, by a ``relative`` amount."""
+    moved = tensor * (1.0 + relative * _directions(tensor, kind, generator).to(torch.float64))
+    return torch.where(torch.isfinite(tensor), moved, tensor)
+
+
+def write_perturbed(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) -> None:
+    """Move floating inputs in place. One that overlaps itself is moved through its storage, once an element."""
+    done: set[int] = set()
+    for tensor in args:
+        if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or not tensor.numel():
+            continue
+        storage = tensor.untyped_storage()
+        if storage_key(storage) in done:
+            continue
+        done.add(storage_key(storage))
+        length = storage.nbytes() // tensor.element_size()
+        row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
+        row.copy_(move(row))

@@ -1,0 +1,103 @@
+"""One leaf of the results in every run: which it is, its float64 reference, and the room that rounding has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.oracle.elementwise import Reference
+from torchstone.conformance.oracle.evidence import inexact
+from torchstone.conformance.oracle.pytree import dense
+from torchstone.conformance.oracle.reference.runs import DAMPED_SCALE, Referee, ReferenceRun
+from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
+from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH
+from torchstone.conformance.oracle.ulp import wide
+
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""The dtype of the tensor that a number of the results may be read out of."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One leaf of a program's results, with the runs that can be asked about it."""
+
+    referee: Referee
+    index: int
+    targets: list[str]
+    strict: bool = False
+    dtype: torch.dtype | None = None
+    """Of numbers that are no tensors: what they were read out of."""
+
+    def dtype_of(self, tensor: Tensor) -> torch.dtype:
+        """The dtype whose ULPs count."""
+        return self.dtype or tensor.dtype
+
+    def other(self, run: ReferenceRun, like: Tensor) -> Tensor | None:
+        """This leaf in another run, widened, if it is a tensor of the same shape and of the same kind of number."""
+        if self.index >= len(run.leaves):
+            return None
+        value = run.leaves[self.index]
+        value = torch.tensor(value, dtype=NUMBERS[type(value)]) if type(value) in NUMBERS else value
+        if not isinstance(value, Tensor):
+            return None
+        value = dense(value)
+        if value.shape != like.shape or value.dtype.is_complex != like.dtype.is_complex:
+            return None
+        if value.dtype.is_floating_point != like.dtype.is_floating_point:
+            return None
+        return wide(value) if inexact(like) else value
+
+    def others(self, runs: list[ReferenceRun], like: Tensor) -> list[Tensor]:
+        """This leaf in other runs, where there is one like it."""
+        found = [self.other(run, like) for run in runs]
+        return [value for value in found if value is not None]
+
+
+def reference_of(expected: Tensor, leaf: Leaf) -> tuple[Reference | None, str]:
+    """The float64 run's values, no room for rounding around them yet; or why there are none."""
+    run = leaf.referee.float64
+    if run.problem:
+        return None, f"no float64 run: {run.problem}"
+    values = leaf.other(run, expected)
+    if values is None:
+        return None, "the float64 run gives another shape or kind of result"
+    return Reference(values, torch.zeros(values.shape, dtype=torch.float64)), ""
+
+
+def with_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
+    """The reference with the spread of the rounding model; for many a case its values alone settle all."""
+    return Reference(truth.values, spread_of(truth.values, leaf.others(leaf.referee.rounded_runs, expected)))
+
+
+def scipy_reference(truth: Reference, leaf: Leaf) -> Reference | None:
+    """The reference by SciPy's values, of the first and only output of a special function."""
+    if leaf.index:
+        return None
+    values = scipy_values(leaf.referee.program, leaf.referee.args(), truth.values)
+    return None if values is None else Reference(values, truth.spread, truth.smooth)
+
+
+def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
+    """How far the runs stray from the values, element by element; what is not finite in either strays nowhere."""
+    spread = torch.zeros(values.shape, dtype=torch.float64)
+    for run in runs:
+        spread = torch.maximum(spread, torch.abs(run - values).nan_to_num(0.0, 0.0, 0.0))
+    return spread
+
+
+def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
+    """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
+    first few. A jump that only the later runs meet is not let in: it would stray further by far."""
+    smooth = _smooth(truth, expected, leaf)
+    more = spread_of(truth.values, leaf.others(leaf.referee.more_rounded_runs, expected))
+    spread = torch.where(
+        smooth, torch.maximum(truth.spread, torch.minimum(more, MAX_SPREAD_GROWTH * truth.spread)), truth.spread
+    )
+    return Reference(truth.values, spread, smooth)
+
+
+def _smooth(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:
+    damped = spread_of(truth.values, leaf.others(leaf.referee.damped_runs, expected)) / DAMPED_SCALE
+    return (damped > 0.5 * truth.spread) & (damped < 2.0 * truth.spread)
