@@ -36,13 +36,18 @@ def whole_table() -> Mapping[Any, Callable[..., Any]]:
     return decomposition_table
 
 
-@uses(f"torch._export.utils.{_LISTER}", f"torch.export.exported_program.{_OVERRIDE}")
-def composite_ops() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return what torch.export lists composite ops by, and what it gives them their kernels by."""
-    from torch._export import utils
-    from torch.export import exported_program
+@uses(f"torch.export.decomp_utils.{_LISTER}", f"torch.export.exported_program.{_OVERRIDE}")
+def composite_ops() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """Return what torch.export lists composite ops by, and what it gives them their kernels by.
 
-    return getattr(utils, _LISTER), getattr(exported_program, _OVERRIDE)
+    None where this release of PyTorch lacks what ``composite_ops_replaced`` replaces.
+    """
+    from torch.export import decomp_utils, exported_program
+
+    places = ((decomp_utils, _LISTER), (exported_program, _LISTER), (exported_program, _OVERRIDE))
+    if not all(hasattr(module, name) for module, name in places):
+        return None
+    return getattr(decomp_utils, _LISTER), getattr(exported_program, _OVERRIDE)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
+from torchstone.conformance.backends import composite
 from torchstone.conformance.backends.protocol import Backend, BackendError, BackendUnsupported
 from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
@@ -32,6 +33,9 @@ from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, Plan, plan
 from torchstone.conformance.variants.out_of_bounds import OUTSIDE, outside
 
 MESSAGE_LIMIT = 2000
+
+PATCHED = "patched"
+"""The key in the evidence of a case that came to another end while the harness had PyTorch patched: to which."""
 
 _STAGES = {
     "capture": Stage.CAPTURE,
@@ -72,12 +76,30 @@ def run_case(case: Case, backend: Backend, compiled: Compiled | None = None) -> 
     started = time.perf_counter()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        try:
-            stage, finding = _run_variant(case, backend, compiled)
-        except Exception as error:  # a fault of ours: every call into the backend and into eager is guarded below
-            evidence = {"traceback": traceback.format_exc()}
-            stage, finding = Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_describe(error), evidence=evidence)
+        stage, finding = _guarded(case, backend, compiled)
+        refused = finding.outcome is Outcome.UNSUPPORTED and stage is Stage.CAPTURE  # by torch.export, which is patched
+        if (refused or finding.outcome in FAILURES) and composite.has_patched():
+            stage, finding = _unpatched(case, backend, finding)
     return make_verdict(case, backend.name, stage, finding, time.perf_counter() - started)
+
+
+def _guarded(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    """A fault of ours is a finding too: every call into the backend and into eager is guarded further in."""
+    try:
+        return _run_variant(case, backend, compiled)
+    except Exception as error:
+        evidence = {"traceback": traceback.format_exc()}
+        return Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_describe(error), evidence=evidence)
+
+
+def _unpatched(case: Case, backend: Backend, patched: Finding) -> tuple[Stage, Finding]:
+    """Run a case again with PyTorch as it is. That finding counts, and tells where the first was another."""
+    with composite.unpatched():
+        stage, finding = _guarded(case, backend, None)
+    if (finding.outcome, finding.kind) == (patched.outcome, patched.kind):
+        return stage, finding
+    told = {"outcome": str(patched.outcome), "message": patched.message[:MESSAGE_LIMIT]}
+    return stage, replace(finding, evidence=finding.evidence | {PATCHED: told})
 
 
 def untested_verdict(entry: Untested, backend: str) -> Verdict:

@@ -135,7 +135,24 @@ def resolve(target: str) -> Callable[..., Any]:
     found = lookup(target)
     if found is not None:
         return found
-    raise ProgramError(f"unknown or forbidden target {target!r}{_reason(target) or _suggest(target)}")
+    lacking = f": PyTorch {torch.__version__} has none of this name" if _is_missing(target) else ""
+    raise ProgramError(f"unknown or forbidden target {target!r}{_reason(target) or lacking + _suggest(target)}")
+
+
+def _is_missing(target: str) -> bool:
+    """Whether this release of PyTorch has nothing of a name where other releases may have an operator."""
+    if target.startswith("torch.ops.aten."):
+        name, _, overload = target.removeprefix("torch.ops.aten.").partition(".")
+        packet = getattr(torch.ops.aten, name, None)
+        missing = packet is None or (overload.isidentifier() and overload not in packet.overloads())
+        return name.isidentifier() and not (denial_reason(name) or overload.startswith("__")) and missing
+    prefix, _, name = target.rpartition(".")
+    return (
+        prefix in NAMESPACES
+        and name.isidentifier()
+        and not denial_reason(name)
+        and not hasattr(NAMESPACES[prefix], name)
+    )
 
 
 def _reason(target: str) -> str:

@@ -50,7 +50,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 def parse_dtype(name: Any) -> torch.dtype:
     """``float32`` as ``torch.float32``. Raises ``ProgramError`` for any other name."""
     if not isinstance(name, str) or name not in DTYPES:
-        raise ProgramError(f"unknown dtype {name!r}{did_you_mean(str(name), DTYPES)}")
+        lacking = f": PyTorch {torch.__version__} has none of this name"
+        raise ProgramError(f"unknown dtype {name!r}{lacking}{did_you_mean(str(name), DTYPES)}")
     return DTYPES[name]
 
 

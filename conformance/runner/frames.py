@@ -2,10 +2,12 @@
 
 A frame is ``<header length: u32><body length: u64><header: UTF-8 JSON object><body>``, little-endian.
 
-    runner -> worker   {"hello": 2, "backend": NAME, "folder": the user's, "environment": {...}}    once
+    runner -> worker   {"hello": 2, "backend": NAME, "folder": the user's, "environment": {...},
+                        "torch": the runner's release}    once
                        "describe_only": true in it asks for no more than what the backend says of itself
     worker -> runner   {"ready": true, "batch": N, "rss": BYTES}    once, or {"failed": MESSAGE} and exit
     runner -> worker   {"case": ID, …} + the case's bytes           any number, answered in order; N at a time welcome
+                       "unpatched": true in it asks for PyTorch as it is, "eager": true for eager in the backend's place
     worker -> runner   {"case": ID, "verdict": {...}, "rss": BYTES}   with "spent": WHY if it should get no other case
 """
 

@@ -12,9 +12,8 @@ import sys
 from typing import Any
 
 OLDEST_PYTHON = (3, 11)
+OLDEST_TORCH = (2, 11)
 NEEDED_PACKAGES = ("torch", "numpy", "safetensors", "scipy")
-
-
 LOADING = "loading"
 
 
@@ -33,6 +32,9 @@ def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
             }
     from importlib.metadata import version
 
+    release = version("torch")
+    if tuple(map(int, release.split(".")[:2])) < OLDEST_TORCH:
+        return {"error": f"has PyTorch {release}, and torchstone needs {'.'.join(map(str, OLDEST_TORCH))} or newer"}
     from torchstone.conformance.runner.frames import VERSION
     from torchstone.conformance.runner.worker import preload
 
@@ -47,7 +49,7 @@ def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
     return {
         **answer,
         "protocol": VERSION,
-        "versions": {**answer["versions"], "torch": version("torch"), "python": found},
+        "versions": {**answer["versions"], "torch": release, "python": found},
     }
 
 

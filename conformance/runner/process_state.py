@@ -178,7 +178,7 @@ class ProcessState:
 
     def _replaced(self) -> list[str]:
         """Bring back the functions that were replaced; what was added may stay."""
-        changed, dynamo = [], self._dynamo
+        changed, was_loaded = [], self._dynamo
         self._dynamo = dynamo.is_loaded()
         for index, (name, holder) in enumerate(WATCHED):
             kept, values = self._kept[index]
@@ -187,7 +187,7 @@ class ProcessState:
                     continue
             for key, value in kept.items():
                 now = vars(holder).get(key, MISSING)
-                if now is not value and not (self._dynamo and not dynamo and _of_torch(now)):
+                if now is not value and not (self._dynamo and not was_loaded and _of_torch(now)):
                     changed.append(f"{name}.{key}")
                     setattr(holder, key, value)
             self._kept[index] = _contents(holder)

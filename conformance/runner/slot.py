@@ -79,6 +79,8 @@ class WorkerSlot:
         while self.sent < len(self.queue):
             task = self.queue[self.sent]
             header: dict[str, Any] = {"case": task.case.id, "about": case_labels(task.case), "alone": task.alone}
+            if task.first is not None:
+                header["unpatched"] = True
             if task.second is not None:
                 header["eager"] = True
             self.worker.send(header, task.data)

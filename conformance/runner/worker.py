@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 import traceback
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,8 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
         compiled, seconds = _compile(backend, frames)
         for index, frame in enumerate(frames):
             backend.begin()
-            verdict = _run_case(Eager() if frame[0].get("eager") else backend, *frame, compiled.pop(index, None))
+            subject = Eager() if frame[0].get("eager") else backend
+            verdict = _run_case(subject, *frame, compiled.pop(index, None), release=hello[0]["torch"])
             verdict["seconds"] += seconds
             _end_of_output()
             answer = {"case": frame[0]["case"], "verdict": verdict, "rss": resident()}
@@ -224,23 +226,32 @@ def _start(backend: Backend, mark: int) -> Sandbox:
     return Sandbox(backend, mark)
 
 
-def _run_case(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
-    """Return a case's verdict as JSON. What ``run_case`` lets through is the harness's error, not the backend's."""
+def _run_case(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any, release: str) -> dict[str, Any]:
+    """Return a case's verdict as JSON. What ``run_case`` lets through is the harness's error, not the backend's.
+
+    ``release`` is the runner's PyTorch, which has made the case: another one may lack what the case names.
+    """
+    from torchstone.conformance.backends.composite import unpatched
     from torchstone.conformance.execution.run_case import run_case
     from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
-    from torchstone.conformance.program.case import Case
+    from torchstone.conformance.program.case import Case, CaseError
 
     started = time.perf_counter()
+    stage, trace, here = Stage.RUN, "", version("torch")
     try:
         case = Case.from_bytes(body)
-        return dataclasses.asdict(run_case(case, backend, compiled))
+        with unpatched() if header.get("unpatched") else contextlib.nullcontext():
+            return dataclasses.asdict(run_case(case, backend, compiled))
     except MemoryError as error:
-        outcome, message, trace = Outcome.OOM, f"MemoryError: {error}", ""
+        outcome, message = Outcome.OOM, f"MemoryError: {error}"
     except Exception as error:
-        outcome, message = Outcome.HARNESS_ERROR, f"{type(error).__name__}: {error}"
-        trace = traceback.format_exc()
+        if isinstance(error, CaseError) and here != release:
+            stage, outcome = Stage.CAPTURE, Outcome.UNTESTED
+            message = f"PyTorch {here} cannot read the case: {str(error).removeprefix('damaged case: ')}"
+        else:
+            outcome, message, trace = Outcome.HARNESS_ERROR, f"{type(error).__name__}: {error}", traceback.format_exc()
     verdict = Verdict(
-        **header["about"], backend=backend.name, stage=Stage.RUN, outcome=outcome, message=message,
+        **header["about"], backend=backend.name, stage=stage, outcome=outcome, message=message,
         evidence={"traceback": trace} if trace else {}, seconds=time.perf_counter() - started,
     )  # fmt: skip
     return dataclasses.asdict(verdict)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -90,6 +91,7 @@ class ForkServerClient:
             "folder": os.getcwd(),
             "environment": environment,
             "describe_only": describe_only,
+            "torch": version("torch"),
         }
         worker.send(hello)
         return worker

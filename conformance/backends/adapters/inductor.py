@@ -66,7 +66,8 @@ class Inductor:
         with (
             dynamo.inductor_config.patch(_OPTIONS),
             dynamo.config.patch(suppress_errors=False),
-            mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append),
+            # a hook, None by default
+            mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True),
         ):
             compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="inductor")
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart

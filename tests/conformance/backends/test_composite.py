@@ -135,3 +135,28 @@ def test_kernels_come_and_go_and_are_asked_for_again_once_they_are_others() -> N
     with overridden({op: "a"}):
         assert op.py_kernels["composite"] == "a"
     assert len(asked) == 4 + TABLES + 2
+
+
+def is_patched() -> bool:
+    before = exported_program._override_composite_implicit_decomp
+    with composite_ops_known():
+        return exported_program._override_composite_implicit_decomp is not before
+
+
+def test_the_patch_has_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_patched()
+    with composite.unpatched():
+        assert not is_patched()
+        assert not composite.has_patched()
+    assert composite.has_patched()
+    monkeypatch.setenv(composite.VARIABLE, "0")
+    assert not is_patched()
+
+
+@pytest.mark.parametrize("name", ["_collect_all_valid_cia_ops", "_override_composite_implicit_decomp"])
+def test_a_release_without_what_is_patched_is_left_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(composite, "_used", False)
+    monkeypatch.delattr(exported_program, name)
+    with composite_ops_known():
+        assert not hasattr(exported_program, name)
+    assert not composite.has_patched()

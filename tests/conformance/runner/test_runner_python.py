@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from torture_cases import torture_case
 
 from torchstone.cli.workers import check_usable, parse_pythons, pool_with_pythons
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.runner import interpreter
+from torchstone.conformance.runner import interpreter, interpreter_probe
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.run import run_cases
@@ -63,6 +64,12 @@ def test_an_environment_may_be_named_by_its_folder(bare):
 def test_an_interpreter_without_pytorch_says_so(bare):
     with pytest.raises(InputError, match=r'backend "eager": .*bin/python: cannot import torch .*-m pip install torch'):
         check_usable(["eager"], {"eager": str(bare / "bin" / "python")})
+
+
+def test_a_release_of_pytorch_that_is_too_old_says_so(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", {"torch": "2.10.1+cpu"}.get)
+    told = interpreter_probe.probe("eager", ".", -1)
+    assert told == {"error": "has PyTorch 2.10.1+cpu, and torchstone needs 2.11 or newer"}
 
 
 @pytest.mark.parametrize(
