@@ -39,8 +39,7 @@ from torchstone.conformance.mutants import BUGS, NAME, Bug
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import iterate, load
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
-from torchstone.conformance.variants.registry import VARIANTS, apply
+from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply, compiled_alone
 
 SEED = 0
 MAX_OPS = 3
@@ -114,7 +113,7 @@ def _varied(ops: Iterable[str], samples: Iterable[Case]) -> Iterator[Case]:
     first: dict[str, str] = {}
     for op, dtype in sorted(by_kind, key=lambda kind: kind[1] != "float32"):
         first.setdefault(op, dtype)
-    others = [name for name in VARIANTS if name not in VALUES + DTYPES + BROAD]
+    others = [name for name in VARIANTS.rows if name not in (DEFAULT, *VALUES, *DTYPES, *BROAD)]
     for turn, row in enumerate(itertools.zip_longest(*by_kind.values())):
         given = [case for case in row if case is not None]
         yield from _asked(given, VALUES)
@@ -226,7 +225,7 @@ def _here(name: str, tried: Iterable[Case]) -> Iterator[tuple[Case, Verdict]]:
     backend, tried = load_backend(name), iter(tried)
     size = 1
     while batch := list(itertools.islice(tried, size)):
-        alone = any(case.variant in (DYNAMIC, BATCH) for case in batch)
+        alone = any(map(compiled_alone, batch))
         compiled = [None] * len(batch) if alone else compile_cases(batch, backend)
         for case, one in zip(batch, compiled, strict=True):
             yield case, try_case(case, backend, one)

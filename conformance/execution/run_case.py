@@ -17,20 +17,19 @@ from torch import Tensor
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends.protocol import Backend, BackendError, BackendUnsupported
+from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.leak import leaking
 from torchstone.conformance.execution.poison import HUGE
 from torchstone.conformance.execution.provenance import prove
 from torchstone.conformance.execution.repeatability import call_again, observe, wavers
 from torchstone.conformance.execution.silent_fallback import witnessed
 from torchstone.conformance.execution.undefined_behavior import SEED, Unsafe, unsafe
-from torchstone.conformance.execution.verdict import FAILURES, REFUSED, RIGHT, Kind, Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import REFUSED, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.random import compare as randomness
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.variants.cache_key import CONSTANTS, sibling
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, Plan, plan
-from torchstone.conformance.variants.out_of_bounds import OUTSIDE, outside
+from torchstone.conformance.variants.registry import VARIANTS
 
 MESSAGE_LIMIT = 2000
 
@@ -116,43 +115,24 @@ def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds
 
 
 def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    if case.variant == CONSTANTS and (other := sibling(case)) is not None:
-        stage, finding = _try_at(other, backend, None)
-        if finding.outcome in FAILURES:
-            return stage, replace(finding, message=f"the program with another number: {finding.message}")
-    varying = plan(case) if case.variant in (DYNAMIC, BATCH) and not unsafe(case) else None
-    if varying is None:
-        return _try_at(case, backend, compiled)
+    """Try the case in the way of its variant. A variant that is not installed here may have one: that is untested."""
     try:
-        compiled = _compile_varying(case, backend, varying)
-    except Exception as error:
-        compiled = error
-    stage, finding = _try_at(case, backend, compiled)
-    for other in varying.others:
-        if finding.outcome not in RIGHT:
-            break
-        stage, finding = _try_at(other, backend, compiled)
-        if finding.outcome not in RIGHT:
-            sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
-            finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
-    return stage, finding
+        variant = VARIANTS.load(case.variant)
+    except InputError as error:
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"{error}; install its package in the worker's Python")
+    return (variant.run or compare_with_eager)(case, backend, compiled)
 
 
-def _compile_varying(case: Case, backend: Any, varying: Plan) -> Callable[..., Any]:
-    if not hasattr(backend, "compile_dynamic"):
-        raise BackendUnsupported("the backend compiles for the sizes it is given only", stage="capture")
-    torch.default_generator.manual_seed(SEED)
-    return backend.compile_dynamic(case.program, case.fresh_args(), varying.dims)
+def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None = None) -> tuple[Stage, Finding]:
+    """Compile the case, call it, and compare with eager; where eager refuses the inputs, so has the backend to.
 
-
-def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    ``compiled`` is used in place of compiling, and raised if it is an exception.
+    """
     program = case.program
     if refused := unsafe(case):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=refused)
     if REFUSED in case.tags:
-        return _try_refused(case, case, backend, compiled)
-    if case.variant == OUTSIDE and (beyond := outside(case)) is not None:
-        return _try_refused(case, beyond, backend, compiled)
+        return expect_refusal(case, case, backend, compiled)
     try:
         expected = observe(program, case.fresh_args())
         drawn = randomness.drew()
@@ -195,12 +175,12 @@ def _try_at(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[St
         return stage, replace(finding, message=f"called again: {finding.message}")
 
 
-def _try_refused(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     """Compile a case and call it with inputs that eager refuses: right is who refuses them too, wrong who answers.
 
     Where the case itself is refused, it may be at whatever stage.
     """
-    if reason := unsafe(refused):
+    if reason := unsafe(case) or (unsafe(refused) if refused is not case else ""):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=reason)
     try:
         torch.default_generator.manual_seed(SEED)

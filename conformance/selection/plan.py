@@ -232,7 +232,7 @@ def sources_of(patterns: Iterable[Pattern]) -> list[str]:
 
 
 def _variants(asked: Sequence[str], patterns: Iterable[Pattern]) -> list[str]:
-    named = [name for p in patterns if p.variant for name in (DEFAULT, *VARIANTS) if fnmatchcase(name, p.variant)]
+    named = [name for p in patterns if p.variant for name in VARIANTS.usable() if fnmatchcase(name, p.variant)]
     return list(dict.fromkeys([*asked, *named]))
 
 

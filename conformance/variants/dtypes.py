@@ -13,7 +13,8 @@ from torch import Tensor
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, map_leaves
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.variants.support import NotApplicable, taken
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import taken
 
 Way = Callable[[], Case]
 
@@ -113,3 +114,6 @@ def _number_for(case: Case, name: str) -> Case:
     )
     inputs = {key: tensor for key, tensor in case.inputs.items() if key != name}
     return case.replace(program=Program(tuple(inputs), calls, case.program.outputs), inputs=inputs)
+
+
+MIXED = Variant("Operands of two dtypes, or a tensor and a Python number of another kind.", mixed)

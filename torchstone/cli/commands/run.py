@@ -216,9 +216,12 @@ def _variants(options: dict[str, Any]) -> list[str]:
     from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
     wanted = options.get("variants", [DEFAULT])
-    every = [DEFAULT, *VARIANTS]
-    check_names("variant", wanted, [*every, "all"])
-    return every if "all" in wanted else wanted
+    check_names("variant", wanted, [*VARIANTS, "all"])
+    if "all" in wanted:
+        return list(VARIANTS.usable())
+    for name in wanted:
+        VARIANTS.load(name)
+    return wanted
 
 
 def _go(
