@@ -11,6 +11,7 @@ adds the variant ``reversed`` to every command that takes a variant.
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import importlib
 import os
@@ -110,10 +111,10 @@ class Registry(Collection[str], Generic[T]):
             sys.path.insert(0, os.getcwd())
         return self._imported(name, name)
 
-    def usable(self) -> Iterator[str]:
-        """Yield the names that can be loaded, and issue a ``PluginWarning`` for each plugin that cannot."""
+    def usable(self, pattern: str = "*") -> Iterator[str]:
+        """Yield the names of a shell pattern that can be loaded; issue a ``PluginWarning`` for each that cannot."""
         registered = {plugin.name for plugin in self.plugins()}
-        for name in self:
+        for name in fnmatch.filter(self, pattern):
             if name in registered:
                 try:
                     self.load(name)

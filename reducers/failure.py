@@ -14,7 +14,7 @@ from torchstone.conformance.runner.pool import Pool
 from torchstone.reducers import engine, order
 from torchstone.reducers.edit import special, tidy
 from torchstone.reducers.engine import Budget, Step
-from torchstone.reducers.passes import PASSES
+from torchstone.reducers.passes import passes
 from torchstone.reducers.problem import Problem
 from torchstone.reducers.signature import Signature, signature
 
@@ -78,7 +78,7 @@ def reduce(
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
         try:
-            found = engine.reduce(problem(case, target, judge), PASSES, budget, verdicts, progress)
+            found = engine.reduce(problem(case, target, judge), passes(), budget, verdicts, progress)
         except engine.NotInteresting as error:
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
         if confirm is None:

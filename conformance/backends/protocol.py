@@ -8,16 +8,12 @@ that happens in ``available``, ``versions`` and ``compile``.
 
 from __future__ import annotations
 
-import functools
-import importlib
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from torchstone.compiler.registry import Registry
 from torchstone.conformance.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
@@ -102,27 +98,31 @@ def counted(ops: Iterable[str]) -> list[str]:
     return [f"{op} x{n}" if n > 1 else op for op, n in Counter(ops).items()]
 
 
-@functools.cache
-def _entry_points() -> dict[str, str]:
-    return {point.name: point.value for point in entry_points(group=GROUP)}
+def _unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
+    return UnknownName(kind, name, known, more="; `torchstone backends` lists them")
+
+
+BACKENDS: Registry[Backend] = Registry(
+    "backend", GROUP, ("name", "available", "versions", "compile"), unknown=_unknown, broken=InputError
+)
 
 
 def names() -> list[str]:
     """Return the registered backend names, sorted, without importing any backend."""
-    return sorted(_entry_points())
+    return sorted(BACKENDS)
 
 
 def check(name: str) -> None:
     """Raise unless ``name`` is registered or has the form ``package.module:attribute``; imports nothing."""
     base = name.partition("+")[0]
-    if ":" not in base and base not in _entry_points():
-        raise UnknownName("backend", base, names(), more="; `torchstone backends` lists them")
+    if ":" not in base:
+        BACKENDS.spec(base)
 
 
 def is_shipped(name: str) -> bool:
     """Whether the backend is one of torchstone's own adapters."""
     base = name.partition("+")[0]
-    return _entry_points().get(base, base).startswith("torchstone.")
+    return (base if ":" in base else BACKENDS.spec(base)).startswith("torchstone.")
 
 
 def load(name: str) -> Backend:
@@ -130,22 +130,8 @@ def load(name: str) -> Backend:
 
     Raises UnknownName for a name that is not registered, InputError for one that cannot be imported.
     """
-    check(name)
     name, *options = name.split("+")
-    spec = _entry_points().get(name, name)
-    module_name, _, attribute = spec.partition(":")
-    if name == spec and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # a backend under development lives beside the user, as with `python -m`
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-        backend = found() if (callable(found) and not hasattr(found, "compile")) or isinstance(found, type) else found
-    except Exception as error:
-        raise InputError(f'backend "{name}" cannot be loaded: {type(error).__name__}: {error}') from error
-    if not isinstance(backend, Backend):
-        missing = [m for m in ("name", "available", "versions", "compile") if not hasattr(backend, m)]
-        raise InputError(f'backend "{name}" is not a backend: it has no {", ".join(missing)}')
+    backend = BACKENDS.find(name)
     known: Any = getattr(backend, "options", ())
     for option in options:
         if option not in known:

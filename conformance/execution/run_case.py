@@ -5,6 +5,7 @@ Runs in a worker. What ends a process (a crash, a timeout) is the runner's to te
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 import warnings
@@ -29,7 +30,7 @@ from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.random import compare as randomness
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.variants.registry import VARIANTS
+from torchstone.conformance.variants.registry import RUN_BY_PLUGIN, VARIANTS
 
 MESSAGE_LIMIT = 2000
 
@@ -115,12 +116,17 @@ def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds
 
 
 def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    """Try the case in the way of its variant. A variant that is not installed here may have one: that is untested."""
+    """Try the case in the way of its variant. One that nobody has registered is a label, such as a fuzzer's seed."""
+    if case.variant not in VARIANTS:
+        if RUN_BY_PLUGIN not in case.tags:
+            return compare_with_eager(case, backend, compiled)
+        message = f'the variant "{case.variant}" is not installed in the Python of the worker ({sys.executable})'
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=message)
     try:
-        variant = VARIANTS.load(case.variant)
+        run = VARIANTS.load(case.variant).run or compare_with_eager
     except InputError as error:
-        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"{error}; install its package in the worker's Python")
-    return (variant.run or compare_with_eager)(case, backend, compiled)
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=str(error))
+    return run(case, backend, compiled)
 
 
 def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None = None) -> tuple[Stage, Finding]:

@@ -20,6 +20,9 @@ from torchstone.conformance.variants.protocol import NotApplicable, Variant
 
 DEFAULT = "default"
 
+RUN_BY_PLUGIN = "run-by-plugin"
+"""The tag of a case whose variant is a plugin's and says how it is run: where the plugin is missing, it is untested."""
+
 _HERE = "torchstone.conformance.variants"
 VARIANTS: Registry[Variant] = Registry(
     "variant",
@@ -62,7 +65,7 @@ def compiled_alone(case: Case) -> bool:
 
 
 def is_run_as_it_is(case: Case) -> bool:
-    """Whether the case's variant is all in its program and inputs; so is one that is not registered here."""
+    """Whether the case's variant is all in its program and inputs, as is one that nobody has registered."""
     return case.variant not in VARIANTS or VARIANTS.load(case.variant).run is None
 
 
@@ -77,6 +80,8 @@ def apply(case: Case, name: str) -> Case | Untested:
     try:
         with seeded(f"{case.id}:{name}"):
             changed = variant.make(case).replace(variant=name)
+            if variant.run is not None and name not in VARIANTS.rows:
+                changed = changed.replace(tags=(*changed.tags, RUN_BY_PLUGIN))
             if variant.try_eager:
                 with torch.no_grad():
                     if refused := unsafe(changed):

@@ -6,8 +6,11 @@ it is written out.
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import TextIO
+import warnings
+from collections.abc import Iterator
+from typing import Any, TextIO
 
 from torchstone.conformance.escape import log, visible
 
@@ -38,3 +41,23 @@ def writable() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def plugin_warnings() -> Iterator[None]:
+    """Print what is wrong with a plugin as one line on stderr, without the line of our code that found out."""
+    usual = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+        from torchstone.compiler.registry import PluginWarning
+
+        if issubclass(category, PluginWarning):
+            warn(f"warning: {message}")
+        else:
+            usual(message, category, *where, **more)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual
