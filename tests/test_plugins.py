@@ -1,4 +1,7 @@
-"""The plugins in examples/plugin: installed as the README says, each is used. One that is broken costs no other."""
+"""The plugins in examples/plugin and in the guides: registered as is said there, each is used.
+
+One that is broken costs no other.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +20,7 @@ from torchstone.conformance.store import Store
 
 from .distributions import distribution
 from .rules import ROOT
+from .test_docs import fences, split
 
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -132,3 +137,33 @@ Path({str(made)!r}).write_bytes(find_case("opinfo:exp2:float32:0:reused").to_byt
     assert verdict.outcome == "untested" and 'the variant "reused" is not installed' in verdict.message
     label = Case.load(made).replace(tags=(), variant="seed-7")
     assert try_case(label, load("eager")).outcome == "pass"
+
+
+def test_what_the_guides_register_is_found(tmp_path: Path) -> None:
+    pages = [ROOT / "docs" / f"adding-a-{kind}.md" for kind in ("target", "variant", "reducer-pass", "fuzz-family")]
+    for page in pages:
+        (text,) = fences(page, "toml")
+        distribution(tmp_path, page.stem, tomllib.loads(text)["project"]["entry-points"], split(page)[0])
+    script = """
+import sys
+from torchstone.cli import invoke
+from torchstone.cli.commands.doctor import _plugins
+
+for row in _plugins():
+    print(row["check"], row["ok"], row["found"])
+run = ["run", "--backend", "linalg", "--op", "mm", "--limit", "1", "--jobs", "1", "--store", sys.argv[1]]
+assert invoke([*run, "--variant", "padded", "--variant", "reused"]) == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "results.sqlite"], cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "target numpy True of adding-a-target 1.0" in lines
+    assert {"variant padded True of adding-a-variant 1.0", "variant reused True of adding-a-variant 1.0"} <= {*lines}
+    assert "reducer pass plainer-ops True of adding-a-reducer-pass 1.0" in lines
+    assert "fuzz family outer-sums True of adding-a-fuzz-family 1.0" in lines
+    with Store(tmp_path / "results.sqlite", create=False) as db:
+        rows = db.verdicts("r1").set_index("variant")
+    assert dict(rows.outcome) == {"padded": "pass", "reused": "pass"}

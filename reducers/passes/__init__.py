@@ -13,7 +13,7 @@ _HERE = "torchstone.reducers.passes"
 PASSES: Registry[Callable[[Case], Rewrite[Case]]] = Registry(
     "reducer pass",
     "torchstone.reducer_passes",
-    Callable,
+    ("__call__",),
     {
         "drop-outputs": f"{_HERE}.drop_outputs:drop_outputs",
         "cut-to-inputs": f"{_HERE}.cut_to_inputs:cut_to_inputs",
