@@ -41,7 +41,8 @@ def run(
     source: Annotated[
         list[str] | None,
         typer.Option(
-            "--source", help="Where cases come from: opinfo (default), modules, models, errors, corpus; repeatable."
+            "--source",
+            help="Where cases come from: opinfo (default), modules, models, errors, corpus, a plugin's; repeatable.",
         ),
     ] = None,
     corpus: Annotated[
@@ -68,7 +69,7 @@ def run(
             "--variant",
             help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
             "special, extremes, small, shifted, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
-            "constants, optional, outside, backward, or all; repeatable [default: default].",
+            "constants, optional, outside, backward, a plugin's, or all; repeatable [default: default].",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,
