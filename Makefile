@@ -67,7 +67,7 @@ docs: $(VENV)/.stamp-tox ## build the documentation
 conformance: $(VENV)/.stamp-tox ## run the suite from an installed package: a few samples of every op
 	$(TOX) conformance
 
-selftrial: $(VENV)/.stamp-tox ## plant bugs in the compiler; see whether the harness finds them
+selftrial: $(VENV)/.stamp-tox ## try mutants of the compiler; see whether the harness finds them
 	$(TOX) selftrial
 
 torture: $(VENV)/.stamp-tox ## the long tests: kill the runner at random moments, train whole models

@@ -24,7 +24,7 @@ from throughput import select, together
 
 from torchstone.compiler.runtime.cpu.cache import CACHE
 from torchstone.conformance.backends import load
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 
 # Stage, and the function that is it: module, attribute (of a class, after a dot). A stage may name an argument.
@@ -138,7 +138,7 @@ def measure(cases: list[Case], name: str, rounds: int) -> dict[str, float]:
             CACHE.clear()
             compiled = together(batch, backend)
             for index, case in enumerate(batch):
-                try_case(case, backend, compiled.pop(index, None))
+                run_case(case, backend, compiled.pop(index, None))
         gc.collect()
         print(f"round {number} of {rounds}{' (warm-up)' if not number else ''}", file=sys.stderr)
         if number:

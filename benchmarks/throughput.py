@@ -25,8 +25,8 @@ import torch
 
 from torchstone.compiler.runtime.cpu.cache import CACHE
 from torchstone.conformance.backends import Backend, load
-from torchstone.conformance.execution.run_case import compile_cases, try_case
-from torchstone.conformance.execution.verdict import RIGHT
+from torchstone.conformance.execution.run_case import compile_cases, run_case
+from torchstone.conformance.execution.verdict import CORRECT
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
@@ -40,10 +40,10 @@ def select(backends: list[str], ops: list[str] | None, dtype: str, per_op: int, 
         with Pool(name, timeout=60.0, retry=False) as pool:
             verdicts = {verdict.case_id: verdict.outcome for verdict in pool.verdicts(cases.values())}
         print(
-            f"{name}: passes {sum(outcome in RIGHT for outcome in verdicts.values())} of {len(verdicts)}",
+            f"{name}: passes {sum(outcome in CORRECT for outcome in verdicts.values())} of {len(verdicts)}",
             file=sys.stderr,
         )
-        cases = {case_id: case for case_id, case in cases.items() if verdicts[case_id] in RIGHT}
+        cases = {case_id: case for case_id, case in cases.items() if verdicts[case_id] in CORRECT}
     step = max(1.0, len(cases) / most)
     kept = list(cases.values())
     return [kept[int(i * step)] for i in range(min(most, len(kept)))]
@@ -69,8 +69,8 @@ def verdict(cases: list[Case], backend: Backend) -> float:
     start = time.perf_counter()
     compiled = together(cases, backend)
     for index, case in enumerate(cases):
-        outcome = try_case(case, backend, compiled.pop(index, None)).outcome
-        assert outcome in RIGHT, f"{case.id} on {backend.name}: {outcome}"
+        outcome = run_case(case, backend, compiled.pop(index, None)).outcome
+        assert outcome in CORRECT, f"{case.id} on {backend.name}: {outcome}"
     return time.perf_counter() - start
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-from torchstone.conformance.execution.verdict import RIGHT
+from torchstone.conformance.execution.verdict import CORRECT
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
@@ -35,7 +35,7 @@ def measure(backend: str, cases: list[Case], jobs: list[int], rounds: int) -> di
     """Return the rates of a backend by number of workers, as a row of the table."""
     with Pool(backend, jobs=jobs[-1], retry=False) as pool:  # which stays: so does the fork server that all share
         outcomes = {verdict.case_id: verdict.outcome for verdict in pool.verdicts(cases)}
-        passed = [case for case in cases if outcomes[case.id] in RIGHT]
+        passed = [case for case in cases if outcomes[case.id] in CORRECT]
         warm, timed = passed[: WARM * jobs[-1]], passed[WARM * jobs[-1] :]
         if not timed:
             return {"backend": backend, "cases": 0}
@@ -58,7 +58,7 @@ def seconds(backend: str, jobs: int, warm: list[Case], timed: list[Case]) -> flo
     with Pool(backend, jobs=jobs, retry=False) as pool:
         list(pool.verdicts(warm))
         start = time.perf_counter()
-        wrong = [verdict for verdict in pool.verdicts(timed) if verdict.outcome not in RIGHT]
+        wrong = [verdict for verdict in pool.verdicts(timed) if verdict.outcome not in CORRECT]
         assert not wrong, wrong[0]
         return time.perf_counter() - start
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch import dynamo
 from torchstone.compiler.capture.export import aot
 from torchstone.compiler.capture.memory.layouts import drawn_into_out
 from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
@@ -30,8 +31,6 @@ def backend(
 
     TorchstoneError for an unknown option, Unsupported for an op that the target does not take.
     """
-    from torch._dynamo.backends.common import aot_autograd
-
     for name in options or {}:
         if name not in _OPTIONS:
             raise TorchstoneError(f'no option "{name}"{did_you_mean(name, _OPTIONS)}; options: {", ".join(_OPTIONS)}')
@@ -43,7 +42,7 @@ def backend(
 
     drawn_into_out(module.graph)
     with integer_blends_refused():
-        return aot_autograd(fw_compiler=compile_graph)(module, inputs)
+        return dynamo.aot_autograd(fw_compiler=compile_graph)(module, inputs)
 
 
 def _compile(graph: torch.fx.GraphModule, fakes: Sequence[Any], target: Any, library_calls: bool) -> Callable[..., Any]:
@@ -58,5 +57,4 @@ def _compile(graph: torch.fx.GraphModule, fakes: Sequence[Any], target: Any, lib
         args.clear()  # AOTAutograd's way to have arguments freed as early as can be
         return executable.run(leaves)
 
-    run.__dict__["_boxed_call"] = True
-    return run
+    return dynamo.takes_one_list(run)

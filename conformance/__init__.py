@@ -1,1 +1,1 @@
-"""Cases, the backends on trial, the oracle, the isolated runner and the store of verdicts."""
+"""Cases, the backends under test, the oracle, the isolated runner and the store of verdicts."""

@@ -38,16 +38,23 @@ def visible(text: str) -> str:
     return text if text.isprintable() else text.translate(_SHOWN)
 
 
-def lines(text: str) -> str:
+def one_line(text: str, limit: int = 200) -> str:
+    """Return the first line that is not blank, without control characters, cut to ``limit`` characters."""
+    line = next((line for line in text[: 100 * limit].splitlines() if line.strip()), "").strip()
+    line = visible(line)
+    return line if len(line) <= limit else line[: limit - len(CUT)] + CUT
+
+
+def printable_lines(text: str) -> str:
     """Return the text with its lines kept, tabs as spaces, and every other control character shown."""
     if "\t" in text or "\r" in text:
         text = text.replace("\r\n", "\n").expandtabs(4)
     return text if text.isprintable() else text.translate(_SHOWN_LINES)
 
 
-def log(text: str) -> str:
+def log_lines(text: str) -> str:
     """Return ``lines`` of which none is a command to the CI server that reads them (``::error``, ``##vso[…]``)."""
-    return _COMMAND.sub(lambda found: f"{found[1]}: :" if found[0].endswith("::") else "## ", lines(text))
+    return _COMMAND.sub(lambda found: f"{found[1]}: :" if found[0].endswith("::") else "## ", printable_lines(text))
 
 
 class _Shown(dict[int, str]):
@@ -72,7 +79,7 @@ def utf8(text: str) -> str:
 # -- a shell, a file system
 
 
-def shell(words: Iterable[object]) -> str:
+def shell_command(words: Iterable[object]) -> str:
     """Return a command line that a POSIX shell takes apart into exactly these words.
 
     A word with control characters cannot be pasted: then it is a comment, which shows them.
@@ -82,10 +89,12 @@ def shell(words: Iterable[object]) -> str:
     return command if shown == command else f"# not to be pasted, it has control characters: {shown}"
 
 
-def replay(what: str, backend: str, *options: str) -> str:
+def replay_command(what: str, backend: str, *options: str) -> str:
     """Return the command line that tries a case again, a file or an id, whatever it starts with."""
     options = ("--backend", backend, *options)
-    return shell(["torchstone", "replay", *([*options, "--", what] if what.startswith("-") else [what, *options])])
+    return shell_command(
+        ["torchstone", "replay", *([*options, "--", what] if what.startswith("-") else [what, *options])]
+    )
 
 
 def file_name(*parts: str, separator: str = "-") -> str:
@@ -101,14 +110,14 @@ def file_name(*parts: str, separator: str = "-") -> str:
 # -- Python
 
 
-def literal(source: str) -> str:
+def string_literal(source: str) -> str:
     """Return what is inside a string literal so that it means the same, and a CI server sees no command in it."""
     return _COMMAND.sub(lambda found: f"{found[1]}:\\x3a" if found[0].endswith("::") else "#\\x23", source)
 
 
 def docstring(told: Sequence[str]) -> list[str]:
     """Return the lines of a string literal, each of ``told`` on one of them: nothing in it ends the literal."""
-    safe = [literal(visible(line).replace("\\", "\\\\")) for line in told] or [""]
+    safe = [string_literal(visible(line).replace("\\", "\\\\")) for line in told] or [""]
     safe = [line.replace('"', '\\"') if '"""' in line or line.endswith('"') else line for line in safe]
     return [f'"""{safe[0]}', *safe[1:], '"""'] if len(safe) > 1 else [f'"""{safe[0]}"""']
 
@@ -134,7 +143,7 @@ def markdown_code(value: object, limit: int = 300) -> str:
 
 def markdown_block(value: str, limit: int = 1500) -> str:
     """Return a fenced block that holds any text, fences included."""
-    body = log(value if len(value) <= limit else value[:limit] + "\n… (cut)")
+    body = log_lines(value if len(value) <= limit else value[:limit] + "\n… (cut)")
     fence = "`" * max(3, _longest(body) + 1)
     return f"{fence}text\n{body}\n{fence}"
 
@@ -189,11 +198,11 @@ def csv_rows(file: TextIO, rows: Iterable[Sequence[object]]) -> int:
     return count
 
 
-def workflow(text: str) -> str:
+def workflow_message(text: str) -> str:
     """Return the message of a workflow command of GitHub's."""
-    return lines(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable_lines(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def workflow_property(text: str) -> str:
     """Return the value of a property of a workflow command."""
-    return workflow(visible(text)).replace(":", "%3A").replace(",", "%2C")
+    return workflow_message(visible(text)).replace(":", "%3A").replace(",", "%2C")

@@ -13,7 +13,7 @@ from torchstone.conformance.errors import InputError
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replace_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file that takes the place of ``path`` when the block ends well, and is gone when it does not.
 
     Folders are made. Raises InputError for what cannot be written, and for a path that is no regular file.

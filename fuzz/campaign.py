@@ -14,13 +14,13 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
-from torchstone.fuzz.findings import Finding, Findings
-from torchstone.fuzz.generator.generate import nth
-from torchstone.fuzz.generator.rules import Rule
+from torchstone.fuzz.findings import Findings, FuzzFinding
+from torchstone.fuzz.generator.generate import nth_program
+from torchstone.fuzz.generator.rules import OpRule
 from torchstone.reducers import failure
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.signature import signature
-from torchstone.reducers.write import CASE, SUMMARY, prepare, write
+from torchstone.reducers.write import CASE, SUMMARY, prepare_folder, write_reduction
 
 UNSTABLE = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
 """Failures that do not come back on demand, so that there is no reducing them."""
@@ -30,7 +30,7 @@ DEADLY = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
 
 
 @dataclass(frozen=True)
-class Plan:
+class CampaignOptions:
     """What a campaign does.
 
     ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls one; ``programs``: how
@@ -42,8 +42,8 @@ class Plan:
     seconds: float
     seed: int
     out: Path
-    pool: tuple[Rule, ...] = ()
-    must: tuple[Rule, ...] = ()
+    pool: tuple[OpRule, ...] = ()
+    must: tuple[OpRule, ...] = ()
     max_ops: int = 5
     jobs: int = 1
     timeout: float = 60.0
@@ -75,13 +75,13 @@ class Tally:
         return self.tried / max(self.seconds, 1e-9)
 
 
-def campaign(plan: Plan, progress: Callable[[Tally], None] = lambda tally: None) -> Tally:
+def run_campaign(plan: CampaignOptions, progress: Callable[[Tally], None] = lambda tally: None) -> Tally:
     """Run a campaign. Ctrl-C ends it early and keeps what was found.
 
     A folder per finding is written to ``plan.out`` as it is found, and ``campaign.json`` at the end. Raises InputError
     when the folder cannot be written, HarnessError when the backend's workers cannot start.
     """
-    prepare(plan.out)
+    prepare_folder(plan.out)
     tally = Tally()
     with Pool(plan.backend, jobs=plan.jobs, timeout=plan.timeout, tick=lambda: progress(tally)) as pool:
         try:
@@ -96,10 +96,10 @@ def campaign(plan: Plan, progress: Callable[[Tally], None] = lambda tally: None)
     return tally
 
 
-def _stream(plan: Plan, tally: Tally) -> Iterator[Case]:
+def _stream(plan: CampaignOptions, tally: Tally) -> Iterator[Case]:
     index = 0
     while tally.seconds < plan.seconds and (plan.programs is None or index < plan.programs):
-        yield nth(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials)
+        yield nth_program(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials)
         index += 1
 
 
@@ -111,19 +111,19 @@ def _count(tally: Tally, case: Case, verdict: Verdict) -> None:
 
 
 def _triage(
-    plan: Plan, tally: Tally, pool: Pool, case: Case, verdict: Verdict, progress: Callable[[Tally], None]
+    plan: CampaignOptions, tally: Tally, pool: Pool, case: Case, verdict: Verdict, progress: Callable[[Tally], None]
 ) -> None:
     """Reduce a failure that no known finding explains; with no time left, keep it as it is."""
     rest = tally.findings.unexplained(case, verdict, pool.verdict)
     if rest is None:
         return
-    finding = Finding(signature(verdict), rest, verdict, seen=[case.id])
+    finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
     left = max(plan.seconds - tally.seconds, 10.0)
     interrupted = False
     if verdict.outcome not in UNSTABLE:
         tally.reducing = str(finding.signature)
         try:
-            finding.reduction = failure.reduce(
+            finding.reduction = failure.reduce_case(
                 rest,
                 plan.backend,
                 budget=Budget(seconds=min(plan.reduce_seconds, left)),
@@ -149,17 +149,17 @@ def _unstable(verdict: Verdict, why: str) -> Verdict:
     return replace(verdict, outcome=Outcome.FLAKY, message=f"{verdict.message} (not reduced: {why})")
 
 
-def _write(finding: Finding) -> None:
+def _write(finding: FuzzFinding) -> None:
     assert finding.folder is not None
     if finding.reduction:
-        write(finding.reduction, finding.folder)
+        write_reduction(finding.reduction, finding.folder)
     else:
         finding.folder.mkdir(parents=True, exist_ok=True)
         finding.case.save(finding.folder / CASE)
         (finding.folder / SUMMARY).write_text(json.dumps(finding.to_json(), indent=2) + "\n", encoding="utf-8")
 
 
-def _summary(plan: Plan, tally: Tally) -> dict[str, Any]:
+def _summary(plan: CampaignOptions, tally: Tally) -> dict[str, Any]:
     return {
         "backend": plan.backend,
         "seed": plan.seed,

@@ -12,7 +12,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Judge, Reduction
 from torchstone.reducers.passes.cut_to_inputs import cut
 from torchstone.reducers.signature import Signature, signature
-from torchstone.reducers.write import measure, summary
+from torchstone.reducers.write import measure_case, summary
 
 SEVERITY = (
     Outcome.CRASH,
@@ -25,13 +25,13 @@ SEVERITY = (
 )
 """Failures, worst first: what a list of findings is ranked by."""
 
-ANONYMOUS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
+WITHOUT_CULPRIT = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
 """Outcomes that do not say which op is at fault: two of these are one bug only if the same ops are."""
 
 
 @dataclass
-class Finding:
-    """One bug, as far as can be told: the first case that showed it, its reduction, and who else showed it."""
+class FuzzFinding:
+    """One bug, as far as is known: the first case that showed it, its reduction, and the other cases that show it."""
 
     signature: Signature
     case: Case
@@ -59,7 +59,9 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON values."""
-        found = summary(self.reduction) if self.reduction else {"message": self.verdict.message, **measure(self.case)}
+        found = (
+            summary(self.reduction) if self.reduction else {"message": self.verdict.message, **measure_case(self.case)}
+        )
         return {
             "name": self.name,
             "signature": str(self.signature),
@@ -73,17 +75,17 @@ class Findings:
     """All findings of a campaign."""
 
     def __init__(self) -> None:
-        self._found: list[Finding] = []
+        self._found: list[FuzzFinding] = []
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def ranked(self) -> list[Finding]:
+    def ranked(self) -> list[FuzzFinding]:
         """Return the findings, the worst and then the most frequent first."""
         rank = {str(outcome): at for at, outcome in enumerate(SEVERITY)}
         return sorted(self._found, key=lambda f: (rank.get(f.signature.outcome, len(rank)), -len(f.seen), f.name))
 
-    def add(self, finding: Finding) -> Finding:
+    def add(self, finding: FuzzFinding) -> FuzzFinding:
         """Take up a new finding, unless it turns out to be a known one: then that is returned, counted once more."""
         for known in self._found:
             if known.signature == finding.signature and known.ops == finding.ops:
@@ -103,7 +105,7 @@ class Findings:
         same = [known for known in self._found if known.signature == found]
         if not same:
             return case
-        if verdict.outcome not in ANONYMOUS:
+        if verdict.outcome not in WITHOUT_CULPRIT:
             same[0].seen.append(case.id)
             return None
         called = {call.target for call in case.program.calls}

@@ -25,11 +25,11 @@ from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.repro.standalone import SECONDS
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.store import evidence as read
+from torchstone.conformance.store import parse_evidence as read
 from torchstone.reducers.engine import Budget
-from torchstone.reducers.failure import reduce
+from torchstone.reducers.failure import reduce_case
 from torchstone.reducers.signature import Signature, signature
-from torchstone.reducers.write import SCRIPT, SUMMARY, summary, write
+from torchstone.reducers.write import SCRIPT, SUMMARY, summary, write_reduction
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
@@ -59,15 +59,15 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ScriptRun:
     """How a script ended: its exit code, None when it hung; whether that shows the failure; the end of its stderr."""
 
     code: int | None
-    shows: bool
+    shows_failure: bool
     tail: str
 
 
-def distinct(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Failure]:
+def distinct_failures(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Failure]:
     """Return the failures of a backend among the rows of a store, those of most cases first."""
     found: dict[tuple[Signature, str, str], Failure] = {}
     for row in rows:
@@ -89,7 +89,7 @@ def _verdict(row: tuple[Any, ...]) -> Verdict:
     )  # fmt: skip
 
 
-def reduce_all(
+def reduce_failures(
     store: Store,
     run: str,
     failures: Iterable[Failure],
@@ -109,15 +109,15 @@ def reduce_all(
         pool: Pool | None = None  # one for all: what a backend needs to start may take longer than a reduction
         for failure in failures:
             folder = out / failure.name
-            told = _done(folder)
-            before = told is not None
-            if told is None:
+            record = _done(folder)
+            before = record is not None
+            if record is None:
                 if pool is None:
                     pool = stack.enter_context(Pool(failure.backend, python=python, timeout=timeout, retry=False))
-                told = {"cases": list(failure.cases)} | _reduced(store, run, failure, folder, budget, pool, python)
+                record = {"cases": list(failure.cases)} | _reduced(store, run, failure, folder, budget, pool, python)
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / SUMMARY).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-            yield failure, told | {"same_as": _same(told, failure, seen)}, before
+                (folder / SUMMARY).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            yield failure, record | {"same_as": _same(record, failure, seen)}, before
 
 
 def _done(folder: Path) -> dict[str, Any] | None:
@@ -127,20 +127,20 @@ def _done(folder: Path) -> dict[str, Any] | None:
     """
     path = folder / SUMMARY
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     except RecursionError:
-        told = None
-    if isinstance(told, dict) and not {"cases", "reduced", "script"} <= told.keys():
+        record = None
+    if isinstance(record, dict) and not {"cases", "reduced", "script"} <= record.keys():
         return None
     for place, kind in _FORM.items():
-        value = told
+        value = record
         for key in place.split("."):
             value = value.get(key) if isinstance(value, dict) else None
         if not isinstance(value, kind):
             raise InputError(f"{path} is no summary of a reduction: {place}; remove it, or choose another --out")
-    return told
+    return record
 
 
 _FORM: dict[str, type | tuple[type, ...]] = {
@@ -168,25 +168,25 @@ def _reduced(
             continue
         try:
             judge = pool.verdict
-            found = reduce(Case.from_bytes(data), failure.backend, budget=budget, judge=judge, confirm=judge)
+            found = reduce_case(Case.from_bytes(data), failure.backend, budget=budget, judge=judge, confirm=judge)
         except InputError as error:
             why = str(error)
             continue
-        write(found, folder)
+        write_reduction(found, folder)
         return summary(found) | {"script": dataclasses.asdict(run_script(folder / SCRIPT, found.verdict, python))}
     return {"backend": failure.backend, "signature": dataclasses.asdict(failure.signature), "not_reduced": why}
 
 
-def _same(told: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str | None:
-    if "reduced" not in told:
+def _same(record: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str | None:
+    if "reduced" not in record:
         return None
-    known = {key: told["signature"][key] for key in ("stage", "outcome", "kind", "error", "message")}
-    key = json.dumps([told["reduced"]["program"], told["reduced"]["dtypes"], known])
+    known = {key: record["signature"][key] for key in ("stage", "outcome", "kind", "error", "message")}
+    key = json.dumps([record["reduced"]["program"], record["reduced"]["dtypes"], known])
     first = seen.setdefault(key, failure.name)
     return None if first == failure.name else first
 
 
-def run_script(script: Path, verdict: Verdict, python: str | None = None) -> Shown:
+def run_script(script: Path, verdict: Verdict, python: str | None = None) -> ScriptRun:
     """Run a script in a folder that is thrown away, by a backend's own Python, and say whether it shows the verdict."""
     environment = dict(os.environ)
     if ":" in verdict.backend:  # it lies beside the user, whose folder is not the script's
@@ -205,11 +205,11 @@ def run_script(script: Path, verdict: Verdict, python: str | None = None) -> Sho
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Shown(None, verdict.outcome is Outcome.TIMEOUT, "")
-    return Shown(done.returncode, done.returncode == 1 and shows(verdict, done.stderr), done.stderr[-TAIL:])
+            return ScriptRun(None, verdict.outcome is Outcome.TIMEOUT, "")
+    return ScriptRun(done.returncode, done.returncode == 1 and shows_failure(verdict, done.stderr), done.stderr[-TAIL:])
 
 
-def shows(verdict: Verdict, stderr: str) -> bool:
+def shows_failure(verdict: Verdict, stderr: str) -> bool:
     """Whether a script that failed did so as the verdict says: it could lack a package, or fail at something else."""
     differs = "AssertionError: " in stderr and "AssertionError" not in verdict.message  # which may be the compiler's
     if verdict.outcome is Outcome.MISMATCH:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,44 +9,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, leaves, map_leaves
+from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
 
 
-def build(case: Case, inputs: dict[str, Tensor], calls: tuple[Call, ...], outputs: Any) -> Case:
+def prune_and_rename(case: Case, program: Program, inputs: dict[str, Tensor]) -> Case:
     """Return the case with this program and these inputs, pruned and renamed.
 
-    Calls and inputs that no output depends on are gone; inputs are called x0, x1 … in the order of their use, and
-    results v0, v1 ….
+    ``inputs`` has a tensor for each input of the program. Calls and inputs that no output depends on are gone; inputs
+    are called x0, x1 … in the order of their use, and results v0, v1 ….
     """
-    needed = {ref.name for ref in leaves(outputs)}
+    needed = {ref.name for ref in leaves(program.outputs)}
     kept: list[Call] = []
-    for call in reversed(calls):
+    for call in reversed(program.calls):
         if call.result in needed or call.target.endswith("_"):  # an in-place call is used for what it does
             kept.append(call)
             needed |= {ref.name for ref in call.refs()}
     kept.reverse()
-    used = [ref.name for call in kept for ref in call.refs()] + [ref.name for ref in leaves(outputs)]
+    used = [ref.name for call in kept for ref in call.refs()] + [ref.name for ref in leaves(program.outputs)]
     inputs = {name: inputs[name] for name in dict.fromkeys(used) if name in inputs}
     names = {name: f"x{at}" for at, name in enumerate(inputs)}
     names |= {call.result: f"v{at}" for at, call in enumerate(kept)}
-
-    def renamed(tree: Any) -> Any:
-        return map_leaves(tree, lambda leaf: Ref(names[leaf.name], leaf.path) if isinstance(leaf, Ref) else leaf)
-
-    program = Program(
-        tuple(names[name] for name in inputs),
-        tuple(Call(call.target, renamed(call.args), renamed(call.kwargs), names[call.result]) for call in kept),
-        renamed(outputs),
-    )
+    program = Program(tuple(inputs), tuple(kept), program.outputs).rename(names)
     return case.replace(program=program, inputs={names[name]: tensor for name, tensor in inputs.items()})
 
 
 def tidy(case: Case) -> Case:
     """Return the case pruned and renamed, with nothing else changed."""
-    return build(case, case.inputs, case.program.calls, case.program.outputs)
+    return prune_and_rename(case, case.program, case.inputs)
 
 
 def with_inputs(case: Case, inputs: dict[str, Tensor]) -> Case:
@@ -55,13 +46,9 @@ def with_inputs(case: Case, inputs: dict[str, Tensor]) -> Case:
     return case.replace(inputs={name: inputs.get(name, tensor) for name, tensor in case.inputs.items()})
 
 
-def with_calls(case: Case, change: Callable[[Any], Any]) -> Case:
+def map_arguments(case: Case, change: Callable[[Any], Any]) -> Case:
     """Return the case with ``change`` applied to every leaf of every call's arguments."""
-    calls = tuple(
-        dataclasses.replace(call, args=map_leaves(call.args, change), kwargs=map_leaves(call.kwargs, change))
-        for call in case.program.calls
-    )
-    return build(case, case.inputs, calls, case.program.outputs)
+    return prune_and_rename(case, case.program.rewrite(lambda call: call.map_arguments(change)), case.inputs)
 
 
 def results(case: Case, until: int | None = None) -> dict[str, Any]:
@@ -70,7 +57,7 @@ def results(case: Case, until: int | None = None) -> dict[str, Any]:
     if not calls:
         return dict(zip(case.program.inputs, case.fresh_args(), strict=True))
     everything = [Ref(name) for name in case.program.inputs] + [Ref(call.result) for call in calls]
-    with quiet():
+    with ignore_warnings():
         values = Program(case.program.inputs, calls, everything)(*case.fresh_args())
     return dict(zip([ref.name for ref in everything], values, strict=True))
 
@@ -93,15 +80,15 @@ def trim(tensor: Tensor) -> Tensor:
     return flat.as_strided(tensor.shape, tensor.stride())
 
 
-def special(case: Case) -> bool | None:
+def has_special_values(case: Case) -> bool | None:
     """Run the case in eager: whether an input or a result holds an inf or a nan, None if it raises an error.
 
     Nor is there an answer where eager would corrupt this process's memory.
     """
-    if unsafe(case):
+    if undefined_behavior(case):
         return None
     try:
-        with quiet():
+        with ignore_warnings():
             found = list(tensors_in([*case.args, case.program(*case.fresh_args())]))
             floating = [t for _, t in found if t.dtype.is_floating_point or t.dtype.is_complex]
             return not all(bool(tensor.isfinite().all()) for tensor in floating)
@@ -109,6 +96,6 @@ def special(case: Case) -> bool | None:
         return None
 
 
-def quiet() -> warnings.catch_warnings:
+def ignore_warnings() -> warnings.catch_warnings:
     """Return a context in which warnings are ignored and afterwards are as before."""
     return warnings.catch_warnings(action="ignore")

@@ -78,7 +78,7 @@ class _Search(Generic[T]):
     budget: Budget
     verdicts: MutableMapping[str, bool]
     progress: Callable[[Step], None] | None
-    asked: set[str] = field(default_factory=set)
+    tried: set[str] = field(default_factory=set)
     steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -87,17 +87,17 @@ class _Search(Generic[T]):
         self.size = self.problem.size(self.current)
 
     def result(self, complete: bool) -> Reduced[T]:
-        return Reduced(self.current, len(self.asked), tuple(self.steps), complete)
+        return Reduced(self.current, len(self.tried), tuple(self.steps), complete)
 
     def ask(self, value: T) -> bool:
         key = self.problem.key(value)
-        if key not in self.asked:
+        if key not in self.tried:
             # A verdict remembered from elsewhere costs as much of the budget as a new one: where a reduction stops
             # must not depend on what happened to be in the cache.
-            spent = len(self.asked) >= self.budget.trials or time.monotonic() - self.started > self.budget.seconds
-            if spent and self.asked:  # the start itself is always tried
+            spent = len(self.tried) >= self.budget.trials or time.monotonic() - self.started > self.budget.seconds
+            if spent and self.tried:  # the start itself is always tried
                 raise _Spent
-            self.asked.add(key)
+            self.tried.add(key)
         if key not in self.verdicts:
             self.verdicts[key] = self.problem.valid(value) and self.problem.interesting(value)
         return self.verdicts[key]

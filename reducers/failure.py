@@ -8,11 +8,11 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.execution.verdict import RIGHT, Outcome, Verdict
+from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.reducers import engine, order
-from torchstone.reducers.edit import special, tidy
+from torchstone.reducers.edit import has_special_values, tidy
 from torchstone.reducers.engine import Budget, Step
 from torchstone.reducers.passes import passes
 from torchstone.reducers.problem import Problem
@@ -45,7 +45,7 @@ class Reduction:
         return self.case.script(self.backend, self.verdict)
 
 
-def reduce(
+def reduce_case(
     case: Case,
     backend: str,
     *,
@@ -71,14 +71,14 @@ def reduce(
             judge = stack.enter_context(Pool(backend, python=python, jobs=1, timeout=timeout, retry=False)).verdict
         first = judge(tidy(case))
         target = signature(verdict or first)
-        if first.outcome in RIGHT:
+        if first.outcome in CORRECT:
             raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
         if first.outcome in (Outcome.UNSUPPORTED, Outcome.ILL_CONDITIONED):
             raise InputError(f"{case.id} is {first.outcome} on {backend}, which is no failure: {first.message}")
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
         try:
-            found = engine.reduce(problem(case, target, judge), passes(), budget, verdicts, progress)
+            found = engine.reduce(case_problem(case, target, judge), passes(), budget, verdicts, progress)
         except engine.NotInteresting as error:
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
         if confirm is None:
@@ -98,9 +98,9 @@ def reduce(
     )
 
 
-def problem(case: Case, target: Signature, judge: Judge) -> Problem[Case]:
+def case_problem(case: Case, target: Signature, judge: Judge) -> Problem[Case]:
     initial = tidy(case)
-    had_special = special(initial)
+    had_special = has_special_values(initial)
     had_empty = any(tensor.numel() == 0 for tensor in initial.args)
 
     def valid(candidate: Case) -> bool:
@@ -108,7 +108,7 @@ def problem(case: Case, target: Signature, judge: Judge) -> Problem[Case]:
         # bugs: a reduction that starts outside does not wander in.
         if not had_empty and any(tensor.numel() == 0 for tensor in candidate.args):
             return False
-        has_special = special(candidate)
+        has_special = has_special_values(candidate)
         return has_special is not None and (had_special is not False or not has_special)
 
     return Problem(

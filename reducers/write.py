@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import file_name, replay
+from torchstone.conformance.escape import file_name, replay_command
 from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Reduction
 
 SCRIPT, CASE, ORIGINAL, SUMMARY = "reproducer.py", "case.safetensors", "original.safetensors", "summary.json"
 
 
-def prepare(folder: Path) -> Path:
+def prepare_folder(folder: Path) -> Path:
     """Make a folder and see that it can be written to. Raises InputError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
-def write(reduction: Reduction, folder: Path) -> None:
+def write_reduction(reduction: Reduction, folder: Path) -> None:
     """Write a reduction's files into ``folder``, which is made if it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCRIPT).write_text(reduction.script, encoding="utf-8", newline="\n")
@@ -36,11 +36,11 @@ def write(reduction: Reduction, folder: Path) -> None:
     (folder / SUMMARY).write_text(json.dumps(summary(reduction), indent=2) + "\n", encoding="utf-8")
 
 
-def keep(reduction: Reduction, folder: Path) -> Path:
+def add_to_corpus(reduction: Reduction, folder: Path) -> Path:
     """Add the reduced case to a corpus, called after what fails; return its file. One that is there stays as it is."""
     ops = "-".join(call.target.rpartition(".")[2] for call in reduction.case.program.calls[:3])
     name = file_name(reduction.signature.outcome, ops, reduction.signature.digest)
-    path = prepare(folder) / f"{name}.safetensors"
+    path = prepare_folder(folder) / f"{name}.safetensors"
     if not path.exists():
         reduction.case.save(path)
     return path
@@ -55,16 +55,16 @@ def summary(reduction: Reduction) -> dict[str, Any]:
         "evidence": reduction.verdict.evidence,
         "confirmed": reduction.confirmed,
         "complete": reduction.complete,
-        "reduced": measure(reduction.case),
-        "original": {"id": reduction.original.id, **measure(reduction.original)},
+        "reduced": measure_case(reduction.case),
+        "original": {"id": reduction.original.id, **measure_case(reduction.original)},
         "trials": reduction.trials,
         "seconds": round(reduction.seconds, 3),
         "passes": [step.name for step in reduction.steps],
-        "replay": replay(CASE, reduction.backend),
+        "replay": replay_command(CASE, reduction.backend),
     }
 
 
-def measure(case: Case) -> dict[str, Any]:
+def measure_case(case: Case) -> dict[str, Any]:
     """Return the size of a case: its calls, and the elements of its inputs."""
     return {
         "calls": len(case.program.calls),

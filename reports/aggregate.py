@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, UNPROVEN
-from torchstone.conformance.store import evidence
+from torchstone.conformance.store import parse_evidence
 from torchstone.reports.outcomes import FAILING, PASS, STAGES, in_order
 from torchstone.reports.results import Frame
 
@@ -49,14 +49,16 @@ def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
 def _noted(group: Frame, key: str) -> Frame:
     """Return whether each row has the key in its evidence; what cannot have it is not parsed."""
     rows = zip(group["evidence"], group["case_id"], strict=True)
-    return pd.Series([key in text and key in evidence(text, case_id) for text, case_id in rows], group.index, bool)
+    return pd.Series(
+        [key in text and key in parse_evidence(text, case_id) for text, case_id in rows], group.index, bool
+    )
 
 
 def _stages(group: Frame) -> list[dict[str, Any]]:
     """Return, a stage: how many cases reached it, and what stopped there. Untested cases reach no stage at all."""
-    asked = group[group["outcome"] != UNTESTED]
-    stopped = asked[asked["outcome"] != PASS].groupby(["stage", "outcome"]).size()
-    at = asked["stage"].map({stage: rank for rank, stage in enumerate(STAGES)})
+    tested = group[group["outcome"] != UNTESTED]
+    stopped = tested[tested["outcome"] != PASS].groupby(["stage", "outcome"]).size()
+    at = tested["stage"].map({stage: rank for rank, stage in enumerate(STAGES)})
     rows = []
     for rank, stage in enumerate(STAGES):
         here = {str(o): int(n) for (s, o), n in stopped.items() if s == stage}
@@ -105,7 +107,7 @@ def reasons(verdicts: Frame, outcome: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["backend"], -len(row["ops"]), -row["cases"], row["reason"]))
 
 
-def lonely(verdicts: Frame) -> list[dict[str, Any]]:
+def failures_of_one_backend(verdicts: Frame) -> list[dict[str, Any]]:
     """Return the failures that one backend alone has: another one passes the case, and no other fails it."""
     failed = verdicts["outcome"].isin(FAILING)
     by_case = verdicts.assign(failed=failed, passed=verdicts["outcome"] == PASS).groupby("case_id")
@@ -125,7 +127,7 @@ def first_line(message: str) -> str:
     return next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")
 
 
-def signature(message: str) -> str:
+def message_pattern(message: str) -> str:
     """Return the message's first line without what differs from case to case: addresses, numbers, paths."""
     line = re.sub(r"0x[0-9a-fA-F]+", "0x…", first_line(message))
     line = re.sub(r"(/[\w.+-]+){2,}", "…", line)

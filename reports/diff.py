@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from torchstone.conformance.execution.transitions import ABSENT, Direction, direction
+from torchstone.conformance.execution.verdict import ABSENT, Direction, direction
 from torchstone.reports.aggregate import first_line
 from torchstone.reports.outcomes import PASS
 from torchstone.reports.results import Frame, Results
 
 
-def compare(old: Results, new: Results) -> dict[str, Any]:
+def compare_runs(old: Results, new: Results) -> dict[str, Any]:
     """Return the transitions from ``old`` to ``new``.
 
     What is a regression, a fix or neither is ``conformance.transitions``'s to say. Backends that one side lacks are

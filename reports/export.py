@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from torchstone.conformance.escape import csv_rows
-from torchstone.conformance.files import replacing
-from torchstone.conformance.store import VERDICT_COLUMNS, Run, Store, evidence
+from torchstone.conformance.files import replace_file
+from torchstone.conformance.store import VERDICT_COLUMNS, RunRecord, Store, parse_evidence
 from torchstone.reports.results import ReportError
 
 COLUMNS = ("run", *VERDICT_COLUMNS)
 BATCH = 10_000
 
 
-class Form(StrEnum):
+class ExportFormat(StrEnum):
     """What the file is."""
 
     parquet = "parquet"
@@ -30,7 +30,7 @@ class Form(StrEnum):
     jsonl = "jsonl"
 
 
-def export(store: Store, runs: Sequence[Run], out: Path, form: Form) -> int:
+def export(store: Store, runs: Sequence[RunRecord], out: Path, form: ExportFormat) -> int:
     """Write one row a verdict, run by run, ordered by backend and case; return how many. The file is replaced whole.
 
     The columns are ``COLUMNS``. Evidence is JSON: a value in json and jsonl, text in csv and parquet. Raises
@@ -40,17 +40,17 @@ def export(store: Store, runs: Sequence[Run], out: Path, form: Form) -> int:
     if out.exists() and store.path.exists() and out.samefile(store.path):
         raise ReportError(f"{out} is the store itself; give another --out")
     write = _WRITERS[form](runs)
-    with replacing(out) as file:
+    with replace_file(out) as file:
         return write(file, _rows(store, runs))
 
 
-def _rows(store: Store, runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
+def _rows(store: Store, runs: Sequence[RunRecord]) -> Iterator[tuple[Any, ...]]:
     for run in runs:
         for row in store.iter_verdicts(run.run):
             yield (run.run, *row)
 
 
-def _csv(runs: Sequence[Run]) -> Callable[..., int]:
+def _csv(runs: Sequence[RunRecord]) -> Callable[..., int]:
     def write(file: BinaryIO, rows: Iterator[tuple[Any, ...]]) -> int:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="", write_through=True)
         count = csv_rows(text, itertools.chain([COLUMNS], rows)) - 1
@@ -60,7 +60,7 @@ def _csv(runs: Sequence[Run]) -> Callable[..., int]:
     return write
 
 
-def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:
+def _json(lines: bool) -> Callable[[Sequence[RunRecord]], Callable[..., int]]:
     opening, between, closing = (b"", b"\n", b"\n") if lines else (b"[\n", b",\n", b"\n]\n")
 
     def write(file: BinaryIO, rows: Iterator[tuple[Any, ...]]) -> int:
@@ -68,7 +68,7 @@ def _json(lines: bool) -> Callable[[Sequence[Run]], Callable[..., int]]:
         count = 0
         for count, row in enumerate(rows, start=1):
             record = dict(zip(COLUMNS, row, strict=True))
-            record["evidence"] = strict(evidence(record["evidence"], record["case_id"]))
+            record["evidence"] = strict(parse_evidence(record["evidence"], record["case_id"]))
             text = json.dumps(strict(record), ensure_ascii=False, allow_nan=False)
             file.write((between if count > 1 else b"") + text.encode("utf-8", "backslashreplace"))
         file.write(closing if count or not lines else b"")
@@ -86,7 +86,7 @@ def strict(value: Any) -> Any:
     return [strict(item) for item in value] if isinstance(value, list) else value
 
 
-def _parquet(runs: Sequence[Run]) -> Callable[..., int]:
+def _parquet(runs: Sequence[RunRecord]) -> Callable[..., int]:
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
@@ -110,6 +110,9 @@ def _parquet(runs: Sequence[Run]) -> Callable[..., int]:
     return write
 
 
-_WRITERS: dict[Form, Callable[[Sequence[Run]], Callable[..., int]]] = {
-    Form.parquet: _parquet, Form.csv: _csv, Form.json: _json(False), Form.jsonl: _json(True),
-}  # fmt: skip
+_WRITERS: dict[ExportFormat, Callable[[Sequence[RunRecord]], Callable[..., int]]] = {
+    ExportFormat.parquet: _parquet,
+    ExportFormat.csv: _csv,
+    ExportFormat.json: _json(False),
+    ExportFormat.jsonl: _json(True),
+}

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from torchstone.conformance.escape import lines
+from torchstone.conformance.escape import printable_lines
 from torchstone.reports.outcomes import FAILING, LOOKS, ORDER, RANK, SYMBOLS
 
 MAX_CASES = 6000
@@ -22,13 +22,15 @@ MAX_TEXT = 2000
 PER_CELL = 50
 
 
-def render(report: dict[str, Any], links: dict[str, str]) -> str:
+def render_html(report: dict[str, Any], links: dict[str, str]) -> str:
     """Return the page. ``links`` names the sibling files (label to relative path) that hold the whole of the data."""
     env = jinja2.Environment(
         loader=jinja2.PackageLoader("torchstone.reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+        finalize=lambda value: (
+            printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        ),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -42,8 +44,8 @@ def render(report: dict[str, Any], links: dict[str, str]) -> str:
         looks=LOOKS,
         symbols=SYMBOLS,
         failing=FAILING,
-        groups=groups(report["cases"]),
-        findings=findings(report["cases"]),
+        groups=group_failures(report["cases"]),
+        findings=failure_summary(report["cases"]),
         max_groups=MAX_GROUPS,
         max_reasons=MAX_REASONS,
         data=payload(report),
@@ -62,7 +64,7 @@ def payload(report: dict[str, Any]) -> dict[str, Any]:
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:
-        return texts.setdefault(lines(value), len(texts))
+        return texts.setdefault(printable_lines(value), len(texts))
 
     def place(row: dict[str, Any]) -> list[int]:
         return [backends[row["backend"]], ops[row["op"]], dtypes[row["dtype"]]]
@@ -88,9 +90,9 @@ def payload(report: dict[str, Any]) -> dict[str, Any]:
         "outcomes": ORDER,
         "symbols": [SYMBOLS[outcome] for outcome in ORDER],
         "failing": [RANK[outcome] for outcome in FAILING],
-        "backends": [*map(lines, backends)],
-        "ops": [*map(lines, ops)],
-        "dtypes": [*map(lines, dtypes)],
+        "backends": [*map(printable_lines, backends)],
+        "ops": [*map(printable_lines, ops)],
+        "dtypes": [*map(printable_lines, dtypes)],
         "matrix": matrix,
         "cases": cases,
         "hidden": [[*place(dict(zip(("backend", "op", "dtype"), key, strict=True))), n] for key, n in hidden.items()],
@@ -118,7 +120,7 @@ def _within_budget(cases: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], C
         limit //= 2
 
 
-def findings(cases: list[dict[str, Any]]) -> str:
+def failure_summary(cases: list[dict[str, Any]]) -> str:
     """Return the sentence that says how many of the listed cases fail, and how many only need looking at."""
     failed = sum(case["outcome"] in FAILING for case in cases)
     doubtful = len(cases) - failed
@@ -129,7 +131,7 @@ def findings(cases: list[dict[str, Any]]) -> str:
     return sentence
 
 
-def groups(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def group_failures(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Group listed cases by what went wrong, the largest group of the worst outcome first."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for case in cases:

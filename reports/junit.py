@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchstone.conformance.escape import xml
-from torchstone.conformance.files import replacing
+from torchstone.conformance.files import replace_file
 
 MAX_TEXT = 20_000
 STATES = {"failed": "failure", "error": "error", "skipped": "skipped"}
 
 
 @dataclass(frozen=True)
-class Entry:
+class JunitTest:
     """One test. ``state``: passed, failed, error (trouble of the harness) or skipped; the last three have a message."""
 
     suite: str
@@ -28,7 +28,9 @@ class Entry:
     seconds: float = 0.0
 
 
-def write(path: Path, tests: Iterable[Entry], *, started: str, host: str = "", properties: Mapping[str, str]) -> None:
+def write_junit(
+    path: Path, tests: Iterable[JunitTest], *, started: str, host: str = "", properties: Mapping[str, str]
+) -> None:
     """Write the tests, suite by suite in the order they first come. Raises InputError when the file cannot be written.
 
     ``started`` is a time in ISO 8601; ``properties`` (versions, options) go with every suite.
@@ -63,12 +65,12 @@ def write(path: Path, tests: Iterable[Entry], *, started: str, host: str = "", p
         root.set(key, str(totals[key]))
     root.set("time", f"{sum(times.values()):.3f}")
     ET.indent(root, space=" ")
-    with replacing(path) as file:
+    with replace_file(path) as file:
         ET.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
         file.write(b"\n")
 
 
-def _add(suite: ET.Element, test: Entry) -> None:
+def _add(suite: ET.Element, test: JunitTest) -> None:
     case = ET.SubElement(
         suite, "testcase", name=_clean(test.name), classname=_clean(test.classname), time=f"{test.seconds:.3f}"
     )

@@ -9,14 +9,14 @@ from torchstone.conformance.escape import markdown as text
 from torchstone.conformance.escape import markdown_block as block
 from torchstone.conformance.escape import markdown_code as code
 from torchstone.reports.aggregate import first_line
-from torchstone.reports.html import duration, findings, groups, percent
+from torchstone.reports.html import duration, failure_summary, group_failures, percent
 from torchstone.reports.outcomes import LOOKS, SYMBOLS, in_order, worst
 
 MAX_GROUPS = 50
 MAX_REASONS = 25
 
 
-def render(report: dict[str, Any]) -> str:
+def render_markdown(report: dict[str, Any]) -> str:
     """Return the report as Markdown. Text from a backend is quoted so that it cannot become markup."""
     parts = [
         "# torchstone report",
@@ -58,12 +58,12 @@ def _counts(outcomes: dict[str, int], sep: str = ", ") -> str:
 def _summary(backends: list[dict[str, Any]]) -> str:
     rows = []
     for row in backends:
-        asked = row["cases"] - row["outcomes"].get("untested", 0)
+        tested = row["cases"] - row["outcomes"].get("untested", 0)
         passed = row["outcomes"].get("pass", 0)
         rows.append(
             (
                 text(row["backend"]),
-                f"{passed:,} ({percent(passed, asked)})",
+                f"{passed:,} ({percent(passed, tested)})",
                 f"{row['unproven']:,}",
                 f"{row['outcomes'].get('fallback', 0):,}",
                 f"{row['failing']:,}",
@@ -99,8 +99,8 @@ def _stages(backends: list[dict[str, Any]]) -> str:
 
 
 def _findings(cases: list[dict[str, Any]]) -> list[str]:
-    found = groups(cases)
-    parts = [f"## Findings\n\n{findings(cases)}" + (f" {len(found):,} distinct." if found else "")]
+    found = group_failures(cases)
+    parts = [f"## Findings\n\n{failure_summary(cases)}" + (f" {len(found):,} distinct." if found else "")]
     for group in found[:MAX_GROUPS]:
         kind = f" ({text(group['kind'])})" if group["kind"] else ""
         what = f"{SYMBOLS[group['outcome']]} {group['outcome']}{kind}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
-from torchstone.conformance.escape import replay
-from torchstone.conformance.store import evidence
+from torchstone.conformance.escape import replay_command
+from torchstone.conformance.store import parse_evidence
 from torchstone.reports import aggregate
-from torchstone.reports.diff import compare
+from torchstone.reports.diff import compare_runs
 from torchstone.reports.export import strict
 from torchstone.reports.outcomes import LISTED, LOOKS, RANK
 from torchstone.reports.results import Frame, Results
@@ -16,7 +16,7 @@ from torchstone.reports.results import Frame, Results
 SCHEMA = 1
 
 
-def build(results: Results, against: Results | None = None) -> dict[str, Any]:
+def build_report(results: Results, against: Results | None = None) -> dict[str, Any]:
     """Return the report as JSON data: the same results give the same report, byte for byte.
 
     docs/reports.md describes the keys; ``schema`` counts up when one of them changes its meaning.
@@ -34,9 +34,9 @@ def build(results: Results, against: Results | None = None) -> dict[str, Any]:
         "cases": listed_cases(verdicts),
         "unsupported": aggregate.reasons(verdicts, "unsupported"),
         "fallback": aggregate.reasons(verdicts, "fallback"),
-        "untested": untested(verdicts),
-        "lonely": aggregate.lonely(verdicts),
-        "against": compare(against, results) if against is not None else None,
+        "untested": untested_reasons(verdicts),
+        "lonely": aggregate.failures_of_one_backend(verdicts),
+        "against": compare_runs(against, results) if against is not None else None,
     }
 
 
@@ -47,20 +47,15 @@ def listed_cases(verdicts: Frame) -> list[dict[str, Any]]:
     for row in chosen.to_dict("records"):
         fields = ("backend", "op", "dtype", "case_id", "variant", "source", "stage", "outcome", "kind", "message")
         case = {name: row[name] for name in fields}
-        case["evidence"] = strict(evidence(row["evidence"], row["case_id"]))
+        case["evidence"] = strict(parse_evidence(row["evidence"], row["case_id"]))
         case["seconds"] = round(float(row["seconds"]), 4)
-        case["signature"] = aggregate.signature(row["message"])
+        case["signature"] = aggregate.message_pattern(row["message"])
         case["replay"] = replay_command(row["case_id"], row["backend"])
         rows.append(case)
     return sorted(rows, key=lambda r: (r["backend"], RANK[r["outcome"]], r["op"], r["dtype"], r["case_id"]))
 
 
-def replay_command(case_id: str, backend: str) -> str:
-    """Return the command line that runs one case again on one backend, fit to paste in a shell."""
-    return replay(case_id, backend)
-
-
-def untested(verdicts: Frame) -> list[dict[str, Any]]:
+def untested_reasons(verdicts: Frame) -> list[dict[str, Any]]:
     """Return what the suite could not ask, by op and reason; the backends are not to blame, so they are merged."""
     chosen = verdicts[verdicts["outcome"] == "untested"].drop_duplicates("case_id")
     chosen = chosen.assign(reason=chosen["message"].map(aggregate.first_line))

@@ -27,7 +27,7 @@ class Results:
     verdicts: Frame
 
 
-def load(store: Store, runs: Sequence[str] = ()) -> Results:
+def load_results(store: Store, runs: Sequence[str] = ()) -> Results:
     """Read the named runs, or the newest one. Of two verdicts on the same backend and case the later run's counts.
 
     Raises StoreError for a store without runs, UnknownName for a run it does not hold, ReportError for empty runs.

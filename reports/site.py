@@ -16,7 +16,7 @@ from torchstone.reports.results import ReportError
 FILES = {"html": "index.html", "markdown": "report.md", "json": "report.json"}
 
 
-def write(report: dict[str, Any], out: Path, formats: Sequence[str] = tuple(FILES)) -> list[Path]:
+def write_site(report: dict[str, Any], out: Path, formats: Sequence[str] = tuple(FILES)) -> list[Path]:
     """Write the report into the folder ``out``, made when absent, and return the files in the order of ``FILES``.
 
     A file of an earlier report is replaced whole or left as it was. Raises ReportError when the folder cannot be used.
@@ -47,5 +47,5 @@ def _render(name: str, report: dict[str, Any], formats: Sequence[str]) -> str:
     if name == "json":
         return json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if name == "markdown":
-        return markdown.render(report)
-    return html.render(report, {FILES[other]: FILES[other] for other in ("markdown", "json") if other in formats})
+        return markdown.render_markdown(report)
+    return html.render_html(report, {FILES[other]: FILES[other] for other in ("markdown", "json") if other in formats})

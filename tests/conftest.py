@@ -64,8 +64,8 @@ def pytest_collection_finish() -> None:
 def fork_server():
     """Keep the fork server up, for tests that run the command in this process time and again: each would start one."""
     from torchstone.conformance.runner.interpreter import Interpreter
-    from torchstone.conformance.runner.worker_process import ForkServer
+    from torchstone.conformance.runner.worker_process import ForkServerClient
 
-    server = ForkServer.of(Interpreter())
+    server = ForkServerClient.shared(Interpreter())
     yield
     server.close()

@@ -65,7 +65,7 @@ def test_the_backend_of_the_guide_passes_and_can_fail(tmp_path: Path, monkeypatc
     import torch
 
     from torchstone.conformance.backends import load
-    from torchstone.conformance.execution.run_case import try_case
+    from torchstone.conformance.execution.run_case import run_case
     from torchstone.conformance.program.case import Case
     from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -76,9 +76,9 @@ def test_the_backend_of_the_guide_passes_and_can_fail(tmp_path: Path, monkeypatc
     assert backend.available().ok and backend.versions()
     program = Program(("x",), (Call("torch.softmax", (Ref("x"), -1), {}, "y"),), Ref("y"))
     case = Case(program, {"x": torch.arange(6.0).reshape(2, 3)}, "guide", "softmax", "float32")
-    assert try_case(case, backend).outcome == "pass"
+    assert run_case(case, backend).outcome == "pass"
     monkeypatch.setattr(type(backend), "compile", lambda self, fn, args: lambda *tensors: fn(*tensors) + 1)
-    assert try_case(case, backend).outcome == "mismatch"
+    assert run_case(case, backend).outcome == "mismatch"
 
 
 COMMAND_LINES = [
@@ -117,11 +117,11 @@ def test_make_targets_exist(target: str) -> None:
 
 
 def test_the_expectations_of_the_guide_are_read() -> None:
-    from torchstone.conformance.expectations.parse import parse
+    from torchstone.conformance.expectations.parse import parse_document
 
     page = ROOT / "docs/expectations.md"
     (text,) = fences(page, "toml")
-    assert [row.issue != "" for row in parse(text, page).expectations.rows] == [False, True, False]
+    assert [row.issue != "" for row in parse_document(text, page).expectations.rows] == [False, True, False]
 
 
 @pytest.mark.parametrize("text", [block for page in PAGES for block in fences(page, "ir")])
@@ -139,14 +139,14 @@ def test_every_outcome_is_explained_and_its_weight_is_right() -> None:
 
 def test_every_key_of_the_json_report_is_explained(tmp_path: Path) -> None:
     from torchstone.conformance.store import Store
-    from torchstone.reports.model import build as build_report
-    from torchstone.reports.results import load
+    from torchstone.reports.model import build_report
+    from torchstone.reports.results import load_results
 
     from .reports.conftest import FIRST, fill
 
     with Store(tmp_path / "results.sqlite") as store:
         fill(store, FIRST)
-        report = build_report(load(store), load(store))
+        report = build_report(load_results(store), load_results(store))
     page = (ROOT / "docs/reports.md").read_text()
     rows = dict(re.findall(r"^\| (`.*?`) \| (.*) \|$", page, flags=re.MULTILINE))
     explained = {key: text for keys, text in rows.items() for key in re.findall(r"`(\w+)`", keys)}

@@ -81,12 +81,12 @@ def test_the_others_and_what_doctor_says(python: Python) -> None:
     script = """
 import torch
 from torchstone.cli.commands.doctor import _plugins
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.fuzz.generator.generate import nth
-from torchstone.fuzz.generator.rules import select
-from torchstone.reducers.failure import reduce
+from torchstone.fuzz.generator.catalog import select_rules
+from torchstone.reducers.failure import reduce_case
 
 for row in _plugins():
     print(row["check"], row["ok"], row["found"])
@@ -101,11 +101,11 @@ class Short:
 
 call = Call("torch.tanh", (Ref("x0"),), {}, "v0")
 case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.randn(4)}, "test", "tanh", "float32")
-judge = lambda case: try_case(case, Short())
-found = reduce(case, "short", judge=judge, confirm=judge)
+judge = lambda case: run_case(case, Short())
+found = reduce_case(case, "short", judge=judge, confirm=judge)
 print([step.name for step in found.steps if step.name == "plainer-ops"], found.case.program.calls[0].target)
 
-(rule,) = select(["cdist"])
+(rule,) = select_rules(["cdist"])
 print(rule.draw.__module__, nth(0, 1, [rule], 1).program.calls[0].target)
 """
     done = python("-W", "error::UserWarning", "-c", script)
@@ -130,13 +130,13 @@ Path({str(made)!r}).write_bytes(find_case("opinfo:exp2:float32:0:reused").to_byt
     done = python("-c", script)
     assert done.returncode == 0, done.stderr
     from torchstone.conformance.backends import load
-    from torchstone.conformance.execution.run_case import try_case
+    from torchstone.conformance.execution.run_case import run_case
     from torchstone.conformance.program.case import Case
 
-    verdict = try_case(Case.load(made), load("eager"))
+    verdict = run_case(Case.load(made), load("eager"))
     assert verdict.outcome == "untested" and 'the variant "reused" is not installed' in verdict.message
     label = Case.load(made).replace(tags=(), variant="seed-7")
-    assert try_case(label, load("eager")).outcome == "pass"
+    assert run_case(label, load("eager")).outcome == "pass"
 
 
 def test_what_the_guides_register_is_found(tmp_path: Path) -> None:

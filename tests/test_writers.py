@@ -10,7 +10,7 @@ import pytest
 
 from .rules import ROOT, sources
 
-CALLS = frozenset({"print", "replacing", "csv_rows"})
+CALLS = frozenset({"print", "replace_file", "csv_rows"})
 METHODS = frozenset(
     {"write_text", "write_bytes", "writerow", "writerows", "mkstemp", "echo", "secho", "confirm", "write_line", "dump",
      "warn", "fail", "skip", "xfail", "UsageError", "CollectError", "ParquetWriter", "rmtree", "save", "Console"}
@@ -21,7 +21,6 @@ WRITING = frozenset("wax+")
 HERE = "tests/writers/test_"
 WRITERS: dict[str, str] = {
     "torchstone.cli.output": HERE + "terminal.py",
-    "torchstone.cli.tables": HERE + "terminal.py",
     "torchstone.cli.progress": HERE + "terminal.py",
     "torchstone.cli.commands.fuzz": HERE + "terminal.py",
     "torchstone.cli.commands.reduce": HERE + "terminal.py",
@@ -30,7 +29,7 @@ WRITERS: dict[str, str] = {
     "torchstone.cli.commands.prune": HERE + "terminal.py",
     "torchstone.reducers.batch": HERE + "store.py",
     "torchstone.fuzz.campaign": HERE + "terminal.py",
-    "torchstone.fuzz.selftrial": HERE + "terminal.py",
+    "torchstone.fuzz.selftrial.results": HERE + "terminal.py",
     "torchstone.reports.site": HERE + "store.py",
     "torchstone.reports.junit": HERE + "store.py",
     "torchstone.reports.export": HERE + "store.py",
@@ -46,9 +45,9 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.conformance.escape": "the rows of CSV themselves: tests/writers/test_escape.py",
     "torchstone.conformance.files": "bytes that its callers give it, under a name of theirs",
     "torchstone.conformance.program.case": "bytes: JSON in safetensors, which Case.load checks",
-    "torchstone.conformance.backends.native": "holds a backend's own stderr for its verdict",
+    "torchstone.conformance.backends.native_output": "holds a backend's own stderr for its verdict",
     "torchstone.conformance.repro.compiler_paths": "the source of scripts: their reader's own compiler prints there",
-    "torchstone.conformance.runner.temporary_folders": "removes folders that the runner has made and named",
+    "torchstone.conformance.runner.cleanup": "removes folders that the runner has made and named",
     "torchstone.conformance.runner.worker_process": "a log whose end is told as one line",
     "torchstone.conformance.runner.process_state": "puts a worker's streams back",
     "torchstone.conformance.runner.worker": "a worker's streams, which nobody sees, and a number for the kernel",

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.modes import DisableTorchFunction
 from torchstone.compiler.diagnostics import Unsupported
 
 _GRAD: Any = torch.Tensor.grad
@@ -60,7 +61,7 @@ class KeepGradients:
 
     def meet(self, tensor: torch.Tensor) -> None:
         """Remember the gradient of a leaf."""
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             if tensor.requires_grad and tensor.is_leaf:
                 self._had.append((tensor, tensor.grad))
 

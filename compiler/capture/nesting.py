@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch.utils import _pytree as pytree
+from torchstone.compiler._torch import pytrees as pytree
 
 
 class _Leaf:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
 from torchstone.compiler.capture.leaves import (
     Aliased,
     Computed,

@@ -14,6 +14,8 @@ from typing import Any, NoReturn, TypeAlias
 import torch
 from torch.overrides import TorchFunctionMode
 
+from torchstone.compiler._torch.modes import DisableTorchFunction
+from torchstone.compiler._torch.tensors import HIDDEN_ATTRIBUTES
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.checks import Found, State
@@ -34,13 +36,10 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "is_inference": ("is_inference",),
 }
 # What differs from one call to the next, or tells of memory that a graph of values has not.
-REFUSED = frozenset(
-    {
-        "__repr__", "__str__", "__reduce_ex__", "__reduce__", "_backward_hooks", "_base", "_cdata", "_is_view",
-        "_is_zerotensor", "_post_accumulate_grad_hooks", "_typed_storage", "_version",
-        "const_data_ptr", "grad_dtype", "is_set_to", "output_nr", "retains_grad", "storage_type", "volatile",
-    }
-)  # fmt: skip
+REFUSED = HIDDEN_ATTRIBUTES | {
+    "__repr__", "__str__", "__reduce_ex__", "__reduce__",
+    "const_data_ptr", "grad_dtype", "is_set_to", "output_nr", "retains_grad", "storage_type", "volatile",
+}  # fmt: skip
 # What leaves something behind on a tensor of the caller's.
 _LEAVING = frozenset({"register_hook", "register_post_accumulate_grad_hook", "retain_grad", "share_memory_", "rename_"})
 _OVERRIDES = sys.modules[TorchFunctionMode.__module__].__file__
@@ -173,7 +172,7 @@ class Asking(TorchFunctionMode):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             for tensor, was in reversed(self._restored):
                 tensor.requires_grad_(was)
         self._restored.clear()
@@ -187,7 +186,7 @@ class Asking(TorchFunctionMode):
             self._set.add(_key(given))
         if not (name in _WATCHED and args and isinstance(args[0], torch.Tensor) and _asked_by_user(func)):
             return func(*args, **kwargs)
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             tensor, owner = args[0], self._owner(args[0])
             text = name == "__format__" and (tensor.dim() > 0)
             if name in REFUSED or text:
@@ -217,7 +216,7 @@ class Asking(TorchFunctionMode):
 
     def _answer(self, tensor: torch.Tensor, owner: Owner, name: str, args: tuple[Any, ...], out: Any) -> Any:
         key = _key(owner)
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             theirs = self._original(owner)
             answer = ask(theirs, name, args)
             if (key, name, args) not in self.asked and not (name == "requires_grad" and key in self.written):
@@ -230,7 +229,7 @@ class Asking(TorchFunctionMode):
         return answer if (name in LAYOUT or name in _PLACE) and not symbolic else out
 
     def _write(self, func: Any, tensor: torch.Tensor, owner: Owner, wanted: bool) -> Any:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             if tensor is self._original(owner):
                 self._restored.append((tensor, tensor.requires_grad))
             tensor.requires_grad_(wanted)

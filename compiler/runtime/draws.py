@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.pytrees import tree_map_only
 from torchstone.compiler.capture.memory.layouts import overlaps
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH
 from torchstone.compiler.capture.trace.schemas import schema_call
@@ -45,14 +46,14 @@ def drawing(op: Operation, concrete: Callable[[Any], Any]) -> Any:
         args, kwargs = schema_call(overload, operands)
         return overload(*args, **kwargs)
     called = find_overload(op.attributes["called"])
-    given = {a.name: v for a, v in zip(overload._schema.arguments, operands, strict=True)}
-    taken = {a.name: given[a.name] for a in called._schema.arguments if a.name in given}
-    if any(a.name == "out" for a in called._schema.arguments):
+    given = {a.name: v for a, v in zip(schema_of(overload).arguments, operands, strict=True)}
+    taken = {a.name: given[a.name] for a in schema_of(called).arguments if a.name in given}
+    if any(a.name == "out" for a in schema_of(called).arguments):
         kind = op.results[0].tensor
         out = torch.empty(concrete(kind.dims), dtype=TO_TORCH[kind.dtype])
         into = op.attributes["into"]
         return called(**taken, out=out if into is None else laid_out(out, concrete(into)))
-    written = [taken[a.name] for a in called._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    out = called(*[taken.pop(a.name) for a in called._schema.arguments if not a.kwarg_only], **taken)
+    written = [taken[a.name] for a in schema_of(called).arguments if a.alias_info is not None and a.alias_info.is_write]
+    out = called(*[taken.pop(a.name) for a in schema_of(called).arguments if not a.kwarg_only], **taken)
     # An op without the write gives what is written after what is returned.
     return (out, *(t for t in written if t is not out))

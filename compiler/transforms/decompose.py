@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.operators import is_composite
 from torchstone.compiler.capture.program import Guard
 from torchstone.compiler.capture.symbolic.conditions import guards_of
 from torchstone.compiler.capture.symbolic.run_time_sizes import require_guards
@@ -26,7 +27,7 @@ from torchstone.compiler.transforms.shapes import FakeSizes, find_overload
 @cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """PyTorch's table: core ATen's decompositions first, then every other one it registers."""
-    from torch._decomp import core_aten_decompositions, decomposition_table
+    from torchstone.compiler._torch.decompositions import core_aten_decompositions, decomposition_table
 
     return {**decomposition_table, **core_aten_decompositions()}
 
@@ -75,7 +76,7 @@ def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]]
     """Run the decomposition of ``op``; None when PyTorch has none for these arguments."""
     func = find_overload(op.name)
     fn = decompositions().get(func)
-    if fn is None and not func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+    if fn is None and not is_composite(func):
         return None
     recorder = Recorder(op.name)
     recorder.location = op.location.noted(op.name)

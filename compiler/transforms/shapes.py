@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
+from torchstone.compiler._torch import fake_tensors, symbolic_shapes
+from torchstone.compiler._torch.fake_tensors import FakeTensorMode
+from torchstone.compiler._torch.symbolic_shapes import DimDynamic, ShapeEnv, locate_guards
 from torchstone.compiler.capture.program import Guard
 from torchstone.compiler.capture.symbolic.conditions import due_to, guards_of
 from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES, quiet
@@ -62,7 +62,7 @@ class FakeSizes:
         self.hints = hints
         # Where the op stands that is looked at: conditions that PyTorch takes for granted are told to come from it.
         self.location = Location()
-        setattr(self.env, "_get_sloc", lambda framework_loc=None: due_to(self.location, framework_loc))  # noqa: B010
+        locate_guards(self.env, lambda framework_loc=None: due_to(self.location, framework_loc))
         self._symints: dict[str, Any] = {}
         self.torch_names: dict[str, str] = {}
 
@@ -90,9 +90,7 @@ class FakeSizes:
 
     def _symbol(self, name: str) -> Any:
         if name not in self._symints:
-            from torch._dynamo.source import ConstantSource
-
-            source, hint = ConstantSource(name), self.hints.get(name, 7 + 4 * len(self._symints))
+            source, hint = symbolic_shapes.ConstantSource(name), self.hints.get(name, 7 + 4 * len(self._symints))
             sym = self.env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None)
             self._symints[name] = self.env.create_symintnode(sym, hint=hint, source=source)
             self.torch_names[str(sym)] = name
@@ -166,9 +164,9 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
             return tuple(sizes.named(_type(item)) for item in (out if isinstance(out, list | tuple) else (out,)))
         except TorchstoneError as error:
             raise Unsupported(f"{op.name}: {error.message}", op=op.name, where=describe(op)) from error
-        except (NotImplementedError, fake_tensor.UnsupportedOperatorException) as error:
+        except (NotImplementedError, fake_tensors.UnsupportedOperatorException) as error:
             raise Unsupported(f"{op.name} has no shape function", op=op.name, where=describe(op)) from error
-        except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
+        except (fake_tensors.DataDependentOutputException, fake_tensors.DynamicOutputShapeException) as error:
             raise Unsupported(f"{op.name}: its result depends on data", op=op.name, where=describe(op)) from error
         except Exception as error:
             message = str(error).strip().split("\n")[0] or type(error).__name__

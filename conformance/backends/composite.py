@@ -12,7 +12,9 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from types import FunctionType
 from typing import Any
-from unittest.mock import patch
+
+from torchstone.compiler._torch import decompositions
+from torchstone.compiler._torch.operators import forget_kernels
 
 TABLES = 4
 Override = Callable[[Mapping[Any, Any]], AbstractContextManager[None]]
@@ -21,18 +23,10 @@ Override = Callable[[Mapping[Any, Any]], AbstractContextManager[None]]
 @contextmanager
 def composite_ops_known() -> Iterator[None]:
     """Keep what decomposing does to PyTorch's composite ops from one program to the next."""
-    from torch._export import utils
-    from torch.export import decomp_utils, exported_program
-
     global _listed, _overridden
-    name, override = "_collect_all_valid_cia_ops", "_override_composite_implicit_decomp"
-    _listed = _listed or cache(getattr(utils, name))
-    _overridden = _overridden or kept(getattr(exported_program, override))
-    with (
-        patch.object(decomp_utils, name, _listed),
-        patch.object(exported_program, name, _listed),
-        patch.object(exported_program, override, _overridden),
-    ):
+    list_ops, override = decompositions.composite_ops()
+    _listed, _overridden = _listed or cache(list_ops), _overridden or kept(override)
+    with decompositions.composite_ops_replaced(_listed, _overridden):
         yield
 
 
@@ -46,7 +40,7 @@ def kept(override: Override) -> Override:
     It is asked again where an op's kernels are others than they were before it was asked, and for a table that is none
     of the last few.
     """
-    from torch._subclasses.fake_impls import op_implementations_dict as fakes
+    from torchstone.compiler._torch.fake_tensors import rules as fakes
 
     seen: dict[frozenset[tuple[Any, Any]], tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]] = {}
 
@@ -66,14 +60,14 @@ def kept(override: Override) -> Override:
         try:
             for op, its in kernels.items():
                 op.py_kernels.update(its)
-                op._dispatch_cache.clear()
+                forget_kernels(op)
             fakes.update(rules)
             yield
         finally:
             for op, its in before.items():
                 op.py_kernels.clear()
                 op.py_kernels.update(its)
-                op._dispatch_cache.clear()
+                forget_kernels(op)
                 fakes.pop(op, None)
 
     return overridden

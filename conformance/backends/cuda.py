@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
+from torchstone.compiler._torch.pytrees import tree_map_only
 from torchstone.conformance.backends.protocol import Availability, Backend
-from torchstone.conformance.program.literals import map_leaves
-from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.program.tensor_storage import fresh, write_back
+from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.tensor_storage import copy_tensors, write_back
 
 CUDA = "cuda"
 CPU = torch.device("cpu")
@@ -61,7 +60,7 @@ class OnCuda:
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         with self._at_work():
-            executable = self.backend.compile(_placed(fn, self.device), fresh(args, self.device))
+            executable = self.backend.compile(_placed(fn, self.device), copy_tensors(args, self.device))
         return _Executable(self, executable)
 
     @contextlib.contextmanager
@@ -100,14 +99,14 @@ class _Executable:
 
     def __call__(self, *args: Tensor) -> Any:
         with self.home._at_work():
-            there = fresh(args, self.home.device)
+            there = copy_tensors(args, self.home.device)
             results = self.executable(*there)
         storages = write_back(there, args)
 
         def back(result: Tensor) -> Tensor:
             if result.layout is not torch.strided or result.is_quantized:
                 return result.to(CPU)
-            return fresh([result.detach()], CPU, storages)[0]
+            return copy_tensors([result.detach()], CPU, storages)[0]
 
         return tree_map_only(Tensor, back, results)
 
@@ -120,5 +119,4 @@ def _placed(fn: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
     def leaf(value: Any) -> Any:
         return device if isinstance(value, torch.device) and value.type == "cpu" else value
 
-    calls = tuple(Call(c.target, map_leaves(c.args, leaf), map_leaves(c.kwargs, leaf), c.result) for c in fn.calls)
-    return Program(fn.inputs, calls, fn.outputs)
+    return fn.rewrite(lambda call: call.map_arguments(leaf))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torchstone.compiler._torch.operators import has_schema, schema_of
 from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 
@@ -55,7 +56,8 @@ class Exported:
         back from compilers as a fresh tensor; the result is the argument itself.
         """
         import torch
-        from torch.utils._pytree import tree_unflatten
+
+        from torchstone.compiler._torch.pytrees import tree_unflatten
 
         signature = self.program.graph_signature
         names = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
@@ -148,7 +150,7 @@ def _fills_its_memory(tensor: Tensor) -> bool:
 
 
 def _schemas(program: Any) -> list[Any]:
-    return [node.target._schema for node in program.graph.nodes if hasattr(node.target, "_schema")]
+    return [schema_of(node.target) for node in program.graph.nodes if has_schema(node.target)]
 
 
 def _writes(program: Any) -> bool:
@@ -165,8 +167,8 @@ def _statistics(program: Any) -> dict[Any, Any]:
     import torch
 
     known = torch.export.default_decompositions()
-    targets = {node.target for node in program.graph.nodes if hasattr(node.target, "_schema")}
-    return {target: known[target] for target in targets if _keeps_statistics(target._schema) and target in known}
+    targets = {node.target for node in program.graph.nodes if has_schema(node.target)}
+    return {target: known[target] for target in targets if _keeps_statistics(schema_of(target)) and target in known}
 
 
 def _functional(program: Any, decompositions: Mapping[Any, Any] | None) -> Any:
@@ -186,7 +188,8 @@ def _flat(module: Any, mutated: tuple[int, ...] = ()) -> tuple[Any, list[Any]]:
     before, and the copies come back behind the result; a result that is one of them does not come back twice.
     """
     import torch
-    from torch.utils._pytree import tree_flatten
+
+    from torchstone.compiler._torch.pytrees import tree_flatten
 
     told: list[Any] = []
     kinds = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)

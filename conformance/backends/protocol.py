@@ -1,25 +1,14 @@
-"""The backend protocol, and the registry that finds backends by name.
-
-A backend is named by its entry point in the group ``torchstone.backends``, or, while it is being developed, by
-``package.module:attribute`` (the current folder is searched too). Options follow the name: ``linalg+no-library-calls``
-is a backend of its own in stores and reports. Loading one imports its module and nothing of the compiler behind it:
-that happens in ``available``, ``versions`` and ``compile``.
-"""
+"""The backend protocol: what a compiler under test has to have, what else it may have, and what it may raise."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
-
-from torchstone.compiler.registry import Registry
-from torchstone.conformance.errors import InputError, UnknownName
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-GROUP = "torchstone.backends"
 
 
 @dataclass(frozen=True)
@@ -96,44 +85,3 @@ class Backend(Protocol):
 def counted(ops: Iterable[str]) -> list[str]:
     """The ops as ``evidence["ran"]`` has them: each once, in order, with how often it ran."""
     return [f"{op} x{n}" if n > 1 else op for op, n in Counter(ops).items()]
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
-    return UnknownName(kind, name, known, more="; `torchstone backends` lists them")
-
-
-BACKENDS: Registry[Backend] = Registry(
-    "backend", GROUP, ("name", "available", "versions", "compile"), unknown=_unknown, broken=InputError
-)
-
-
-def names() -> list[str]:
-    """Return the registered backend names, sorted, without importing any backend."""
-    return sorted(BACKENDS)
-
-
-def check(name: str) -> None:
-    """Raise unless ``name`` is registered or has the form ``package.module:attribute``; imports nothing."""
-    base = name.partition("+")[0]
-    if ":" not in base:
-        BACKENDS.spec(base)
-
-
-def is_shipped(name: str) -> bool:
-    """Whether the backend is one of torchstone's own adapters."""
-    base = name.partition("+")[0]
-    return (base if ":" in base else BACKENDS.spec(base)).startswith("torchstone.")
-
-
-def load(name: str) -> Backend:
-    """Return the backend called ``name``: an instance, whatever the entry point names (class, factory or instance).
-
-    Raises UnknownName for a name that is not registered, InputError for one that cannot be imported.
-    """
-    name, *options = name.split("+")
-    backend = BACKENDS.find(name)
-    known: Any = getattr(backend, "options", ())
-    for option in options:
-        if option not in known:
-            raise InputError(f'backend "{name}" has no option "{option}"; it has {", ".join(known) or "none"}')
-    return cast("Any", backend).configured(options) if options else backend

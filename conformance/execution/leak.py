@@ -12,7 +12,7 @@ from functools import cache
 from operator import sub
 from typing import Any
 
-from torchstone.conformance.execution.repeatability import Run, observe
+from torchstone.conformance.execution.repeatability import Runnable, observe
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
@@ -24,19 +24,19 @@ CALLS = 6
 """Further calls that have to leave it larger, each by half of that or more, when what is free has been given back."""
 
 
-def leaking(finding: Finding, case: Case, executable: Run) -> Finding:
-    """Return the finding; a pass is a mismatch of kind ``leak`` where each call leaves the process larger.
+def detect_leak(finding: Finding, case: Case, executable: Runnable) -> Finding:
+    """Return the finding; a pass becomes a mismatch of kind ``leak`` where each call leaves the process larger.
 
     Calls the executable once, and several times more if that is suspicious; raises what it raises.
     """
     if finding.outcome is not Outcome.PASS or _growth(case, executable) < SUSPICIOUS:
         return finding
-    held, grown = _kept(), []
-    least = (sys.maxsize,) * len(held)
+    now, grown = _after_trim(), []
+    least = (sys.maxsize,) * len(now)
     for _ in range(CALLS):
         observe(executable, case.fresh_args())
-        held, before = _kept(), held
-        growth = tuple(map(sub, held, before))
+        now, before = _after_trim(), now
+        growth = tuple(map(sub, now, before))
         least = tuple(map(min, least, growth))
         grown.append(max(growth))
         if max(least) < SUSPICIOUS // 2:
@@ -45,32 +45,32 @@ def leaking(finding: Finding, case: Case, executable: Run) -> Finding:
     return replace(finding, outcome=Outcome.MISMATCH, kind=Kind.LEAK, message=message, evidence={"bytes": grown})
 
 
-def _growth(case: Case, executable: Run) -> int:
+def _growth(case: Case, executable: Runnable) -> int:
     """How many bytes more the process has after a call, whose results are let go: at a glance.
 
     Before its arguments are let go, or after, whichever is more: what they were in may hide what the call kept.
     """
-    start = _held()
+    start = _process_bytes()
     args = case.fresh_args()
-    before = _held()
+    before = _process_bytes()
     observe(executable, args)
-    after = _held()
+    after = _process_bytes()
     del args
-    return max(*map(sub, after, before), *map(sub, _held(), start))
+    return max(*map(sub, after, before), *map(sub, _process_bytes(), start))
 
 
-def _kept() -> tuple[int, int]:
+def _after_trim() -> tuple[int, int]:
     """Bytes that the process holds when all is given back that nobody uses.
 
     An allocator may keep a result's memory until its arguments' is free too, and give back both, at every call.
     """
     gc.collect()
-    if trim := _of_libc("malloc_trim"):
+    if trim := _libc_function("malloc_trim"):
         trim(ctypes.c_size_t(0))
-    return _held()
+    return _process_bytes()
 
 
-def _held() -> tuple[int, int]:
+def _process_bytes() -> tuple[int, int]:
     """Bytes of the process, and of those that the C library's allocator has given out.
 
     Both, as a leak out of memory that was freed before makes the process no larger, and what is not the C library's to
@@ -86,7 +86,7 @@ def _resident() -> int:
     return 0
 
 
-class _Books(ctypes.Structure):
+class _MallocInfo(ctypes.Structure):
     """glibc's ``struct mallinfo2``."""
 
     _fields_ = [
@@ -99,7 +99,7 @@ class _Books(ctypes.Structure):
 
 
 @cache
-def _of_libc(name: str) -> Any:
+def _libc_function(name: str) -> Any:
     """A function of the C library, None where it has none of that name."""
     try:
         return ctypes.CDLL(None)[name]
@@ -109,9 +109,9 @@ def _of_libc(name: str) -> Any:
 
 def _allocated() -> int:
     """Bytes that the C library's allocator has given and not got back; 0 where it does not tell."""
-    tell = _of_libc("mallinfo2")
+    tell = _libc_function("mallinfo2")
     if tell is None:
         return 0
-    tell.restype = _Books
+    tell.restype = _MallocInfo
     books = tell()
     return books.uordblks + books.hblkhd

@@ -1,4 +1,4 @@
-"""The machine that verdicts come from: what decides how eager rounds, adds up and chooses kernels here.
+"""The machine that verdicts come from: what decides how eager rounds, sums and chooses kernels on it.
 
 Two right runs of one case may differ where the machines do, and where the settings of their libraries do.
 """
@@ -24,7 +24,7 @@ _BRANCHES = {
 }  # fmt: skip
 
 
-def machine(root: Path = Path("/")) -> dict[str, str]:
+def machine_facts(root: Path = Path("/")) -> dict[str, str]:
     """Return facts by name: processor, capabilities, libraries and their settings, threads, the code generator."""
     import torch
 
@@ -43,7 +43,7 @@ def machine(root: Path = Path("/")) -> dict[str, str]:
     }
 
 
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def differing_facts(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return what both tell and tell differently: the name, and what each has."""
     shared = [name for name in before if name in after]
     return {name: (before[name], after[name]) for name in shared if before[name] != after[name]}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import is_zero_tensor, storage_key
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.program.tensor_storage import extent
 
@@ -29,14 +30,14 @@ def _integers(tensor: Tensor) -> Tensor:
     return plain.view(_INTEGERS[plain.element_size()])
 
 
-def row_of(tensor: Tensor) -> Tensor:
+def storage_as_row(tensor: Tensor) -> Tensor:
     """The whole storage of a plain tensor as a row of integers, as wide as its size allows."""
     storage = tensor.untyped_storage()
     row = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
     return row if storage.nbytes() % 8 else row.view(torch.int64)
 
 
-def touched(
+def find_stray_writes(
     before: Sequence[Tensor], expected: Sequence[Tensor], actual: Sequence[Tensor]
 ) -> tuple[list[bool], str, dict[str, Any]]:
     """Compare the memory of the inputs as a backend left it with what eager left, storage by storage, bit for bit.
@@ -48,9 +49,9 @@ def touched(
     settled = [False] * len(before)
     groups: dict[int, list[int]] = {}
     for index, tensor in enumerate(before):
-        groups.setdefault(tensor.untyped_storage()._cdata, []).append(index)
+        groups.setdefault(storage_key(tensor), []).append(index)
     for group in groups.values():
-        rows = [row_of(tensors[group[0]]) for tensors in (before, expected, actual)]
+        rows = [storage_as_row(tensors[group[0]]) for tensors in (before, expected, actual)]
         if len({row.numel() for row in rows}) > 1:  # resized by the program: its views tell
             continue
         if torch.equal(rows[1], rows[2]):
@@ -62,7 +63,7 @@ def touched(
         for index in written:
             stray &= ~_bytes_of(before[index])
         if bool(stray.any()):
-            return settled, *_stray(before, actual, group, stray)
+            return settled, *_describe_stray_write(before, actual, group, stray)
     return settled, "", {}
 
 
@@ -76,7 +77,7 @@ def _bytes_of(tensor: Tensor) -> Tensor:
     return mask[: storage.nbytes()]
 
 
-def _stray(
+def _describe_stray_write(
     before: Sequence[Tensor], actual: Sequence[Tensor], group: list[int], stray: Tensor
 ) -> tuple[str, dict[str, Any]]:
     count = int(stray.sum())
@@ -98,17 +99,17 @@ def _stray(
     return message, evidence
 
 
-Range = tuple[int, int]
+AddressRange = tuple[int, int]
 
 
-def range_of(value: Any) -> Range | None:
+def address_range(value: Any) -> AddressRange | None:
     """The addresses from a plain tensor's first byte to past its last one; None for what has none.
 
     Neither has a gradient of nothing but zeros, for which PyTorch takes no memory.
     """
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
         return None
-    if value._is_zerotensor():
+    if is_zero_tensor(value):
         return None
     try:
         start = value.data_ptr()
@@ -117,18 +118,18 @@ def range_of(value: Any) -> Range | None:
     return start, start + extent(value.shape, value.stride(), 0) * value.element_size()
 
 
-def overlapping(left: Iterable[Any], right: Iterable[Any]) -> list[tuple[int, int]]:
+def overlapping_pairs(left: Iterable[Any], right: Iterable[Any]) -> list[tuple[int, int]]:
     """The places of tensors in the two lists whose ranges overlap. (Strided ones may still share no element.)"""
-    others = [(j, found) for j, value in enumerate(right) if (found := range_of(value)) is not None]
+    others = [(j, found) for j, value in enumerate(right) if (found := address_range(value)) is not None]
     pairs = []
     for i, value in enumerate(left):
-        mine = range_of(value)
+        mine = address_range(value)
         if mine is not None:
             pairs += [(i, j) for j, other in others if mine[0] < other[1] and other[0] < mine[1]]
     return pairs
 
 
-def scribble(tensor: Tensor) -> None:
+def overwrite(tensor: Tensor) -> None:
     """Change every element of a tensor, whatever it holds."""
     plain = tensor.detach()
     sizes = [size if step else min(size, 1) for size, step in zip(plain.shape, plain.stride(), strict=True)]

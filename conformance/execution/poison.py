@@ -1,4 +1,4 @@
-"""Memory that nobody wrote to, filled with nonsense: a backend that reads it is found out, whatever lay there before.
+"""Poisoned memory: what nobody wrote to is filled with a known byte, so that a backend that reads it is found out.
 
 The allocator of the GNU C library fills what it hands out with one byte, and what is given back with another
 (``mallopt(M_PERTURB)``). PyTorch's CPU tensors and most runtimes' buffers come from it. Where the C library is
@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Iterator
 
 _M_PERTURB = -6
-HUGE, HUGER = 0x01, 0x80
+FILL, OTHER_FILL = 0x01, 0x80
 """What freed memory is filled with; fresh memory gets the complement: -1.7e38 and 3.4e38 as float32. Two runs under
 the two of them differ wherever they read it."""
 
@@ -27,7 +27,7 @@ def _mallopt() -> Callable[[int, int], int] | None:
 
 
 @contextlib.contextmanager
-def garbage(byte: int) -> Iterator[None]:
+def poisoned_memory(byte: int) -> Iterator[None]:
     """Run what is inside it with fresh and freed memory filled by ``byte``: one of ``HUGE`` and ``HUGER``."""
     mallopt = _mallopt()
     if mallopt is None:

@@ -1,8 +1,11 @@
 """Whether a right answer is the backend's own: ``pass`` when its own code ran, ``fallback`` when something else did.
 
-What ran is told by the compiled callable, in ``evidence["ran"]``: the ops by executor. Which executors are the
-backend's is told by the backend, in ``executors``. PyTorch's own kernels are the executor ``eager`` wherever they run.
-An answer of eager's, compared with eager, says nothing about a backend, however it came to be called.
+The compiled callable says what ran, in ``evidence["ran"]``: the ops by executor. The backend says which executors are
+its own, in ``executors``. PyTorch's own kernels are the executor ``eager`` wherever they run. Example: a callable with
+``{"inductor": ["mm"], "eager": ["sort"]}`` of a backend with ``executors = ("inductor",)`` is a ``fallback``.
+
+Most backends report what they compiled. One that swallows an error and runs the program in eager reports the same, so
+PyTorch's profiler is asked as well (``detect_silent_fallback``).
 """
 
 from __future__ import annotations
@@ -11,20 +14,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from torchstone.conformance.backends.eager_ops import eager_ops
+from torchstone.conformance.execution.repeatability import Runnable, observe
 from torchstone.conformance.execution.verdict import UNPROVEN, Outcome
 from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.program.case import Case
 
 
-def prove(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Finding:
+def classify(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Finding:
     """Return the finding with what the callable tells of itself; a pass that others had a part in is a ``fallback``.
 
     A pass of a backend that does not tell what ran, or what of that is its own, stays one, and is marked as unproven.
     """
-    told = dict(getattr(executable, "evidence", None) or {})
-    finding = replace(finding, evidence=finding.evidence | told)
+    evidence = dict(getattr(executable, "evidence", None) or {})
+    finding = replace(finding, evidence=finding.evidence | evidence)
     if finding.outcome is not Outcome.PASS:
         return finding
-    ran: Any = told.get("ran")
+    ran: Any = evidence.get("ran")
     own = getattr(backend, "executors", None)
     if not _well_formed(ran):
         missing = "the backend does not tell what ran" if ran is None else 'evidence["ran"] is not ops by executor'
@@ -34,7 +40,7 @@ def prove(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Fin
         others = {executor: ops for executor, ops in ran.items() if ops and executor not in own}
         if not others:
             return finding
-        return replace(finding, outcome=Outcome.FALLBACK, message="; ".join(map(_told, others, others.values())))
+        return replace(finding, outcome=Outcome.FALLBACK, message="; ".join(map(_foreign_ops, others, others.values())))
     return replace(finding, evidence=finding.evidence | {UNPROVEN: missing})
 
 
@@ -45,6 +51,38 @@ def _well_formed(ran: Any) -> bool:
     )
 
 
-def _told(executor: str, ops: list[str]) -> str:
+def _foreign_ops(executor: str, ops: list[str]) -> str:
     """A reason that reports can group by: each op once, without its count."""
     return f"{executor} ran {', '.join(dict.fromkeys(op.partition(' x')[0] for op in ops))}"
+
+
+RUNTIME_OPS = frozenset(
+    ("clone", "contiguous", "copy", "empty_like", "fill", "resolve_conj", "resolve_neg", "set", "to", "zero", "zeros")
+)
+"""What the runtime of any backend on tensors of PyTorch may do by PyTorch's kernels: allocate, copy, write back."""
+
+
+def detect_silent_fallback(finding: Finding, case: Case, backend: Any, executable: Runnable) -> Finding:
+    """Return the finding; a pass is a ``fallback`` where ops that the program itself calls are seen to run in eager.
+
+    Asked only where the backend tells what is its own and that all of it was, and where its own code is not made of
+    PyTorch's kernels; calls the executable once more, and raises what it raises.
+    """
+    own = getattr(backend, "executors", None)
+    if (
+        finding.outcome is not Outcome.PASS
+        or not own
+        or "eager" in own
+        or getattr(backend, "uses_eager_kernels", False)
+    ):
+        return finding
+    wanted = {call.operator for call in case.program.calls} - RUNTIME_OPS
+    if not wanted:
+        return finding
+    args = case.fresh_args()
+    with eager_ops(wanted) as ran:
+        observe(executable, args)
+    if not ran:
+        return finding
+    message = f"eager ran {', '.join(sorted(ran))}, unseen by the backend, which tells of {', '.join(own)} alone"
+    return replace(finding, outcome=Outcome.FALLBACK, message=message)

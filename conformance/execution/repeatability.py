@@ -1,9 +1,8 @@
-"""A backend's second call: whether it gives the same again, and whether its results are memory of their own.
+"""A backend's second call: whether it gives the same results again, and whether they have memory of their own.
 
 PyTorch promises that a result is fresh memory unless it is a view: writing to it changes no input, no other result and
-nothing that a later call returns. What promises nothing is left alone: a copy where eager gives a view is right, and so
-is either where PyTorch documents "a view or a copy". Ranges of addresses say what may be shared; that it is shared is
-shown by writing to it.
+nothing that a later call returns. A copy where eager returns a view is right, and so is either where PyTorch documents
+"a view or a copy". Address ranges say which tensors may share memory; writing to one of them shows that they do.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.memory import overlapping, same_bits, scribble
-from torchstone.conformance.execution.poison import HUGE, HUGER, garbage
+from torchstone.conformance.execution.memory import overlapping_pairs, overwrite, same_bits
+from torchstone.conformance.execution.poison import FILL, OTHER_FILL, poisoned_memory
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.pytree import dense, flatten, paths
 from torchstone.conformance.program.case import Case
 
-Run = Callable[..., Any]
+Runnable = Callable[..., Any]
 
 VIEW_OR_COPY = frozenset(
     ("contiguous", "flatten", "ravel", "reshape", "reshape_as", "resolve_conj", "resolve_neg", "to")
@@ -30,7 +29,7 @@ VIEW_OR_COPY = frozenset(
 """Operators whose documentation leaves open whether the result is a view of the operand."""
 
 
-def observe(function: Run, args: tuple[Tensor, ...], byte: int = 0, seed: int = SEED) -> Observed:
+def observe(function: Runnable, args: tuple[Tensor, ...], byte: int = 0, seed: int = SEED) -> Observed:
     """Run a callable from a seed; keep what it returned and what it left in its arguments.
 
     With a ``byte``, memory that nobody wrote to holds it while the callable runs.
@@ -38,27 +37,27 @@ def observe(function: Run, args: tuple[Tensor, ...], byte: int = 0, seed: int = 
     torch.default_generator.manual_seed(seed)
     if not byte:
         return Observed(function(*args), args)
-    with garbage(byte):
+    with poisoned_memory(byte):
         return Observed(function(*args), args)
 
 
-def call_again(
-    case: Case, executable: Run, expected: Observed, first: Observed, repeats: bool = True
+def check_second_call(
+    case: Case, executable: Runnable, expected: Observed, first: Observed, repeats: bool = True
 ) -> Finding | None:
-    """What a second call of a backend that was right the first time brings to light; None when it is right again.
+    """Call a backend that was right the first time again; return what is wrong then, None when nothing is.
 
-    Where its bits differ there is a third, and each is judged like the first, unless nothing says that it ``repeats``
-    itself. Raises what the backend raises.
+    Where the bits of the second call differ there is a third, and each is compared with eager like the first. With
+    ``repeats`` false the results may differ from call to call. Raises what the backend raises.
     """
-    second = observe(executable, case.fresh_args(), HUGER)
-    shared = _shared_with_eager(case, executable, expected, first) or _shared_in_time(
+    second = observe(executable, case.fresh_args(), OTHER_FILL)
+    shared = _shared_with_eager(case, executable, expected, first) or _shared_across_calls(
         case, executable, first, second, repeats
     )
     if shared is not None:
         return shared
     if not repeats or same_leaves(first, second):
         return None
-    third = observe(executable, case.fresh_args(), HUGE)
+    third = observe(executable, case.fresh_args(), FILL)
     for number, run in ((2, second), (3, third)):
         finding = judge(case.program, case.args, expected, run)
         if finding.outcome is Outcome.MISMATCH:
@@ -67,10 +66,10 @@ def call_again(
     return Finding(Outcome.PASS, evidence={"varies": "the bits differ from one call to the next; each is right"})
 
 
-def wavers(case: Case, executable: Run, first: Observed) -> bool:
-    """Whether a backend gives something else when it is called again on the same inputs, twice."""
+def is_nondeterministic(case: Case, executable: Runnable, first: Observed) -> bool:
+    """Whether one of two further calls on the same inputs gives other results. An exception counts as one."""
     try:
-        return any(not same_leaves(first, observe(executable, case.fresh_args(), byte)) for byte in (HUGER, HUGE))
+        return any(not same_leaves(first, observe(executable, case.fresh_args(), byte)) for byte in (OTHER_FILL, FILL))
     except Exception:
         return True
 
@@ -78,10 +77,10 @@ def wavers(case: Case, executable: Run, first: Observed) -> bool:
 def same_leaves(left: Observed, right: Observed) -> bool:
     """Whether two runs left the same numbers everywhere; a NaN is a NaN."""
     mine, others = (flatten((run.outputs, run.inputs)) for run in (left, right))
-    return len(mine) == len(others) and all(map(equal, mine, others))
+    return len(mine) == len(others) and all(map(same_values, mine, others))
 
 
-def equal(left: Any, right: Any) -> bool:
+def same_values(left: Any, right: Any) -> bool:
     """Whether two leaves are the same number or tensor of numbers."""
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         if left.layout == right.layout and same_bits(left, right):
@@ -93,7 +92,7 @@ def equal(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right or left != left)
 
 
-def _shared_with_eager(case: Case, executable: Run, expected: Observed, first: Observed) -> Finding | None:
+def _shared_with_eager(case: Case, executable: Runnable, expected: Observed, first: Observed) -> Finding | None:
     """A result that shares memory with an input, another result or itself, where eager's does not."""
     pairs = _pairs(first)
     if not pairs:
@@ -112,7 +111,7 @@ def _shared_with_eager(case: Case, executable: Run, expected: Observed, first: O
             return _aliasing(f"elements of {name} lie in one place in memory, where eager's have each their own")
         beside, seen = leaves[other]
         before = dense(seen).clone()
-        scribble(written)
+        overwrite(written)
         if not same_bits(before, dense(seen)):
             return _aliasing(f"{name} shares memory with {beside}, where eager's does not: writing to it changes both")
     return None
@@ -125,30 +124,32 @@ def _named(run: Observed) -> list[tuple[str, Any]]:
 def _pairs(run: Observed) -> set[tuple[int, int]]:
     """The leaves of a run, by place, that may share memory: results with each other, an input or themselves."""
     outputs = flatten(run.outputs)
-    found = {(i, j) for i, j in overlapping(outputs, [*outputs, *run.inputs]) if i < j}
-    return found | {(i, i) for i, value in enumerate(outputs) if _folded(value)}
+    found = {(i, j) for i, j in overlapping_pairs(outputs, [*outputs, *run.inputs]) if i < j}
+    return found | {(i, i) for i, value in enumerate(outputs) if _overlaps_itself(value)}
 
 
-def _folded(value: Any) -> bool:
+def _overlaps_itself(value: Any) -> bool:
     """Whether several elements of a tensor lie in one place."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
         return False
     return any(not step and size > 1 for size, step in zip(value.shape, value.stride(), strict=True))
 
 
-def _shared_in_time(case: Case, executable: Run, first: Observed, second: Observed, repeats: bool) -> Finding | None:
+def _shared_across_calls(
+    case: Case, executable: Runnable, first: Observed, second: Observed, repeats: bool
+) -> Finding | None:
     """A result that lies in memory of an earlier call's: one of the two is not what its caller was given."""
     earlier, later = flatten((first.outputs, first.inputs)), flatten(second.outputs)
     names = [name for name, _ in _named(first)]
-    for i, j in overlapping(earlier, later):
+    for i, j in overlapping_pairs(earlier, later):
         kept = dense(later[j]).clone()
-        scribble(earlier[i])
+        overwrite(earlier[i])
         scribbled = dense(earlier[i]).clone()
         again = flatten(observe(executable, case.fresh_args()).outputs)
         what = f"{_named(second)[j][0]} lies in the memory of {names[i]} of an earlier call"
         if not same_bits(scribbled, dense(earlier[i])):
             return _aliasing(f"{what}: a later call overwrites what an earlier one returned")
-        if repeats and len(again) == len(later) and not equal(again[j], kept):
+        if repeats and len(again) == len(later) and not same_values(again[j], kept):
             return _aliasing(f"{what}: writing to an earlier result changes what later calls return")
     return None
 

@@ -1,6 +1,6 @@
 """The one place where a case becomes a verdict: eager, the backend, the oracle.
 
-Runs in a worker. What ends a process (a crash, a timeout) is the runner's to tell; everything else is told here.
+This runs in a worker. What ends the process (a crash, a timeout) is reported by the runner, everything else here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from torch import Tensor
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends.protocol import Backend, BackendError, BackendUnsupported
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.execution.leak import leaking
-from torchstone.conformance.execution.poison import HUGE
-from torchstone.conformance.execution.provenance import prove
-from torchstone.conformance.execution.repeatability import call_again, observe, wavers
-from torchstone.conformance.execution.silent_fallback import witnessed
-from torchstone.conformance.execution.undefined_behavior import SEED, Unsafe, unsafe
+from torchstone.conformance.execution.leak import detect_leak
+from torchstone.conformance.execution.poison import FILL
+from torchstone.conformance.execution.provenance import classify, detect_silent_fallback
+from torchstone.conformance.execution.repeatability import check_second_call, is_nondeterministic, observe
+from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedBehavior, undefined_behavior
 from torchstone.conformance.execution.verdict import REFUSED, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.random import compare as randomness
@@ -59,12 +58,12 @@ def compile_cases(cases: Sequence[Case], backend: Any) -> list[Compiled]:
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        reasons = [unsafe(case) for case in cases]
+        reasons = [undefined_behavior(case) for case in cases]
         compiled = iter(backend.compile_many(programs()))
-        return [Unsafe(refused) if refused else next(compiled) for refused in reasons]
+        return [UndefinedBehavior(refused) if refused else next(compiled) for refused in reasons]
 
 
-def try_case(case: Case, backend: Backend, compiled: Compiled | None = None) -> Verdict:
+def run_case(case: Case, backend: Backend, compiled: Compiled | None = None) -> Verdict:
     """Compile and run the case on the backend, compare with eager, and say what became of it. Never raises.
 
     ``compiled`` is what ``compile_cases`` gave for the case, if it has been compiled already.
@@ -74,14 +73,14 @@ def try_case(case: Case, backend: Backend, compiled: Compiled | None = None) -> 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
-            stage, finding = _try(case, backend, compiled)
+            stage, finding = _run_variant(case, backend, compiled)
         except Exception as error:  # a fault of ours: every call into the backend and into eager is guarded below
             evidence = {"traceback": traceback.format_exc()}
-            stage, finding = Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_text(error), evidence=evidence)
-    return verdict_of(case, backend.name, stage, finding, time.perf_counter() - started)
+            stage, finding = Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_describe(error), evidence=evidence)
+    return make_verdict(case, backend.name, stage, finding, time.perf_counter() - started)
 
 
-def untested(entry: Untested, backend: str) -> Verdict:
+def untested_verdict(entry: Untested, backend: str) -> Verdict:
     """The verdict of what a source could not turn into a case."""
     return Verdict(
         entry.id,
@@ -97,7 +96,7 @@ def untested(entry: Untested, backend: str) -> Verdict:
     )
 
 
-def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds: float) -> Verdict:
+def make_verdict(case: Case, backend: str, stage: Stage, finding: Finding, seconds: float) -> Verdict:
     """A verdict from its parts."""
     return Verdict(
         case.id,
@@ -115,7 +114,7 @@ def verdict_of(case: Case, backend: str, stage: Stage, finding: Finding, seconds
     )
 
 
-def _try(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+def _run_variant(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     """Try the case in the way of its variant. One that nobody has registered is a label, such as a fuzzer's seed."""
     if case.variant not in VARIANTS:
         if RUN_BY_PLUGIN not in case.tags:
@@ -135,7 +134,7 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
     ``compiled`` is used in place of compiling, and raised if it is an exception.
     """
     program = case.program
-    if refused := unsafe(case):
+    if refused := undefined_behavior(case):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=refused)
     if REFUSED in case.tags:
         return expect_refusal(case, case, backend, compiled)
@@ -145,7 +144,7 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
     except MemoryError:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager runs out of memory")
     except Exception as error:
-        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {_text(error)}")
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {_describe(error)}")
     free = randomness.undetermined(case, drawn)
 
     stage = Stage.COMPILE
@@ -155,7 +154,7 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
             raise compiled
         executable = compiled or backend.compile(program, case.fresh_args())
         stage = Stage.RUN
-        actual = observe(executable, case.fresh_args(), HUGE)
+        actual = observe(executable, case.fresh_args(), FILL)
     except Exception as error:
         return _failure(error, stage)
 
@@ -169,30 +168,32 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
             finding = randomness.compare(free, case, backend, executable, expected, actual)
     if finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED):
         try:
-            finding = _worse(finding, call_again(case, executable, expected, actual, repeats=not free))
+            finding = _with_later_calls(
+                finding, check_second_call(case, executable, expected, actual, repeats=not free)
+            )
         except Exception as error:
             stage, finding = _failure(error, Stage.RUN)
             return stage, replace(finding, message=f"called again: {finding.message}")
-    finding = prove(finding, backend, executable)
+    finding = classify(finding, backend, executable)
     try:
-        return Stage.COMPARE, leaking(witnessed(finding, case, backend, executable), case, executable)
+        return Stage.COMPARE, detect_leak(detect_silent_fallback(finding, case, backend, executable), case, executable)
     except Exception as error:
         stage, finding = _failure(error, Stage.RUN)
         return stage, replace(finding, message=f"called again: {finding.message}")
 
 
 def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    """Compile a case and call it with inputs that eager refuses: right is who refuses them too, wrong who answers.
+    """Compile a case and call it with inputs that eager refuses: the backend has to refuse them, too.
 
-    Where the case itself is refused, it may be at whatever stage.
+    Where the case itself is refused, the backend may refuse it at any stage.
     """
-    if reason := unsafe(case) or (unsafe(refused) if refused is not case else ""):
+    if reason := undefined_behavior(case) or (undefined_behavior(refused) if refused is not case else ""):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=reason)
     try:
         torch.default_generator.manual_seed(SEED)
         refused.program(*refused.fresh_args())
     except Exception as error:
-        told = _text(error)
+        eager_error = _describe(error)
     else:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes it")
     stage = Stage.COMPILE
@@ -205,30 +206,36 @@ def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compil
     except Exception as error:
         failed, finding = _failure(error, stage)
         if finding.outcome is Outcome.ERROR and (case is refused or stage is Stage.RUN):
-            return failed, Finding(Outcome.PASS, evidence={"eager": told, "backend": finding.message[:MESSAGE_LIMIT]})
+            return failed, Finding(
+                Outcome.PASS, evidence={"eager": eager_error, "backend": finding.message[:MESSAGE_LIMIT]}
+            )
         return failed, finding
-    return Stage.COMPARE, Finding(Outcome.MISMATCH, Kind.ACCEPTED, f"gives a result, where eager raises {told}")
+    return Stage.COMPARE, Finding(Outcome.MISMATCH, Kind.ACCEPTED, f"gives a result, where eager raises {eager_error}")
 
 
 def _compare(
     program: Program, case: Case, executable: Callable[..., Any], expected: Observed, actual: Observed
 ) -> Finding:
-    """What the oracle says, and whether eager or the backend contradicts itself."""
+    """Compare a run of the backend with eager's, and see whether one of the two contradicts itself."""
     finding = judge(program, case.args, expected, actual)
-    if finding.outcome is Outcome.MISMATCH and finding.kind is Kind.VALUE and _goes_by_layout(program, case, expected):
-        in_rows, args = _in_rows(program, case)
+    if (
+        finding.outcome is Outcome.MISMATCH
+        and finding.kind is Kind.VALUE
+        and _eager_depends_on_layout(program, case, expected)
+    ):
+        in_rows, args = _run_row_major(program, case)
         finding = judge(program, args, in_rows, Observed(actual.outputs, in_rows.inputs))
         if finding.outcome is not Outcome.MISMATCH:
             return Finding(Outcome.UNTESTED, message=f"{_LAYOUT}; the backend gives those of row-major inputs")
-    if finding.kind in (Kind.VALUE, Kind.MUTATION) and wavers(case, program, expected):
+    if finding.kind in (Kind.VALUE, Kind.MUTATION) and is_nondeterministic(case, program, expected):
         return Finding(Outcome.UNTESTED, message="eager's values depend on memory that nobody wrote to")
-    if finding.outcome is Outcome.MISMATCH and wavers(case, executable, actual):
+    if finding.outcome is Outcome.MISMATCH and is_nondeterministic(case, executable, actual):
         message = f"calls on the same inputs differ, and one from eager: {finding.message}"
         return Finding(finding.outcome, Kind.NONDETERMINISTIC, message, finding.evidence)
     return finding
 
 
-def _worse(finding: Finding, later: Finding | None) -> Finding:
+def _with_later_calls(finding: Finding, later: Finding | None) -> Finding:
     """The finding of all calls, given that of the first, which was right, and what came to light after it."""
     if later is None or later.outcome is not Outcome.PASS:
         return later or finding
@@ -238,13 +245,13 @@ def _worse(finding: Finding, later: Finding | None) -> Finding:
 _LAYOUT = "eager gives other values for these inputs than for the same ones in row-major memory"
 
 
-def _in_rows(program: Program, case: Case) -> tuple[Observed, tuple[Tensor, ...]]:
+def _run_row_major(program: Program, case: Case) -> tuple[Observed, tuple[Tensor, ...]]:
     """What eager gives for row-major copies of the inputs, and these."""
     args = tuple(tensor.clone(memory_format=torch.contiguous_format) for tensor in case.fresh_args())
     return observe(program, tuple(tensor.clone() for tensor in args)), args
 
 
-def _goes_by_layout(program: Program, case: Case, expected: Observed) -> bool:
+def _eager_depends_on_layout(program: Program, case: Case, expected: Observed) -> bool:
     """Whether eager contradicts itself: a value is no matter of where its inputs lie in memory.
 
     (The median of rows that are one in memory is of what lies behind it.)
@@ -252,7 +259,7 @@ def _goes_by_layout(program: Program, case: Case, expected: Observed) -> bool:
     if all(tensor.is_contiguous() for tensor in case.args):
         return False
     try:
-        in_rows, args = _in_rows(program, case)
+        in_rows, args = _run_row_major(program, case)
     except Exception:
         return False
     return judge(program, args, in_rows, Observed(expected.outputs, in_rows.inputs)).outcome is Outcome.MISMATCH
@@ -260,18 +267,18 @@ def _goes_by_layout(program: Program, case: Case, expected: Observed) -> bool:
 
 def _failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
     """The finding for an exception out of the backend: what it declines, what it cannot hold, or an error."""
-    told = _STAGES.get(str(getattr(error, "stage", "")), stage)
+    reached = _STAGES.get(str(getattr(error, "stage", "")), stage)
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-        return stage, Finding(Outcome.OOM, message=_text(error))
+        return stage, Finding(Outcome.OOM, message=_describe(error))
     if isinstance(error, BackendUnsupported | Unsupported):
         reason = str(getattr(error, "reason", "") or error)
         op = str(getattr(error, "op", "") or "")
         message = reason if not op or op in reason else f"{op}: {reason}"
-        return told, Finding(Outcome.UNSUPPORTED, message=message, evidence={"op": op} if op else {})
+        return reached, Finding(Outcome.UNSUPPORTED, message=message, evidence={"op": op} if op else {})
     if isinstance(error, BackendError | TorchstoneError):
-        return told, Finding(Outcome.ERROR, message=str(error), evidence={"class": type(error).__name__})
-    return told, Finding(Outcome.ERROR, message=_text(error), evidence={"class": type(error).__name__})
+        return reached, Finding(Outcome.ERROR, message=str(error), evidence={"class": type(error).__name__})
+    return reached, Finding(Outcome.ERROR, message=_describe(error), evidence={"class": type(error).__name__})
 
 
-def _text(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip().removesuffix(":")

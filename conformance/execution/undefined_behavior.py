@@ -1,7 +1,8 @@
-"""What eager's kernels use without a look, or return without writing it: of such a case eager has no answer.
+"""Inputs for which eager PyTorch has undefined behavior: out-of-bounds access, or returning uninitialized memory.
 
-``unsafe(case)`` says why; running it would corrupt the process's memory, or give what lay there before. The rules are
-those of PyTorch's documentation of each operator.
+Such cases are reported as ``untested``: running them could corrupt the memory of the process, and eager has no answer
+to compare with. The rules are those of PyTorch's documentation of each operator. Example: ``segment_reduce`` does not
+check that the lengths add up to no more than the rows of its data.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.settings import onednn_off
 from torchstone.conformance.program.case import Case
 
 SEED = 20
@@ -139,47 +142,47 @@ OPERATORS = frozenset(RULES) | {
 }  # fmt: skip
 
 
-class Unsafe(Exception):
-    """Eager would corrupt the memory of the process, or give what it never wrote."""
+class UndefinedBehavior(Exception):
+    """Eager would corrupt the memory of the process, or return memory that it never wrote."""
 
 
-class _Watched(TorchDispatchMode):
+class _CheckRules(TorchDispatchMode):
     """Raises ``Unsafe`` before an operator is given what its rule excludes."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = func._schema.name.removeprefix("aten::")
+        name = schema_of(func).name.removeprefix("aten::")
         rule = RULES.get(name)
         if rule is not None:
-            schema = func._schema.arguments
+            schema = schema_of(func).arguments
             given = {a.name: a.default_value for a in schema} | {a.name: v for a, v in zip(schema, args, strict=False)}
             if reason := rule(given | kwargs | {"operator": name}):
-                raise Unsafe(reason)
+                raise UndefinedBehavior(reason)
         return func(*args, **kwargs)
 
 
-class _States(TorchFunctionMode):
+class _CheckLstmStates(TorchFunctionMode):
     """Raises ``Unsafe`` before ``torch.lstm`` counts cell states by hidden ones. No dispatch mode sees it called."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") == "lstm":
             hidden, cell = next(argument for argument in args[1:] if isinstance(argument, tuple | list))
             if hidden.shape[:1] != cell.shape[:1]:
-                raise Unsafe("lstm: there are not as many cell states as hidden ones")
+                raise UndefinedBehavior("lstm: there are not as many cell states as hidden ones")
         return func(*args, **(kwargs or {}))
 
 
-def unsafe(case: Case) -> str:
-    """Why eager has no answer to the case, or an empty string."""
+def undefined_behavior(case: Case) -> str:
+    """Return why eager's behavior is undefined for the case, or an empty string."""
     if not any(call.operator in OPERATORS for call in case.program.calls):
         return ""
     try:
         if any(call.operator == "lstm" for call in case.program.calls) and (refused := _without_onednn(case)):
             return f"oneDNN's LSTM does not look at sizes that PyTorch's own refuses: {refused}"
         torch.default_generator.manual_seed(SEED)
-        with _Watched():
+        with _CheckRules():
             case.program(*case.fresh_args())
-    except Unsafe as error:
+    except UndefinedBehavior as error:
         return str(error)
     except Exception:  # for whoever runs it next
         pass
@@ -188,16 +191,12 @@ def unsafe(case: Case) -> str:
 
 def _without_onednn(case: Case) -> str:
     """What eager raises without oneDNN, or an empty string. Raises ``Unsafe`` where it reads past an end even so."""
-    was = torch._C._get_mkldnn_enabled()  # torch.backends.mkldnn.flags sets more, with a warning
     try:
-        torch._C._set_mkldnn_enabled(False)
         torch.default_generator.manual_seed(SEED)
-        with _States():
+        with onednn_off(), _CheckLstmStates():
             case.program(*case.fresh_args())
-    except Unsafe:
+    except UndefinedBehavior:
         raise
     except Exception as error:
         return str(error).split("\n", 1)[0]
-    finally:
-        torch._C._set_mkldnn_enabled(was)
     return ""

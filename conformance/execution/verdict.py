@@ -1,4 +1,4 @@
-"""What became of one case on one backend: the stage it reached, and one outcome."""
+"""What became of one case on one backend: the stage it reached and one outcome; and which changes are regressions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ FAILURES = frozenset(
 )
 """Outcomes that make a run fail when nothing declared them expected."""
 
-RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
+CORRECT = frozenset({Outcome.PASS, Outcome.FALLBACK})
 """Outcomes of a program that gave eager's results, by the backend's own code or not."""
 
 EAGER_FURTHER = "eager_further"
@@ -111,3 +111,35 @@ class Verdict:
             return cls(**{**fields, "stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a verdict: {error}") from error
+
+
+ABSENT = "absent"
+"""Stands for the outcome of a case that one side does not have."""
+
+
+class Direction(StrEnum):
+    """Which way a transition goes."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    CHANGE = "change"
+
+
+_BACKEND_FAILURES = FAILURES - {Outcome.HARNESS_ERROR}  # infrastructure trouble is never a backend's failure
+
+
+def direction(before: str, after: str) -> Direction | None:
+    """Return the direction of a transition, None when nothing changed.
+
+    A regression is a case that passed and does not, that fails and did not (new cases included), or that failed in
+    another way and crashes. An improvement is a case that passes and did not. The rest, such as from one failure to
+    another, or a case that is no longer there, is a change.
+    """
+    if before == after:
+        return None
+    if after == ABSENT:
+        return Direction.CHANGE
+    fails, failed = after in _BACKEND_FAILURES, before in _BACKEND_FAILURES
+    if before == Outcome.PASS or (fails and not failed) or (failed and after == Outcome.CRASH):
+        return Direction.REGRESSION
+    return Direction.IMPROVEMENT if after == Outcome.PASS and before != ABSENT else Direction.CHANGE

@@ -1,32 +1,32 @@
 """What a backend is known to fail, and why: TOML files that a run is held against (docs/expectations.md)."""
 
 from torchstone.conformance.expectations.baseline import (
-    Finding,
-    Judgement,
-    Result,
-    check_backends,
+    CheckedVerdict,
+    ExpectationReport,
+    StoredVerdict,
     check_complete,
-    judge,
-    judged,
+    check_run,
+    checked_verdicts,
+    files_by_backend,
 )
-from torchstone.conformance.expectations.parse import ExpectationError, load, read
-from torchstone.conformance.expectations.rows import Expectations, Row
-from torchstone.conformance.expectations.update import Update, new_document, update
+from torchstone.conformance.expectations.expectation import Expectation, ExpectationFile
+from torchstone.conformance.expectations.parse import ExpectationError, load_expectations, read_document
+from torchstone.conformance.expectations.update import Update, new_document, update_document
 
 __all__ = [
+    "CheckedVerdict",
+    "Expectation",
     "ExpectationError",
-    "Expectations",
-    "Finding",
-    "Judgement",
-    "Result",
-    "Row",
+    "ExpectationFile",
+    "ExpectationReport",
+    "StoredVerdict",
     "Update",
-    "check_backends",
     "check_complete",
-    "judge",
-    "judged",
-    "load",
+    "check_run",
+    "checked_verdicts",
+    "files_by_backend",
+    "load_expectations",
     "new_document",
-    "read",
-    "update",
+    "read_document",
+    "update_document",
 ]

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.execution.transitions import Direction, direction
-from torchstone.conformance.execution.verdict import FAILURES, Outcome
-from torchstone.conformance.expectations.rows import Expectations, Row
-from torchstone.conformance.expectations.scope import Selection
+from torchstone.conformance.execution.verdict import FAILURES, Direction, Outcome, direction
+from torchstone.conformance.expectations.expectation import Expectation, ExpectationFile
+from torchstone.conformance.expectations.scope import RunScope
 
 if TYPE_CHECKING:
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.store import RunRecord, Store
 
 
-class Result(NamedTuple):
+class StoredVerdict(NamedTuple):
     """A row of the store: the columns of ``VERDICT_COLUMNS``."""
 
     case_id: str
@@ -40,14 +39,14 @@ class Result(NamedTuple):
         return self.case_id, self.source, self.op, self.dtype, self.variant
 
 
-class Finding(NamedTuple):
+class CheckedVerdict(NamedTuple):
     """What became of one case: ``row`` decides it, if any does; ``unexpected`` says what is wrong, None if nothing.
 
     A case without a row is expected not to fail. Trouble of the harness itself is expected of no case.
     """
 
-    result: Result
-    row: Row | None
+    result: StoredVerdict
+    row: Expectation | None
     path: Path | None
     unexpected: Direction | None
 
@@ -58,7 +57,7 @@ class Finding(NamedTuple):
 
 
 @dataclass
-class Judgement:
+class ExpectationReport:
     """A run as it was expected and as it came.
 
     ``stale`` rows come with their file and backend. ``counts`` has the cases that were as expected: ``expected
@@ -66,8 +65,8 @@ class Judgement:
     have a reason that is still to be written.
     """
 
-    unexpected: list[Finding] = field(default_factory=list)
-    stale: list[tuple[Path, str, Row]] = field(default_factory=list)
+    unexpected: list[CheckedVerdict] = field(default_factory=list)
+    stale: list[tuple[Path, str, Expectation]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     out_of_scope: int = 0
     todo: int = 0
@@ -78,9 +77,11 @@ class Judgement:
         return not self.unexpected and not self.stale
 
 
-def check_backends(files: Sequence[Expectations], backends: Collection[str], whose: str) -> dict[str, Expectations]:
+def files_by_backend(
+    files: Sequence[ExpectationFile], backends: Collection[str], whose: str
+) -> dict[str, ExpectationFile]:
     """Return the files by backend. Raises InputError for two of one backend, and for one that was not tried."""
-    found: dict[str, Expectations] = {}
+    found: dict[str, ExpectationFile] = {}
     for file in files:
         if file.backend in found:
             raise InputError(
@@ -95,7 +96,7 @@ def check_backends(files: Sequence[Expectations], backends: Collection[str], who
     return found
 
 
-def check_complete(record: Run, backends: Collection[str]) -> None:
+def check_complete(record: RunRecord, backends: Collection[str]) -> None:
     """Raise InputError for a run that did not try all it was asked to: what is missing can be held against nothing."""
     if record.state != "finished":
         hint = "" if record.state == "running" else f"; go on with `torchstone run --resume {record.run}`"
@@ -105,65 +106,65 @@ def check_complete(record: Run, backends: Collection[str]) -> None:
             raise InputError(f"run {record.run} could not run {name} to the end: {record.errors[name]}")
 
 
-def judged(store: Store, run: str, files: Sequence[Expectations] = ()) -> Iterator[Finding]:
+def checked_verdicts(store: Store, run: str, files: Sequence[ExpectationFile] = ()) -> Iterator[CheckedVerdict]:
     """Yield what became of each case of a run, by backend and case."""
     by_backend = {file.backend: file for file in files}
     for row in store.iter_verdicts(run):
-        result = Result(*row)
+        result = StoredVerdict(*row)
         file = by_backend.get(result.backend)
         if file is None:
-            yield _finding(result, None, None)
+            yield _checked(result, None, None)
         else:
-            yield _finding(result, file.find(*result.key), file.path)
+            yield _checked(result, file.find(*result.key), file.path)
 
 
-def judge(store: Store, record: Run, files: Sequence[Expectations] = ()) -> Judgement:
+def check_run(store: Store, record: RunRecord, files: Sequence[ExpectationFile] = ()) -> ExpectationReport:
     """Hold a run against the expectations of its backends; a backend without any is expected to fail no case.
 
     A row that matches no case of the run is stale, unless it is about what the run was not asked for. A backend that
     could not be run to the end has no stale rows: nobody knows what they would have matched.
     """
-    judgement = Judgement()
+    report = ExpectationReport()
     by_backend = {file.backend: file for file in files}
     met: dict[str, set[int]] = {file.backend: set() for file in files}
     for row in store.iter_verdicts(record.run):
-        result = Result(*row)
+        result = StoredVerdict(*row)
         decides, path = None, None
         file = by_backend.get(result.backend)
         if file is not None:
             matching = file.matching(*result.key)
             met[result.backend].update(matching)
             decides, path = (file.rows[matching[-1]] if matching else None), file.path
-        finding = _finding(result, decides, path)
-        judgement.counts[_kind(finding)] += 1
+        finding = _checked(result, decides, path)
+        report.counts[_kind(finding)] += 1
         if finding.unexpected is not None:
-            judgement.unexpected.append(finding)
-    selection = Selection.of(record.options)
+            report.unexpected.append(finding)
+    selection = RunScope.of(record.options)
     for file in files:
-        judgement.todo += sum(row.reason.lstrip().startswith("TODO") for row in file.rows)
+        report.todo += sum(row.reason.lstrip().startswith("TODO") for row in file.rows)
         for at, row in enumerate(file.rows):
             if at not in met[file.backend] and file.backend not in record.errors:
                 if selection.asks(row):
-                    judgement.stale.append((file.path, file.backend, row))
+                    report.stale.append((file.path, file.backend, row))
                 else:
-                    judgement.out_of_scope += 1
-    return judgement
+                    report.out_of_scope += 1
+    return report
 
 
-def _finding(result: Result, row: Row | None, path: Path | None) -> Finding:
+def _checked(result: StoredVerdict, row: Expectation | None, path: Path | None) -> CheckedVerdict:
     outcome = result.outcome
     if outcome == Outcome.HARNESS_ERROR:
-        return Finding(result, row, path, Direction.REGRESSION)
+        return CheckedVerdict(result, row, path, Direction.REGRESSION)
     if row is None:
-        return Finding(result, None, path, Direction.REGRESSION if outcome in FAILURES else None)
+        return CheckedVerdict(result, None, path, Direction.REGRESSION if outcome in FAILURES else None)
     if outcome in row.outcomes:
-        return Finding(result, row, path, None)
+        return CheckedVerdict(result, row, path, None)
     ways = {direction(expected, outcome) for expected in row.outcomes}
     # of several that were expected, each would have done: it got worse only if it is worse than all of them
-    return Finding(result, row, path, ways.pop() if len(ways) == 1 else Direction.CHANGE)
+    return CheckedVerdict(result, row, path, ways.pop() if len(ways) == 1 else Direction.CHANGE)
 
 
-def _kind(finding: Finding) -> str:
+def _kind(finding: CheckedVerdict) -> str:
     if finding.unexpected is not None:
         return "unexpected"
     outcome = finding.result.outcome

@@ -17,10 +17,9 @@ from urllib.parse import urlsplit
 
 from torchstone.compiler.diagnostics import did_you_mean
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import visible
+from torchstone.conformance.escape import one_line, visible
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.expectations.rows import SELECTORS, Expectations, Row, same_cases
-from torchstone.conformance.text import one_line
+from torchstone.conformance.expectations.expectation import SELECTORS, Expectation, ExpectationFile, group_by_selectors
 
 MAX_BYTES = 4 << 20
 MAX_ROWS = 20_000
@@ -45,20 +44,20 @@ class Document:
     head: str
     texts: tuple[str, ...]
     after: tuple[str, ...]
-    expectations: Expectations
+    expectations: ExpectationFile
 
 
-def load(path: Path) -> Expectations:
+def load_expectations(path: Path) -> ExpectationFile:
     """Read an expectation file. Raises ExpectationError."""
-    return read(path).expectations
+    return read_document(path).expectations
 
 
-def read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
     """Read an expectation file with its text. Raises ExpectationError."""
-    return parse(_text(path), path)
+    return parse_document(_text(path), path)
 
 
-def parse(text: str, path: Path) -> Document:
+def parse_document(text: str, path: Path) -> Document:
     """Read the text of an expectation file. Raises ExpectationError."""
     data = _toml(text, path)
     for key in data:
@@ -75,14 +74,14 @@ def parse(text: str, path: Path) -> Document:
         raise ExpectationError(f"{path}: {len(tables):,} rows; at most {MAX_ROWS:,} can be used")
     head, pieces = _pieces(text, tables, path)
     rows = tuple(_row(table, path, line) for table, (line, _, _) in zip(tables, pieces, strict=True))
-    for group in same_cases(rows).values():
+    for group in group_by_selectors(rows).values():
         if len(group) > 1:
             word = "duplicate" if set(group[0].outcomes) == set(group[1].outcomes) else "conflicting"
             raise ExpectationError(
                 f"{path}:{group[1].line}: {word} row: {group[1]} has one in line {group[0].line} already"
             )
     texts, after = tuple(piece[1] for piece in pieces), tuple(piece[2] for piece in pieces)
-    return Document(head, texts, after, Expectations(path, backend, rows))
+    return Document(head, texts, after, ExpectationFile(path, backend, rows))
 
 
 def _text(path: Path) -> str:
@@ -114,7 +113,7 @@ def _toml(text: str, path: Path) -> dict[str, Any]:
         raise ExpectationError(f"{where}: {one_line(_PLACE.sub('', message))}") from error
 
 
-def _row(table: dict[str, Any], path: Path, line: int) -> Row:
+def _row(table: dict[str, Any], path: Path, line: int) -> Expectation:
     def wrong(message: str) -> ExpectationError:
         return ExpectationError(f"{path}:{line}: {message}")
 
@@ -141,7 +140,7 @@ def _row(table: dict[str, Any], path: Path, line: int) -> Row:
     if issue and not _is_link(issue):
         raise wrong(f"issue is a link that starts with https:// or http://, got {issue[:80]!r}")
     outcomes = _outcomes(table, wrong)
-    return Row(outcomes, table["reason"], issue, **selectors, line=line)
+    return Expectation(outcomes, table["reason"], issue, **selectors, line=line)
 
 
 def _outcomes(table: dict[str, Any], wrong: Any) -> tuple[str, ...]:

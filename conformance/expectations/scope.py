@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
-from torchstone.conformance.expectations.rows import WILD, Row
+from torchstone.conformance.expectations.expectation import WILD, Expectation
 
 DEFAULT_VARIANT = "default"
 
@@ -35,7 +35,7 @@ DIGIT = Letter(frozenset("0123456789"))
 ANY = Letter(frozenset(), negated=True)
 
 
-def letters(pattern: str, any_character: Letter = ANY) -> list[Letter]:
+def parse_pattern(pattern: str, any_character: Letter = ANY) -> list[Letter]:
     """Read a shell pattern as ``fnmatch`` does; ``*`` and ``?`` stand for ``any_character``."""
     found: list[Letter] = []
     at = 0
@@ -74,7 +74,7 @@ def _set(inside: str) -> Letter:
     return Letter(frozenset(characters), negated)
 
 
-def overlap(left: Sequence[Letter], right: Sequence[Letter]) -> bool:
+def patterns_overlap(left: Sequence[Letter], right: Sequence[Letter]) -> bool:
     """Say whether some text matches both patterns, by walking them together."""
     todo, seen = [(0, 0)], {(0, 0)}
     while todo:
@@ -95,7 +95,7 @@ def overlap(left: Sequence[Letter], right: Sequence[Letter]) -> bool:
     return False
 
 
-def below(limit: int) -> Iterator[str]:
+def patterns_below(limit: int) -> Iterator[str]:
     """Yield shell patterns that together match the decimal numbers from 0 below ``limit``, and no others."""
     if limit <= 0:
         return
@@ -114,7 +114,7 @@ PARTS = ("tags", "cases", "shard", "earlier")
 
 
 @dataclass(frozen=True)
-class Selection:
+class RunScope:
     """What a run was asked for. An empty tuple is no restriction; ``ops`` are shell patterns, ``without`` those left
     out, ``limit`` a number of samples. ``part``: only some of these were asked, by a rule that no row can name.
     """
@@ -128,7 +128,7 @@ class Selection:
     part: bool = False
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Selection:
+    def of(cls, options: Mapping[str, Any]) -> RunScope:
         """Read the options of a run's record; what is not there restricts nothing."""
 
         def names(key: str, absent: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -152,41 +152,41 @@ class Selection:
         """Whether every sample was asked of what was asked at all."""
         return self.limit is None and not self.part
 
-    def asks(self, row: Row) -> bool:
+    def asks(self, row: Expectation) -> bool:
         """Say whether the row names, by each of its selectors, something that the run was asked for."""
         if self.part or (self.without and not self._with(row)):
             return False
         kept: list[tuple[str, ...]] = []
-        for name, asked in zip(("source", "op", "dtype", "variant"), self._asked(), strict=True):
-            pattern = letters(getattr(row, name), NO_COLON)
-            kept.append(tuple(one for one in asked if overlap(pattern, letters(one, NO_COLON))))
+        for name, wanted in zip(("source", "op", "dtype", "variant"), self._restrictions(), strict=True):
+            pattern = parse_pattern(getattr(row, name), NO_COLON)
+            kept.append(tuple(one for one in wanted if patterns_overlap(pattern, parse_pattern(one, NO_COLON))))
             if not kept[-1]:
                 return False
         if row.case == "*":
             return True
-        pattern = letters(row.case)
+        pattern = parse_pattern(row.case)
         return any(
-            overlap(pattern, wanted)
+            patterns_overlap(pattern, wanted)
             for source, op, dtype, variant in product(*kept)
             for wanted in self._ids(source, op, dtype, variant)
         )
 
-    def _with(self, row: Row) -> bool:
+    def _with(self, row: Expectation) -> bool:
         """Say whether the row names one op, and that is not among those left out."""
         parts = row.case.split(":", 2)
         op = row.op if not WILD.search(row.op) else parts[1] if len(parts) > 2 else "*"
         return not WILD.search(op) and not any(fnmatchcase(op, pattern) for pattern in self.without)
 
-    def _asked(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(asked or ("*",) for asked in (self.sources, self.ops, self.dtypes, self.variants))
+    def _restrictions(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(names or ("*",) for names in (self.sources, self.ops, self.dtypes, self.variants))
 
     def _ids(self, source: str, op: str, dtype: str, variant: str) -> Iterator[list[Letter]]:
         """Yield what the ids of such cases look like: ``source:op:dtype:index`` and perhaps ``:variant``."""
         colon = Letter(frozenset(":"))
-        head = [letter for part in (source, op, dtype) for letter in (*letters(part, NO_COLON), colon)]
+        head = [letter for part in (source, op, dtype) for letter in (*parse_pattern(part, NO_COLON), colon)]
         number = [DIGIT, Letter(DIGIT.characters, repeated=True)]
-        indices = [number] if self.limit is None else [letters(pattern) for pattern in below(self.limit)]
-        tails: list[list[Letter]] = [[colon, *letters(variant, NO_COLON)]] if variant != DEFAULT_VARIANT else [[]]
+        indices = [number] if self.limit is None else [parse_pattern(pattern) for pattern in patterns_below(self.limit)]
+        tails: list[list[Letter]] = [[colon, *parse_pattern(variant, NO_COLON)]] if variant != DEFAULT_VARIANT else [[]]
         if variant == "*":
             tails.append([])
         for index, tail in product(indices, tails):

@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchstone.conformance.escape import toml, visible
+from torchstone.conformance.escape import one_line, toml, visible
 from torchstone.conformance.execution.verdict import FAILURES, Outcome
-from torchstone.conformance.expectations.baseline import Result
-from torchstone.conformance.expectations.parse import MAX_TEXT, Document, ExpectationError, parse
-from torchstone.conformance.expectations.rows import WILD, Expectations, Row
-from torchstone.conformance.expectations.scope import Selection
-from torchstone.conformance.files import replacing
-from torchstone.conformance.text import one_line
+from torchstone.conformance.expectations.baseline import StoredVerdict
+from torchstone.conformance.expectations.expectation import WILD, Expectation, ExpectationFile
+from torchstone.conformance.expectations.parse import MAX_TEXT, Document, ExpectationError, parse_document
+from torchstone.conformance.expectations.scope import RunScope
+from torchstone.conformance.files import replace_file
 
 if TYPE_CHECKING:
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.store import RunRecord, Store
 
 TODO = "TODO reason: "
 BLANK = re.compile(r"\A([ \t]*\r?\n)+")
@@ -38,22 +37,22 @@ class Update:
     path: Path
     text: str
     kept: int
-    added: tuple[Row, ...]
-    removed: tuple[Row, ...]
+    added: tuple[Expectation, ...]
+    removed: tuple[Expectation, ...]
     skipped: int
 
     def write(self) -> None:
         """Put the text in place, whole or not at all. Raises InputError."""
-        with replacing(self.path) as file:
+        with replace_file(self.path) as file:
             file.write(self.text.encode())
 
 
 def new_document(path: Path, backend: str) -> Document:
     """Return a file without rows."""
-    return parse(NEW.format(backend=toml(backend)), path)
+    return parse_document(NEW.format(backend=toml(backend)), path)
 
 
-def update(document: Document, store: Store, record: Run) -> Update:
+def update_document(document: Document, store: Store, record: RunRecord) -> Update:
     """Return what the file has to say so that the run, which has finished, is as expected.
 
     A row goes when it matches no case though it is about what the run was asked for, or when none of the cases that it
@@ -63,15 +62,15 @@ def update(document: Document, store: Store, record: Run) -> Update:
     of them; their reason is the verdict's message, marked as one to be written.
     """
     file = document.expectations
-    results = [Result(*row) for row in store.iter_verdicts(record.run)]
+    results = [StoredVerdict(*row) for row in store.iter_verdicts(record.run)]
     results = [result for result in results if result.backend == file.backend]
     known = [result for result in results if result.outcome != Outcome.HARNESS_ERROR]
-    selection = Selection.of(record.options)
-    kept = _kept(file, results, selection)
-    rest = Expectations(file.path, file.backend, tuple(file.rows[at] for at in kept))
+    selection = RunScope.of(record.options)
+    kept = _rows_that_stay(file, results, selection)
+    rest = ExpectationFile(file.path, file.backend, tuple(file.rows[at] for at in kept))
     wrong = [result for result in known if not _holds(rest.find(*result.key), result)]
-    kept, added = _in_place_of(file, kept, _rows(wrong, results, grouped=selection.wide))
-    rest = Expectations(file.path, file.backend, tuple(file.rows[at] for at in kept))
+    kept, added = _replacing_rows(file, kept, _rows(wrong, results, grouped=selection.wide))
+    rest = ExpectationFile(file.path, file.backend, tuple(file.rows[at] for at in kept))
     text = _without(document, kept)
     if added:
         newline = "\r\n" if "\r\n" in text else "\n"
@@ -92,7 +91,7 @@ def _without(document: Document, kept: Sequence[int]) -> str:
     return text
 
 
-def _kept(file: Expectations, results: Sequence[Result], selection: Selection) -> list[int]:
+def _rows_that_stay(file: ExpectationFile, results: Sequence[StoredVerdict], selection: RunScope) -> list[int]:
     """Return the places of the rows that stay. Without a row others decide its cases, so that is looked at again."""
     matching = {result: file.matching(*result.key) for result in results}
     met = {at for found in matching.values() for at in found}
@@ -112,7 +111,9 @@ def _kept(file: Expectations, results: Sequence[Result], selection: Selection) -
         kept -= refuted
 
 
-def _in_place_of(file: Expectations, kept: Sequence[int], added: Sequence[Row]) -> tuple[list[int], tuple[Row, ...]]:
+def _replacing_rows(
+    file: ExpectationFile, kept: Sequence[int], added: Sequence[Expectation]
+) -> tuple[list[int], tuple[Expectation, ...]]:
     """Let a new row stand for one about the same cases that a later row covers, with its reason where it holds."""
     places = {tuple(file.rows[at].selectors.items()): at for at in kept}
     rows, gone = [], set()
@@ -126,17 +127,19 @@ def _in_place_of(file: Expectations, kept: Sequence[int], added: Sequence[Row]) 
     return [at for at in kept if at not in gone], tuple(rows)
 
 
-def _holds(row: Row | None, result: Result) -> bool:
+def _holds(row: Expectation | None, result: StoredVerdict) -> bool:
     return result.outcome not in FAILURES if row is None else result.outcome in row.outcomes
 
 
-def _rows(wrong: Iterable[Result], results: Iterable[Result], *, grouped: bool) -> tuple[Row, ...]:
+def _rows(
+    wrong: Iterable[StoredVerdict], results: Iterable[StoredVerdict], *, grouped: bool
+) -> tuple[Expectation, ...]:
     """Return rows that say how the cases in ``wrong`` came, and match no other case of the run."""
 
-    def group(result: Result) -> tuple[str, ...]:
+    def group(result: StoredVerdict) -> tuple[str, ...]:
         return result.source, result.op, result.dtype, result.variant
 
-    groups: dict[tuple[str, ...], list[Result]] = {}
+    groups: dict[tuple[str, ...], list[StoredVerdict]] = {}
     for result in wrong:
         groups.setdefault(group(result), []).append(result)
     everything: dict[tuple[str, ...], int] = {}
@@ -162,9 +165,9 @@ def _pattern(text: str, limit: int) -> str:
     return "".join(part for part in parts if (length := length + len(part)) < limit) + "*"
 
 
-def _merged(rows: Iterable[Row]) -> tuple[Row, ...]:
+def _merged(rows: Iterable[Expectation]) -> tuple[Expectation, ...]:
     """One row for those about the same cases, which two ids are that differ in a control character."""
-    found: dict[tuple[tuple[str, str], ...], Row] = {}
+    found: dict[tuple[tuple[str, str], ...], Expectation] = {}
     for row in rows:
         key = tuple(row.selectors.items())
         known = found.setdefault(key, row)
@@ -173,13 +176,13 @@ def _merged(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _row(
-    result: Result, *, case: str = "*", source: str = "*", op: str = "*", dtype: str = "*", variant: str = "*"
-) -> Row:
+    result: StoredVerdict, *, case: str = "*", source: str = "*", op: str = "*", dtype: str = "*", variant: str = "*"
+) -> Expectation:
     outcome = result.outcome
     # a case that failed and then passed may do either the next time
     outcomes = (outcome, str(Outcome.PASS)) if outcome == Outcome.FLAKY else (outcome,)
     said = one_line(result.message) or ("it passes" if outcome == Outcome.PASS else "no message")
-    return Row(outcomes, TODO + said, case=case, source=source, op=op, dtype=dtype, variant=variant)
+    return Expectation(outcomes, TODO + said, case=case, source=source, op=op, dtype=dtype, variant=variant)
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
@@ -187,7 +190,7 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
     return [(1, int(part[:18]), part) if part.isdigit() else (0, 0, part) for part in parts]
 
 
-def _written(row: Row, newline: str) -> str:
+def _written(row: Expectation, newline: str) -> str:
     outcome = ", ".join(map(toml, row.outcomes))
     lines = ["[[expect]]", *(f"{name} = {toml(value)}" for name, value in row.selectors.items())]
     lines.append(f"outcome = {outcome if len(row.outcomes) == 1 else f'[{outcome}]'}")
@@ -195,8 +198,8 @@ def _written(row: Row, newline: str) -> str:
     return newline.join([*lines, f"issue = {toml(row.issue)}"] if row.issue else lines)
 
 
-def _check(text: str, rest: Expectations, added: Sequence[Row]) -> None:
+def _check(text: str, rest: ExpectationFile, added: Sequence[Expectation]) -> None:
     """Hold the new text against what it is meant to say, before it replaces anything."""
-    read = [replace(row, line=0) for row in parse(text, rest.path).expectations.rows]
+    read = [replace(row, line=0) for row in parse_document(text, rest.path).expectations.rows]
     if read != [replace(row, line=0) for row in (*rest.rows, *added)]:
         raise ExpectationError(f"{rest.path}: cannot be edited without changing other rows; it is left as it is")

@@ -11,7 +11,7 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.transforms.expansions.common import const
 from torchstone.compiler.transforms.rules import Expander
-from torchstone.conformance.mutants.mutant import Rule, arith, expansion, patched, primitives, rows, scalar
+from torchstone.conformance.mutants.mutant import Rule, arith, expansion, mutants, patched, primitives, scalar
 
 
 def _swapped(right: Rule) -> Rule:
@@ -22,7 +22,7 @@ def _swapped_where_square(right: Rule) -> Rule:
     return lambda b, x, y: right(b, y, x) if x.type == y.type else right(b, x, y)
 
 
-OPERANDS = rows(
+OPERANDS = mutants(
     "operand swap",
     ("sub-swapped", "b - a of floats", "sub", scalar("FLOAT", "sub", arith("subf", 1, 0))),
     ("int-sub-swapped", "b - a of integers", "sub", scalar("INT", "sub", arith("subi", 1, 0))),
@@ -92,7 +92,7 @@ def _scanned_as_int32(b: Expander, x: Value, **how: Any) -> Value:
     return b.cast(b.scan(b.cast(x, dt.int32), **how), x.dtype) if x.dtype == dt.int64 else b.scan(x, **how)
 
 
-DTYPES = rows(
+DTYPES = mutants(
     "wrong dtype",
     (
         "integers-divided-as-such",
@@ -169,7 +169,7 @@ def _floor_plus_one(right: Rule) -> Rule:
     return lambda scope, x: mlir.arith.addf(mlir.math.floor(x), s.constant(x.type, 1))
 
 
-ROUNDING = rows(
+ROUNDING = mutants(
     "wrong rounding",
     ("round-half-away", "halves rounded away from zero", "round", scalar("FLOAT", "round", arith("round", 0))),
     ("trunc-is-floor", "truncation rounds down", "trunc", scalar("FLOAT", "trunc", arith("floor", 0))),
@@ -190,13 +190,13 @@ ROUNDING = rows(
         "integers-rounded",
         "floats converted to integers are rounded",
         "int long short",
-        patched("lowering.linalg.scalars:_float_to_int", _rounded_first),
+        patched("torchstone.compiler.lowering.linalg.scalars:_float_to_int", _rounded_first),
     ),
     (
         "bfloat16-cut-off",
         "the lower half of a float32 dropped",
         "add mul",
-        patched("lowering.linalg.scalars:_encode", _cut_off),
+        patched("torchstone.compiler.lowering.linalg.scalars:_encode", _cut_off),
     ),
 )
 
@@ -283,7 +283,7 @@ def _signed(dtype: DType) -> DType:
     return dt.BY_NAME[dtype.name.removeprefix("u")]
 
 
-OVERFLOW = rows(
+OVERFLOW = mutants(
     "overflow",
     ("add-saturates", "sums of integers stop at the largest", "add", scalar("INT", "add", _saturated)),
     ("sub-stops-at-zero", "differences of uint8 stop at 0", "sub", scalar("INT", "sub", _no_lower_than_zero)),
@@ -302,7 +302,7 @@ OVERFLOW = rows(
     ),
 )
 
-SIGNEDNESS = rows(
+SIGNEDNESS = mutants(
     "signedness",
     ("unsigned-max-signed", "uint8 compared as int8", "maximum", scalar("INT", "max", arith("maxsi", 0, 1))),
     ("unsigned-less-signed", "uint8 compared as int8", "lt", scalar("INT", "lt", lambda right: _less)),
@@ -320,7 +320,10 @@ SIGNEDNESS = rows(
         "unsigned-to-float-signed",
         "uint8 becomes a negative float",
         "float true_divide",
-        patched("lowering.linalg.scalars:_int_to_float", lambda right: lambda source, *to: right(_signed(source), *to)),
+        patched(
+            "torchstone.compiler.lowering.linalg.scalars:_int_to_float",
+            lambda right: lambda source, *to: right(_signed(source), *to),
+        ),
     ),
 )
 
@@ -329,13 +332,16 @@ def _less(scope: Any, x: Any, y: Any) -> Any:
     return s.compare_int("lt", x, y)
 
 
-DIVISION = rows(
+DIVISION = mutants(
     "negative divisors",
     (
         "floor-divide-by-negative",
         "rounds down where the dividend is negative",
         "floor_divide",
-        patched("contract.expansions.elementwise:_differ_in_sign", lambda right: _down_for_negative_dividends),
+        patched(
+            "torchstone.compiler.transforms.expansions.core.elementwise:_differ_in_sign",
+            lambda right: _down_for_negative_dividends,
+        ),
     ),
     (
         "remainder-by-negative",
@@ -367,7 +373,7 @@ def _no_minus(right: Rule) -> Rule:
     return rule
 
 
-COMPLEX = rows(
+COMPLEX = mutants(
     "complex",
     ("vdot-no-conjugate", "vdot is dot", "vdot", expansion("vdot.default", lambda right: _dot)),
     (
@@ -391,4 +397,4 @@ def _dot(b: Expander, x: Value, y: Value) -> Value:
     return b.contract(x, y, a_batch=(), b_batch=(), a_sum=(0,), b_sum=(0,))
 
 
-ROWS = (*OPERANDS, *DTYPES, *ROUNDING, *OVERFLOW, *SIGNEDNESS, *DIVISION, *COMPLEX)
+MUTANTS = (*OPERANDS, *DTYPES, *ROUNDING, *OVERFLOW, *SIGNEDNESS, *DIVISION, *COMPLEX)

@@ -10,7 +10,7 @@ from torchstone.compiler.transforms.expansions.common import const
 from torchstone.compiler.transforms.expansions.core.reduction import finish, kept
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander
-from torchstone.conformance.mutants.mutant import Rule, arguments, expansion, primitives, rows
+from torchstone.conformance.mutants.mutant import Rule, arguments, expansion, mutants, primitives
 
 
 def _always(value: Any) -> Callable[[Any], Any]:
@@ -21,7 +21,7 @@ def _unaligned(right: Rule) -> Rule:
     return lambda b, x, size, align_corners, *scales: right(b, x, size, False, *scales)
 
 
-IGNORED = rows(
+IGNORED = mutants(
     "ignored attribute",
     ("add-ignores-alpha", "alpha is 1", "add sub", arguments("add.Tensor sub.Tensor", alpha=_always(1))),
     (
@@ -222,7 +222,7 @@ def _doubled(right: Rule) -> Rule:
     return rule
 
 
-GRADIENTS = rows(
+GRADIENTS = mutants(
     "gradient",
     (
         "softmax-gradient",
@@ -298,4 +298,4 @@ GRADIENTS = rows(
     ),
 )
 
-ROWS = (*IGNORED, *GRADIENTS)
+MUTANTS = (*IGNORED, *GRADIENTS)

@@ -14,11 +14,11 @@ from torchstone.conformance.mutants.mutant import (
     Rule,
     arguments,
     arith,
-    both,
+    combined,
     expansion,
+    mutants,
     patched,
     primitives,
-    rows,
     scalar,
 )
 
@@ -56,7 +56,7 @@ def _equal_or_unordered(right: Rule) -> Rule:
     return rule
 
 
-NAN = rows(
+NAN = mutants(
     "NaN",
     (
         "maximum-without-nan",
@@ -70,7 +70,12 @@ NAN = rows(
         "minimum",
         scalar("FLOAT", "min", arith("minnumf", 0, 1)),
     ),
-    ("amax-without-nan", "NaN not looked at", "amax amin", patched("lowering.linalg.reduce:_extreme", _ignoring_nan)),
+    (
+        "amax-without-nan",
+        "NaN not looked at",
+        "amax amin",
+        patched("torchstone.compiler.lowering.linalg.reduce:_extreme", _ignoring_nan),
+    ),
     (
         "argmax-without-nan",
         "NaN less than all",
@@ -150,7 +155,7 @@ def _flushed(right: Rule) -> Rule:
 
 
 _SIGNS = "signbit.default copysign.Tensor copysign.Scalar"
-ENDS = rows(
+ENDS = mutants(
     "zeros and infinities",
     ("neg-by-subtraction", "-0 of 0 is 0", "neg", scalar("FLOAT", "neg", _by_subtraction)),
     ("abs-by-comparison", "abs(-0) is -0", "abs", scalar("FLOAT", "abs", _abs_by_comparison)),
@@ -316,7 +321,7 @@ def _short_pi(right: Rule) -> Rule:
     return rule
 
 
-APPROXIMATIONS = rows(
+APPROXIMATIONS = mutants(
     "approximation",
     (
         "gelu-by-tanh",
@@ -358,7 +363,7 @@ APPROXIMATIONS = rows(
         "softmax-unshifted",
         "e**x overflows",
         "softmax",
-        patched("contract.expansions.normalization:_shifted", _unshifted),
+        patched("torchstone.compiler.transforms.expansions.nn.normalization:_shifted", _unshifted),
     ),
     (
         "log-softmax-of-softmax",
@@ -370,7 +375,7 @@ APPROXIMATIONS = rows(
         "var-by-squares",
         "E[x**2] - E[x]**2 cancels",
         "var",
-        patched("contract.expansions.reduction:variance", _by_squares),
+        patched("torchstone.compiler.transforms.expansions.core.reduction:variance", _by_squares),
     ),
     ("hypot-overflows", "sqrt(x**2 + y**2)", "hypot", expansion("hypot.default", _hypot)),
     ("logaddexp-overflows", "log(e**x + e**y)", "logaddexp", expansion("logaddexp.default", _logaddexp)),
@@ -381,9 +386,9 @@ APPROXIMATIONS = rows(
 # Accumulation
 
 
-def _in_the_dtype(path: str) -> Any:
+def _in_the_dtype(module: str) -> Any:
     """The rules of a module compute 16-bit floats in 16 bits."""
-    return patched(f"contract.expansions.{path}:opmath", lambda right: lambda dtype: dtype)
+    return patched(f"{module}:opmath", lambda right: lambda dtype: dtype)
 
 
 def _rounded_each_step(right: Rule) -> Rule:
@@ -416,22 +421,25 @@ def _product_by_product(b: Expander, x: Value, y: Value, **how: tuple[int, ...])
     return total
 
 
-ACCUMULATION = rows(
+ACCUMULATION = mutants(
     "accumulation",
     (
         "sum-in-16-bits",
         "each partial sum rounded to 16 bits",
         "sum mean",
-        both(_in_the_dtype("reduction"), patched("lowering.linalg.reduce:_sum", _rounded_each_step)),
+        combined(
+            _in_the_dtype("torchstone.compiler.transforms.expansions.core.reduction"),
+            patched("torchstone.compiler.lowering.linalg.reduce:_sum", _rounded_each_step),
+        ),
     ),
     (
         "cumsum-in-16-bits",
         "each partial sum rounded to 16 bits",
         "cumsum",
-        both(
-            _in_the_dtype("scan"),
+        combined(
+            _in_the_dtype("torchstone.compiler.transforms.expansions.core.scan"),
             patched(
-                "lowering.linalg.ordering:_accumulated",
+                "torchstone.compiler.lowering.linalg.ordering:_accumulated",
                 lambda right: lambda dtype: dtype if dtype.is_half else right(dtype),
             ),
         ),
@@ -446,18 +454,21 @@ ACCUMULATION = rows(
         "softmax-in-16-bits",
         "every step rounded to 16 bits",
         "softmax log_softmax",
-        both(_in_the_dtype("normalization"), patched("lowering.linalg.reduce:_sum", _rounded_each_step)),
+        combined(
+            _in_the_dtype("torchstone.compiler.transforms.expansions.nn.normalization"),
+            patched("torchstone.compiler.lowering.linalg.reduce:_sum", _rounded_each_step),
+        ),
     ),
     (
         "layer-norm-in-16-bits",
         "every step rounded to 16 bits",
         "nn.functional.layer_norm",
-        both(
-            _in_the_dtype("normalization"),
-            _in_the_dtype("reduction"),
-            patched("lowering.linalg.reduce:_sum", _rounded_each_step),
+        combined(
+            _in_the_dtype("torchstone.compiler.transforms.expansions.nn.normalization"),
+            _in_the_dtype("torchstone.compiler.transforms.expansions.core.reduction"),
+            patched("torchstone.compiler.lowering.linalg.reduce:_sum", _rounded_each_step),
         ),
     ),
 )
 
-ROWS = (*NAN, *ENDS, *APPROXIMATIONS, *ACCUMULATION)
+MUTANTS = (*NAN, *ENDS, *APPROXIMATIONS, *ACCUMULATION)

@@ -8,7 +8,7 @@ from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import const, wrap_dim
 from torchstone.compiler.transforms.rules import Expander
-from torchstone.conformance.mutants.mutant import Rule, arguments, expansion, primitives, rows
+from torchstone.conformance.mutants.mutant import Rule, arguments, expansion, mutants, primitives
 
 
 def _later(b: Expander, x: Value, value: Value, *, low: Any, high: Any) -> Value:
@@ -69,7 +69,7 @@ def _plus_one(n: Any) -> Any:
     return n + 1
 
 
-OFF_BY_ONE = rows(
+OFF_BY_ONE = mutants(
     "off by one",
     (
         "slice-one-early",
@@ -170,7 +170,7 @@ def _first(dim: Any) -> int:
     return 0
 
 
-AXES = rows(
+AXES = mutants(
     "wrong axis",
     (
         "sum-next-axis",
@@ -226,7 +226,7 @@ def _first_row(right: Rule) -> Rule:
     return rule
 
 
-BROADCASTING = rows(
+BROADCASTING = mutants(
     "broadcasting",
     (
         "broadcast-leading",
@@ -284,7 +284,7 @@ def _smallest_first(right: Rule) -> Rule:
     return rule
 
 
-ORDER = rows(
+ORDER = mutants(
     "order",
     (
         "argmax-last-of-equals",
@@ -316,7 +316,7 @@ def _unmasked(right: Rule) -> Rule:
     return lambda b, x, mask, value: right(b, x, b.not_(b.cast(mask, dt.boolean)), value)
 
 
-MASKS = rows(
+MASKS = mutants(
     "mask polarity",
     (
         "where-inverted",
@@ -344,4 +344,4 @@ MASKS = rows(
     ),
 )
 
-ROWS = (*OFF_BY_ONE, *AXES, *BROADCASTING, *ORDER, *MASKS)
+MUTANTS = (*OFF_BY_ONE, *AXES, *BROADCASTING, *ORDER, *MASKS)

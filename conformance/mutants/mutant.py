@@ -1,4 +1,4 @@
-"""What a planted bug is, and the ways of planting one: a row of a table of the compiler replaced for a while."""
+"""What a mutant is, and the ways of making one: a row of a table of the compiler replaced for a while."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from unittest import mock
 
-Plant: TypeAlias = Callable[[], AbstractContextManager[Any]]
-"""Plants a bug for as long as the context lasts. What it replaces is looked up when it is entered."""
+Patch: TypeAlias = Callable[[], AbstractContextManager[Any]]
+"""Puts a mistake in the compiler for as long as the context lasts. What it replaces is looked up on entry."""
 
 Rule: TypeAlias = Callable[..., Any]
-Wrong: TypeAlias = Callable[[Rule], Rule]
+Mutation: TypeAlias = Callable[[Rule], Rule]
 """From what is right to what takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bug:
+class Mutant:
     """A wrong compiler: what is wrong with it, and in which ops of PyTorch's database that should be seen.
 
     ``group`` is the class of mistakes that it is one of; ``harmful`` says that it may end the process that it is in.
@@ -29,62 +29,66 @@ class Bug:
     group: str
     wrong: str
     ops: tuple[str, ...]
-    plant: Plant
+    patch: Patch
     harmful: bool = False
 
 
-def rows(group: str, *bugs: tuple[str, str, str, Plant], harmful: str = "") -> tuple[Bug, ...]:
-    """The rows of one class: name, what is wrong, the ops by spaces, how it is planted; the names that are harmful."""
+def mutants(group: str, *table: tuple[str, str, str, Patch], harmful: str = "") -> tuple[Mutant, ...]:
+    """The mutants of one class, from rows of a name, what is wrong, the ops by spaces, and the patch.
+
+    ``harmful`` names, by spaces, those that may end the process.
+    """
     return tuple(
-        Bug(name, group, wrong, tuple(ops.split()), plant, name in harmful.split()) for name, wrong, ops, plant in bugs
+        Mutant(name, group, wrong, tuple(ops.split()), patch, name in harmful.split())
+        for name, wrong, ops, patch in table
     )
 
 
-def both(*plants: Plant) -> Plant:
+def combined(*patches: Patch) -> Patch:
     @contextmanager
-    def planted() -> Iterator[None]:
+    def apply() -> Iterator[None]:
         with ExitStack() as stack:
-            for plant in plants:
-                stack.enter_context(plant())
+            for patch in patches:
+                stack.enter_context(patch())
             yield
 
-    return planted
+    return apply
 
 
 # Anywhere
 
 
-def patched(path: str, wrong: Wrong) -> Plant:
-    """Replace what ``module:attribute`` names, under ``torchstone.compiler``."""
+def patched(path: str, wrong: Mutation) -> Patch:
+    """Replace what ``torchstone.compiler.module:attribute`` names."""
 
-    def planted() -> AbstractContextManager[Any]:
+    def apply() -> AbstractContextManager[Any]:
         module, _, attributes = path.partition(":")
-        owner: Any = importlib.import_module(f"torchstone.compiler.{module}")
+        owner: Any = importlib.import_module(module)
         *owners, last = attributes.split(".")
         for attribute in owners:
             owner = getattr(owner, attribute)
         return mock.patch.object(owner, last, wrong(getattr(owner, last)))
 
-    return planted
+    return apply
 
 
 # ATen -> FlatIR
 
 
-def expansion(ops: str, wrong: Wrong) -> Plant:
+def expansion(ops: str, wrong: Mutation) -> Patch:
     """Replace the rules of ATen ops, separated by spaces and without their ``aten.``."""
 
-    def planted() -> AbstractContextManager[Any]:
+    def apply() -> AbstractContextManager[Any]:
         from torchstone.compiler.transforms.expansions import EXPANSIONS
         from torchstone.compiler.transforms.rules import Row
 
         names = [f"aten.{op}" for op in ops.split()]
         return mock.patch.dict(EXPANSIONS._rows, {op: Row(op, wrong(EXPANSIONS[op].rule)) for op in names})
 
-    return planted
+    return apply
 
 
-def arguments(ops: str, **changes: Callable[[Any], Any]) -> Plant:
+def arguments(ops: str, **changes: Callable[[Any], Any]) -> Patch:
     """Let the rules have other arguments: by the parameter's name, what becomes of its value."""
 
     def wrong(right: Rule) -> Rule:
@@ -104,7 +108,7 @@ def arguments(ops: str, **changes: Callable[[Any], Any]) -> Plant:
     return expansion(ops, wrong)
 
 
-def primitives(ops: str, **wrong: Rule) -> Plant:
+def primitives(ops: str, **wrong: Rule) -> Patch:
     """Let the rules of ATen ops build something else for some primitives.
 
     ``sub=lambda b, x, y: b.sub(y, x)`` is given the right builder, the operands and the attributes by name.
@@ -129,19 +133,19 @@ def primitives(ops: str, **wrong: Rule) -> Plant:
 # FlatIR -> linalg
 
 
-def scalar(table: str, op: str, wrong: Wrong) -> Plant:
+def scalar(table: str, op: str, wrong: Mutation) -> Patch:
     """Replace a row of ``FLOAT``, ``INT`` or ``COMPLEX``: how a primitive is computed on one element."""
 
-    def planted() -> AbstractContextManager[Any]:
+    def apply() -> AbstractContextManager[Any]:
         from torchstone.compiler.lowering.linalg import complexes, elementwise
 
         rules: Any = complexes.RULES if table == "COMPLEX" else getattr(elementwise, table)
         return mock.patch.dict(rules, {op: wrong(rules[op])})
 
-    return planted
+    return apply
 
 
-def arith(name: str, *order: int) -> Wrong:
+def arith(name: str, *order: int) -> Mutation:
     """The op of MLIR's arith or math dialects, on operands in this order."""
 
     def wrong(right: Rule) -> Rule:

@@ -12,18 +12,18 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from torchstone.conformance.mutants.mutant import Plant, Rule, both, patched, rows
+from torchstone.conformance.mutants.mutant import Patch, Rule, combined, mutants, patched
 
-CALL = "runtime.cpu:CpuKernel.__call__"
-RUN = "runtime.cpu:_run"
+CALL = "torchstone.compiler.runtime.cpu.kernel:CpuKernel.__call__"
+RUN = "torchstone.compiler.runtime.cpu.kernel:_run"
 
 
-def _given(change: Callable[[Any], Any]) -> Plant:
+def _given(change: Callable[[Any], Any]) -> Patch:
     """Kernels are given something else for each tensor."""
     return patched(CALL, lambda right: lambda kernel, tensors: right(kernel, [change(t) for t in tensors]))
 
 
-def _made(change: Callable[[Any], Any]) -> Plant:
+def _made(change: Callable[[Any], Any]) -> Patch:
     """Something else is made of each result of a kernel."""
     return patched(CALL, lambda right: lambda kernel, tensors: tuple(change(t) for t in right(kernel, tensors)))
 
@@ -39,19 +39,24 @@ def _raw(right: Rule) -> Rule:
     """Memory as it is, with no heed to the bits that say it is to be conjugated or negated."""
 
     def readable(tensor: Any, *name: str) -> Any:
+        from torchstone.compiler._torch.tensors import flip_lazy_bits
+
         tensor = tensor.conj() if tensor.is_conj() else tensor
-        return tensor._neg_view() if tensor.is_neg() else tensor
+        return flip_lazy_bits(tensor, neg=tensor.is_neg())
 
     return readable
 
 
-LAYOUT = rows(
+LAYOUT = mutants(
     "layout",
     (
         "strided-read-in-rows",
         "strides not looked at",
         "add sum mm",
-        patched("runtime.cpu:CpuKernel._code", lambda right: lambda kernel, *, strided: right(kernel, strided=False)),
+        patched(
+            "torchstone.compiler.runtime.cpu.kernel:CpuKernel._code",
+            lambda right: lambda kernel, *, strided: right(kernel, strided=False),
+        ),
     ),
     ("offset-ignored", "inputs read from the start of their memory", "add sum", _given(_from_the_start)),
     (
@@ -64,7 +69,7 @@ LAYOUT = rows(
         "lazy-bits-ignored",
         "lazy conjugation not carried out",
         "conj mH linalg.vecdot",
-        patched("runtime.cpu:readable", _raw),
+        patched("torchstone.compiler.runtime.cpu.kernel:readable", _raw),
     ),
     harmful="strided-read-in-rows",
 )
@@ -94,13 +99,13 @@ class _Hints:
         return evaluate(size, cls.sizes) if known else size
 
 
-def _with_fixed_sizes(path: str, place: int) -> Plant:
+def _with_fixed_sizes(path: str, place: int) -> Patch:
     """A function of the compiler is given the example's size for its argument number ``place``."""
 
     def wrong(right: Rule) -> Rule:
         return lambda *given: right(*(_Hints.fixed(v) if at == place else v for at, v in enumerate(given)))
 
-    return both(patched("driver:to_contract", _Hints.remembered), patched(path, wrong))
+    return combined(patched("torchstone.compiler.driver:to_contract", _Hints.remembered), patched(path, wrong))
 
 
 def _never_smaller(right: Rule) -> Rule:
@@ -108,37 +113,37 @@ def _never_smaller(right: Rule) -> Rule:
 
     def sized(kernel: Any, tensors: Any) -> Any:
         made = right(kernel, tensors)
-        first = kernel.__dict__.setdefault("_planted", made)
+        first = kernel.__dict__.setdefault("_mutant", made)
         if any(
             m.dim() != f.dim() or any(a > b for a, b in zip(m.shape, f.shape, strict=True))
             for m, f in zip(made, first, strict=True)
         ):
-            kernel.__dict__["_planted"] = made
+            kernel.__dict__["_mutant"] = made
             return made
         return [f.clone() for f in first]
 
     return sized
 
 
-SIZES = rows(
+SIZES = mutants(
     "sizes baked in",
     (
         "mean-of-compiled-size",
         "divided by the number of elements of the example",
         "mean var",
-        _with_fixed_sizes("contract.expansions.reduction:size_value", 1),
+        _with_fixed_sizes("torchstone.compiler.transforms.expansions.core.reduction:size_value", 1),
     ),
     (
         "index-of-compiled-size",
         "negative indices counted from the example's end",
         "take index_put __getitem__",
-        _with_fixed_sizes("contract.expansions.indexing:bound", 2),
+        _with_fixed_sizes("torchstone.compiler.transforms.expansions.indexing.index:bound", 2),
     ),
     (
         "results-never-smaller",
         "results have the size of the largest call so far",
         "add sum",
-        patched("runtime.cpu:CpuKernel._sized", _never_smaller),
+        patched("torchstone.compiler.runtime.cpu.kernel:CpuKernel._sized", _never_smaller),
     ),
 )
 
@@ -162,7 +167,7 @@ def _first_only(right: Rule) -> Rule:
     return lambda captured, leaves: leaves[0]
 
 
-METADATA = rows(
+METADATA = mutants(
     "metadata",
     ("result-squeezed", "dims of size 1 are lost", "sum amax unsqueeze", _made(lambda t: t.squeeze())),
     ("half-as-float32", "16-bit results are float32", "add", _made(_widened)),
@@ -171,7 +176,7 @@ METADATA = rows(
         "second-result-lost",
         "the first of several results",
         "max.reduction_with_dim topk",
-        patched("frontends.captured:Captured.unflatten", _first_only),
+        patched("torchstone.compiler.capture.program:Captured.unflatten", _first_only),
     ),
 )
 
@@ -181,7 +186,7 @@ METADATA = rows(
 
 def _one_buffer(right: Rule) -> Rule:
     """Every call of a kernel gives the same memory."""
-    return lambda kernel: kernel.__dict__.setdefault("_planted", right(kernel))
+    return lambda kernel: kernel.__dict__.setdefault("_mutant", right(kernel))
 
 
 def _passed_through(right: Rule) -> Rule:
@@ -252,7 +257,7 @@ def _not_cleared(right: Rule) -> Rule:
 
     def run(code: Any, function: Any, inputs: Any, outputs: Any) -> None:
         right(code, function, inputs, outputs)
-        kept = code.__dict__.setdefault("_planted", {})
+        kept = code.__dict__.setdefault("_mutant", {})
         for at, tensor in enumerate(outputs):
             old = kept.get(at)
             kept[at] = tensor.clone()
@@ -275,13 +280,13 @@ def _never_freed(right: Rule) -> Rule:
     return run
 
 
-MEMORY = rows(
+MEMORY = mutants(
     "memory",
     (
         "result-overwritten",
         "a result is overwritten by the next call",
         "add sum mm",
-        patched("runtime.cpu:CpuKernel._static", _one_buffer),
+        patched("torchstone.compiler.runtime.cpu.kernel:CpuKernel._static", _one_buffer),
     ),
     ("result-is-argument", "a copy shares its argument's memory", "clone", patched(CALL, _passed_through)),
     ("argument-overwritten", "an argument is used for the result", "exp add", patched(CALL, _in_place)),
@@ -289,7 +294,7 @@ MEMORY = rows(
         "write-back-lost",
         "the new value of an argument is not written back",
         "zero_ nn.functional.batch_norm",
-        patched("frontends.captured:Captured.finish", _not_written_back),
+        patched("torchstone.compiler.capture.program:Captured.finish", _not_written_back),
     ),
     ("last-not-written", "the last element is not written", "add exp", patched(RUN, _but_the_last)),
     ("race", "now and then an element is its neighbour", "add sum", patched(RUN, _in_a_race)),
@@ -312,30 +317,30 @@ def _without_numbers(right: Rule) -> Rule:
     return key_of
 
 
-def _structured(op: str, wrong: Callable[[Any, Any], Any]) -> Plant:
+def _structured(op: str, wrong: Callable[[Any, Any], Any]) -> Patch:
     """Replace how a structured primitive becomes linalg."""
 
-    def planted() -> AbstractContextManager[Any]:
+    def apply() -> AbstractContextManager[Any]:
         from torchstone.compiler.lowering.linalg import build
 
         return mock.patch.dict(build.STRUCTURED, {f"flat.{op}": wrong})
 
-    return planted
+    return apply
 
 
-PASSES = rows(
+PASSES = mutants(
     "passes and caches",
     (
         "shared-whatever-attributes",
         "ops shared that differ in attributes",
         "aminmax var_mean",
-        patched("contract.share:_key", _by_name_alone),
+        patched("torchstone.compiler.transforms.cse:_key", _by_name_alone),
     ),
     (
         "cached-whatever-constants",
         "code used again for other constants",
         "add clamp pow",
-        patched("runtime.cache:key_of", _without_numbers),
+        patched("torchstone.compiler.runtime.cpu.cache:key_of", _without_numbers),
     ),
     (
         "checks-dropped",
@@ -391,7 +396,7 @@ def _swallowed(right: Rule) -> Rule:
     return lambda fn, *given, **options: _Eager(fn)
 
 
-PROCESSES = rows(
+PROCESSES = mutants(
     "processes",
     ("aborts-compiling", "an assertion of the compiler ends the process", "sort", _structured("sort", _dies)),
     ("exits-compiling", "the process ends with code 0", "cumsum", _structured("scan", _ends)),
@@ -402,9 +407,9 @@ PROCESSES = rows(
         "runs-eager",
         "what is not compiled is run by eager, and nothing is said",
         "add softmax",
-        patched("driver:compile", _swallowed),
+        patched("torchstone.compiler.driver:compile", _swallowed),
     ),
     harmful="aborts-compiling exits-compiling faults-running hangs-compiling",
 )
 
-ROWS = (*LAYOUT, *SIZES, *METADATA, *MEMORY, *PASSES, *PROCESSES)
+MUTANTS = (*LAYOUT, *SIZES, *METADATA, *MEMORY, *PASSES, *PROCESSES)

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.memory import same_bits, touched
+from torchstone.conformance.execution.memory import find_stray_writes, same_bits
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.ambiguity.ties import Choice
@@ -41,7 +41,7 @@ from torchstone.conformance.oracle.reference.spread import second, strayed, sure
 from torchstone.conformance.oracle.tolerances import WIDER, tolerance
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _chosen(program: Program, args: tuple[Tensor, ...], actual: Observed) -> boo
 
 
 def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, given: list[Any]) -> bool:
-    inputs = fresh(args)
+    inputs = copy_tensors(args)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), Choice(given) as choice:
             outputs = program(*inputs)
@@ -124,8 +124,8 @@ def _derived(
     if derive is None:
         return False
     try:
-        wanted = Observed(derive(fresh(args), expected.outputs), expected.inputs)
-        given = Observed(derive(fresh(args), actual.outputs), actual.inputs)
+        wanted = Observed(derive(copy_tensors(args), expected.outputs), expected.inputs)
+        given = Observed(derive(copy_tensors(args), actual.outputs), actual.inputs)
     except Exception:  # factors that do not multiply
         return False
     return _judge(Referee(program, args, derive, seed=seed), wanted, given).ok
@@ -142,7 +142,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
         findings.append(_leaf(name, wanted, value, Context(referee, index, targets)))
         if findings[-1].outcome is Outcome.MISMATCH:
             return findings[-1]
-    settled, stray, evidence = touched(referee.pristine, expected.inputs, actual.inputs)
+    settled, stray, evidence = find_stray_writes(referee.pristine, expected.inputs, actual.inputs)
     if stray:
         return Finding(Outcome.MISMATCH, Kind.MUTATION, f"mutated: {stray}", evidence)
     for index in (index for index, done in enumerate(settled) if not done):

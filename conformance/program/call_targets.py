@@ -1,8 +1,9 @@
 """From a dotted public PyTorch name to the callable it names, and back, within an allowlist.
 
-A case file is data from anywhere, so a name in it may reach nothing but tensor operators: a name resolves only when it
-sits in one of ``NAMESPACES``, passes that namespace's rule and is not denied by ``conformance.allowlist``. Addresses,
-files, hooks, storages, pickling, callbacks and every other module of Python or torch stay out of reach.
+A case file is data from anywhere, so a name in it may reach nothing but tensor operators. A name resolves only when it
+sits in one of ``NAMESPACES``, passes that namespace's rule and is not denied. Denied, with the reason, is what takes an
+address, a file or a function, what trusts its arguments about memory, and what changes a setting of the process.
+Private names are denied unless they are in ``PRIVATE_OPERATORS``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import functools
 import inspect
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,8 +20,15 @@ import torch.masked
 import torch.signal
 import torch.sparse
 
+from torchstone.compiler._torch.operators import (
+    OpOverload,
+    OpOverloadPacket,
+    functions_of_torch,
+    qualified_name,
+    registered_names,
+    schema_of,
+)
 from torchstone.compiler.diagnostics import did_you_mean
-from torchstone.conformance.program.allowlist import denied
 from torchstone.conformance.program.literals import ProgramError
 
 NAMESPACES: dict[str, Any] = {
@@ -55,13 +63,13 @@ _DUNDERS: dict[str, Callable[..., Any]] = {
 @functools.cache
 def _torch_functions() -> frozenset[str]:
     """Names of the operators that are functions of ``torch`` itself."""
-    return frozenset(dir(vars(torch._C)["_VariableFunctions"]))
+    return frozenset(functions_of_torch())
 
 
 @functools.cache
 def _operator_names() -> frozenset[str]:
     """Names of the ATen operators the dispatcher knows. TorchScript's own (``aten::save`` …) are not among them."""
-    names = torch._C._dispatch_get_all_op_names()
+    names = registered_names()
     return frozenset(name.removeprefix("aten::").split(".")[0] for name in names if name.startswith("aten::"))
 
 
@@ -79,7 +87,7 @@ def _is_operator_function(value: Any) -> bool:
 
 def _lookup_aten(rest: str) -> Callable[..., Any] | None:
     name, dot, overload = rest.partition(".")
-    if name not in _operator_names() or (dot and not overload) or (name not in _DUNDERS and denied(name)):
+    if name not in _operator_names() or (dot and not overload) or (name not in _DUNDERS and denial_reason(name)):
         return None
     packet = getattr(torch.ops.aten, name, None)
     if packet is None or (overload and overload not in packet.overloads()):
@@ -103,7 +111,7 @@ def _lookup(target: str) -> Callable[..., Any] | None:
         return None
     if name.startswith("__"):
         return _DUNDERS.get(name) if prefix == "torch.Tensor" else None
-    if denied(name):
+    if denial_reason(name):
         return None
     if prefix == "torch.Tensor":
         if name in PROPERTIES:
@@ -134,7 +142,7 @@ def _reason(target: str) -> str:
     prefix, _, name = target.rpartition(".")
     if prefix.startswith("torch.ops.aten."):
         prefix, name = "torch.ops.aten", target.split(".")[3]
-    why = denied(name) if prefix in NAMESPACES else ""
+    why = denial_reason(name) if prefix in NAMESPACES else ""
     return f": it {why}" if why else ""
 
 
@@ -163,11 +171,11 @@ def _names_by_identity() -> dict[int, str]:
 
 def name_of(function: Any) -> str | None:
     """The public name that resolves to this function, or ``None``. Takes property getters and slots as well."""
-    if isinstance(function, torch._ops.OpOverload):
-        schema = function._schema
+    if isinstance(function, OpOverload):
+        schema = schema_of(function)
         candidate = f"torch.ops.{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
-    elif isinstance(function, torch._ops.OpOverloadPacket):
-        candidate = f"torch.ops.{function._qualified_op_name.replace('::', '.')}"
+    elif isinstance(function, OpOverloadPacket):
+        candidate = f"torch.ops.{qualified_name(function).replace('::', '.')}"
     elif function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__:
         return f"torch.Tensor.{function.__name__}"
     elif getattr(function, "__name__", "") == "__get__":
@@ -178,3 +186,61 @@ def name_of(function: Any) -> str | None:
     if not candidate.startswith("torch."):
         return None
     return candidate if lookup(candidate) is function else None
+
+
+_PRIVATE = """
+    _adaptive_avg_pool2d _adaptive_avg_pool3d _assert_async _assert_scalar _batch_norm_no_update _batch_norm_with_update
+    _batch_norm_with_update_functional _cdist_forward _chunk_cat _conj _conj_copy _conj_physical _embedding_bag
+    _embedding_bag_forward_only _fft_c2c _fft_c2r _fft_r2c _linalg_det _linalg_eigh _linalg_slogdet
+    _linalg_solve_ex _linalg_svd _local_scalar_dense _log_softmax _log_softmax_backward_data _native_batch_norm_legit
+    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _neg_view _neg_view_copy _pdist_forward
+    _prelu_kernel _safe_softmax _softmax _softmax_backward_data _stack
+    _standard_gamma _to_copy _trilinear _unique _unique2 _unsafe_index _unsafe_index_put _unsafe_masked_index
+    _unsafe_masked_index_put_accumulate _unsafe_view _upsample_bicubic2d_aa _upsample_bilinear2d_aa
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+"""
+PRIVATE_OPERATORS = frozenset(_PRIVATE.split())
+"""Private operators of ATen that a case may call: PyTorch's op database has them, or its tracing writes them.
+
+Each computes from the numbers of its operands alone. Those called unsafe check their indices and sizes on a CPU; what
+others do not check, ``execution.undefined_behavior`` does.
+"""
+
+_DENIED_BY_REASON: Mapping[str, str] = {
+    "takes memory at an address, of another object or of a file": "from_file from_numpy frombuffer",
+    "gives a tensor other memory": "set set_ set_data data",
+    "takes or gives a tensor whose numbers are pointers": """
+        fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
+        fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16
+        fbgemm_pack_quantized_matrix quantized_gru quantized_gru_cell quantized_lstm quantized_lstm_cell
+        quantized_rnn_relu_cell quantized_rnn_tanh_cell
+    """,
+    "takes the indices of a sparse tensor for what they are said to be": """
+        sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor
+        sparse_csr_tensor embedding_backward embedding_sparse_backward to_sparse_semi_structured
+    """,
+    "gives the indices of a sparse tensor to be written to": """
+        ccol_indices col_indices crow_indices indices row_indices
+    """,
+    "calls a function, or keeps it to be called": "as_sparse_gradcheck backward boolean_dispatch",
+    "is for one device's library, which other names reach": """
+        to_mkldnn to_mkldnn_backward pin_memory record_stream
+    """,
+    "is no operator": """
+        assert_int_or_pair get_gradients has_torch_function has_torch_function_unary has_torch_function_variadic
+    """,
+}
+_LIBRARIES = ("cudnn_", "miopen_", "mkldnn_", "mps_", "lstm_mps")
+DENIED: Mapping[str, str] = {name: reason for reason, names in _DENIED_BY_REASON.items() for name in names.split()}
+"""What is denied under every prefix, and why."""
+
+
+def denial_reason(name: str) -> str:
+    """Why no case may call what is called so, under whatever prefix, or an empty string. Dunders are not asked for."""
+    if name in DENIED:
+        return DENIED[name]
+    if name.startswith(_LIBRARIES):
+        return "is for one device's library, which other names reach"
+    if name.startswith("_") and name not in PRIVATE_OPERATORS:
+        return "is private to PyTorch"
+    return ""

@@ -18,11 +18,10 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import visible
+from torchstone.conformance.escape import one_line, visible
 from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.program.tensor_storage import LayoutError, fresh, pack, unpack
-from torchstone.conformance.text import one_line
+from torchstone.conformance.program.tensor_storage import LayoutError, copy_tensors, pack, unpack
 
 if TYPE_CHECKING:
     from torchstone.conformance.execution.verdict import Verdict
@@ -71,7 +70,7 @@ class Case:
 
     def fresh_args(self) -> tuple[Tensor, ...]:
         """Copies to run on: same values, strides, offsets, and the same aliasing among them."""
-        return fresh(self.args)
+        return copy_tensors(self.args)
 
     def replace(self, **changes: Any) -> Case:
         """The case with some fields changed."""
@@ -139,9 +138,9 @@ class Case:
         With a backend it also compiles and runs the program there, prints both results and asserts that they agree;
         with the backend's verdict it tells that too, and survives what kills a process.
         """
-        from torchstone.conformance.repro.script import render
+        from torchstone.conformance.repro.script import render_script
 
-        return render(self, backend, verdict)
+        return render_script(self, backend, verdict)
 
 
 @dataclass(frozen=True)

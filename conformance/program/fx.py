@@ -1,6 +1,6 @@
 """A Program as a ``torch.fx.GraphModule``: the form in which ``torch.compile`` and ``torch.export`` take it.
 
-Tracing a Program itself would put its interpreter on trial; the graph module holds the calls and nothing else, and
+Tracing a Program itself would test its interpreter, too; the graph module holds the calls and nothing else, and
 what a compiler reports against it names the calls.
 """
 

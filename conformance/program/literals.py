@@ -93,7 +93,7 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def encode(value: Any, depth: int = 0) -> Any:
+def encode_literal(value: Any, depth: int = 0) -> Any:
     """The JSON form of a literal. Raises ``ProgramError`` when there is none, naming the type."""
     if depth > MAX_DEPTH:
         raise ProgramError(f"a literal nested more than {MAX_DEPTH} deep")
@@ -102,7 +102,7 @@ def encode(value: Any, depth: int = 0) -> Any:
     if type(value) is float:
         return value if math.isfinite(value) else {"float": str(value)}
     if type(value) is complex:
-        return {"complex": [encode(value.real), encode(value.imag)]}
+        return {"complex": [encode_literal(value.real), encode_literal(value.imag)]}
     if isinstance(value, Ref):
         return {"ref": [value.name, *value.path]}
     if value is Ellipsis:
@@ -116,13 +116,15 @@ def encode(value: Any, depth: int = 0) -> Any:
     if isinstance(value, torch.memory_format):
         return {"memory_format": str(value).removeprefix("torch.")}
     if isinstance(value, slice):
-        return {"slice": [encode(part, depth + 1) for part in (value.start, value.stop, value.step)]}
+        return {"slice": [encode_literal(part, depth + 1) for part in (value.start, value.stop, value.step)]}
     if type(value) is list:
-        return [encode(item, depth + 1) for item in value]
+        return [encode_literal(item, depth + 1) for item in value]
     if type(value) is tuple:
-        return {"tuple": [encode(item, depth + 1) for item in value]}
+        return {"tuple": [encode_literal(item, depth + 1) for item in value]}
     if type(value) is dict:
-        return {"dict": [[encode(key, depth + 1), encode(item, depth + 1)] for key, item in value.items()]}
+        return {
+            "dict": [[encode_literal(key, depth + 1), encode_literal(item, depth + 1)] for key, item in value.items()]
+        }
     raise ProgramError(f"a {type(value).__module__}.{type(value).__qualname__} cannot be written as a literal")
 
 
@@ -141,7 +143,7 @@ def _decode_float(body: Any, depth: int) -> float:
 
 
 def _decode_complex(body: Any, depth: int) -> complex:
-    parts = [decode(part, depth + 1) for part in _sequence(body, 2)]
+    parts = [decode_literal(part, depth + 1) for part in _sequence(body, 2)]
     if not all(type(part) in (int, float) for part in parts):
         raise ProgramError(f"malformed complex {body!r}")
     return complex(*parts)
@@ -149,10 +151,10 @@ def _decode_complex(body: Any, depth: int) -> complex:
 
 def _decode_dict(body: Any, depth: int) -> dict[Any, Any]:
     pairs = [_sequence(pair, 2) for pair in _sequence(body)]
-    keys = [decode(key, depth + 1) for key, _ in pairs]
+    keys = [decode_literal(key, depth + 1) for key, _ in pairs]
     if not all(type(key) in (str, int, bool, float) for key in keys):
         raise ProgramError("a dict literal with a key that is neither a string nor a number")
-    return dict(zip(keys, [decode(item, depth + 1) for _, item in pairs], strict=True))
+    return dict(zip(keys, [decode_literal(item, depth + 1) for _, item in pairs], strict=True))
 
 
 def _decode_device(body: Any, depth: int) -> torch.device:
@@ -186,20 +188,20 @@ _TAGS: dict[str, Callable[[Any, int], Any]] = {
     "device": _decode_device,
     "layout": _named(LAYOUTS, "layout"),
     "memory_format": _named(MEMORY_FORMATS, "memory format"),
-    "slice": lambda body, depth: slice(*[decode(part, depth + 1) for part in _sequence(body, 3)]),
-    "tuple": lambda body, depth: tuple([decode(item, depth + 1) for item in _sequence(body)]),
+    "slice": lambda body, depth: slice(*[decode_literal(part, depth + 1) for part in _sequence(body, 3)]),
+    "tuple": lambda body, depth: tuple([decode_literal(item, depth + 1) for item in _sequence(body)]),
     "dict": _decode_dict,
 }
 
 
-def decode(value: Any, depth: int = 0) -> Any:
+def decode_literal(value: Any, depth: int = 0) -> Any:
     """The literal that ``encode`` wrote. Raises ``ProgramError`` on anything it would not have written."""
     if depth > MAX_DEPTH:
         raise ProgramError(f"a literal nested more than {MAX_DEPTH} deep")
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, list):
-        return [decode(item, depth + 1) for item in value]
+        return [decode_literal(item, depth + 1) for item in value]
     if isinstance(value, dict) and len(value) == 1:
         tag, body = next(iter(value.items()))
         if tag in _TAGS:

@@ -10,14 +10,21 @@ import contextlib
 import json
 import keyword
 import unicodedata
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from torchstone.conformance.program.call_targets import resolve
-from torchstone.conformance.program.literals import ProgramError, Ref, decode, encode, leaves
+from torchstone.conformance.program.literals import (
+    ProgramError,
+    Ref,
+    decode_literal,
+    encode_literal,
+    leaves,
+    map_leaves,
+)
 
 __all__ = ["Call", "Program", "ProgramError", "Ref"]
 
@@ -54,6 +61,17 @@ class Call:
     def refs(self) -> list[Ref]:
         """The references among the arguments, in order."""
         return [leaf for leaf in leaves([self.args, self.kwargs]) if isinstance(leaf, Ref)]
+
+    def map_arguments(self, change: Callable[[Any], Any], *, nested: bool = True) -> Call:
+        """The call with each leaf of its arguments replaced by ``change(leaf)``, positional ones first, in order.
+
+        A leaf is whatever is no list, tuple, dict or slice: a number, a dtype, a ``Ref``. With ``nested=False`` each
+        argument is given as a whole, so that a list of sizes can be told from a number.
+        """
+        if nested:
+            return replace(self, args=map_leaves(self.args, change), kwargs=map_leaves(self.kwargs, change))
+        args = tuple(map(change, self.args))
+        return replace(self, args=args, kwargs={key: change(value) for key, value in self.kwargs.items()})
 
     def __str__(self) -> str:
         parts = [_show(arg) for arg in self.args] + [f"{key}={_show(value)}" for key, value in self.kwargs.items()]
@@ -104,6 +122,43 @@ class Program:
                 env[call.result] = function(*_fill(call.args, env), **_fill(call.kwargs, env))
         return _fill(self.outputs, env)
 
+    def rewrite(
+        self,
+        change: Callable[[Call], Call | None],
+        *,
+        outputs: Callable[[Any], Any] | None = None,
+        inputs: Iterable[str] | None = None,
+        before: Iterable[Call] = (),
+    ) -> Program:
+        """The program with each call replaced by ``change(call)``; ``None`` drops the call.
+
+        ``outputs`` replaces the leaves of the outputs, ``inputs`` the names of the inputs, and the calls ``before`` go
+        first. Whoever drops or renames a result has to change the references to it as well. This is the one way to
+        make a program out of another, so what comes out is checked like any other: raises ``ProgramError`` for a
+        reference to what is not defined.
+
+            program.rewrite(lambda call: call.map_arguments(widen))
+            program.rewrite(lambda call: None if call.target == "torch.manual_seed" else call)
+        """
+        calls = [changed for call in self.calls if (changed := change(call)) is not None]
+        return Program(
+            self.inputs if inputs is None else tuple(inputs),
+            (*before, *calls),
+            self.outputs if outputs is None else map_leaves(self.outputs, outputs),
+        )
+
+    def rename(self, names: Mapping[str, str]) -> Program:
+        """The program with inputs and results called by other names, where ``names`` has one for them."""
+
+        def renamed(leaf: Any) -> Any:
+            return Ref(names.get(leaf.name, leaf.name), leaf.path) if isinstance(leaf, Ref) else leaf
+
+        return self.rewrite(
+            lambda call: replace(call.map_arguments(renamed), result=names.get(call.result, call.result)),
+            outputs=renamed,
+            inputs=(names.get(name, name) for name in self.inputs),
+        )
+
     @property
     def _differentiates(self) -> bool:
         return any(call.target == "torch.autograd.grad" for call in self.calls)
@@ -127,13 +182,13 @@ class Program:
         calls = [
             {
                 "target": call.target,
-                "args": [encode(arg) for arg in call.args],
-                "kwargs": {key: encode(value) for key, value in call.kwargs.items()},
+                "args": [encode_literal(arg) for arg in call.args],
+                "kwargs": {key: encode_literal(value) for key, value in call.kwargs.items()},
                 "result": call.result,
             }
             for call in self.calls
         ]
-        return {"inputs": list(self.inputs), "calls": calls, "outputs": encode(self.outputs)}
+        return {"inputs": list(self.inputs), "calls": calls, "outputs": encode_literal(self.outputs)}
 
     @classmethod
     def from_json(cls, text: str) -> Program:
@@ -156,12 +211,12 @@ class Program:
             calls.append(
                 Call(
                     _text(call["target"], "a target"),
-                    tuple(decode(arg) for arg in _list(call["args"], "args")),
-                    {_text(key, "a keyword"): decode(value) for key, value in call["kwargs"].items()},
+                    tuple(decode_literal(arg) for arg in _list(call["args"], "args")),
+                    {_text(key, "a keyword"): decode_literal(value) for key, value in call["kwargs"].items()},
                     _text(call["result"], "a result name"),
                 )
             )
-        return cls(inputs, tuple(calls), decode(body["outputs"]))
+        return cls(inputs, tuple(calls), decode_literal(body["outputs"]))
 
 
 def _fill(value: Any, env: dict[str, Any]) -> Any:

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import flip_bits_of, flip_lazy_bits, storage_key
 from torchstone.conformance.program.literals import ProgramError, dtype_name, parse_dtype
 
-MOST_DIMS = 1024  # of a tensor in a file: eager makes tensors of any rank, though most of its ops stop at 64
-KEEP_WHOLE = 1 << 20  # bytes: storages up to here are kept entire, so that as_strided may read outside its input's view
+MAX_DIMS = 1024  # of a tensor in a file: eager makes tensors of any rank, though most of its ops stop at 64
+WHOLE_STORAGE_BYTES = (
+    1 << 20
+)  # bytes: storages up to here are kept entire, so that as_strided may read outside its input's view
 
 
 class LayoutError(ValueError):
@@ -48,10 +51,7 @@ def _bytes_of(storage: torch.UntypedStorage, length: int) -> Tensor:
 
 def _plain(tensor: Tensor) -> Tensor:
     """The tensor without the lazy conjugate and negative bits."""
-    tensor = tensor.detach()
-    if tensor.is_neg():
-        tensor = torch._neg_view(tensor)
-    return torch._conj(tensor) if tensor.is_conj() else tensor
+    return flip_bits_of(tensor.detach(), tensor)
 
 
 def _view(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def _view(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     return blank.set_(storage, like.storage_offset(), like.size(), like.stride())
 
 
-def fresh(
+def copy_tensors(
     tensors: Iterable[Tensor], device: torch.device | None = None, copies: dict[int, torch.UntypedStorage] | None = None
 ) -> tuple[Tensor, ...]:
     """Copies with the same sizes, strides, offsets and lazy bits; tensors that shared a storage share the copy.
@@ -73,17 +73,14 @@ def fresh(
     for tensor in tensors:
         plain = _plain(tensor)
         storage = plain.untyped_storage()
-        key = storage._cdata
+        key = storage_key(storage)
         if key not in copies:
-            copies[key] = storage.clone() if device is None else _moved(storage, device)
-        copy = _view(copies[key], plain)
-        if tensor.is_conj():
-            copy = torch._conj(copy)
-        result.append(torch._neg_view(copy) if tensor.is_neg() else copy)
+            copies[key] = storage.clone() if device is None else _copied_to(storage, device)
+        result.append(flip_bits_of(_view(copies[key], plain), tensor))
     return tuple(result)
 
 
-def _moved(storage: torch.UntypedStorage, device: torch.device) -> torch.UntypedStorage:
+def _copied_to(storage: torch.UntypedStorage, device: torch.device) -> torch.UntypedStorage:
     return _bytes_of(storage, storage.nbytes()).to(device, copy=True).untyped_storage()
 
 
@@ -95,8 +92,8 @@ def write_back(copies: Iterable[Tensor], originals: Iterable[Tensor]) -> dict[in
     found: dict[int, torch.UntypedStorage] = {}
     for copy, original in zip(copies, originals, strict=True):
         source, target = _plain(copy).untyped_storage(), _plain(original).untyped_storage()
-        if source._cdata not in found:
-            found[source._cdata] = target
+        if storage_key(source) not in found:
+            found[storage_key(source)] = target
             if target.nbytes() < source.nbytes():
                 target.resize_(source.nbytes())
             _bytes_of(target, source.nbytes()).copy_(_bytes_of(source, source.nbytes()))
@@ -115,7 +112,7 @@ def pack(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]
         check_plain(tensor)
         plain = _plain(tensor)
         storage = plain.untyped_storage()
-        key = names.setdefault(storage._cdata, f"s{len(names)}")
+        key = names.setdefault(storage_key(storage), f"s{len(names)}")
         storages[key] = storage
         end = extent(plain.size(), plain.stride(), int(plain.storage_offset())) * plain.element_size()
         needed[key] = max(needed.get(key, 0), min(end, storage.nbytes()))
@@ -129,7 +126,7 @@ def pack(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]
             "neg": tensor.is_neg(),
         }
     data = {
-        key: _bytes_of(storage, storage.nbytes() if storage.nbytes() <= KEEP_WHOLE else needed[key])
+        key: _bytes_of(storage, storage.nbytes() if storage.nbytes() <= WHOLE_STORAGE_BYTES else needed[key])
         for key, storage in storages.items()
     }
     return data, views
@@ -157,8 +154,8 @@ def _unpack_one(name: str, storages: dict[str, Tensor], view: Any) -> Tensor:
         raise LayoutError(f"input {name!r}: {error}") from error
     shape, stride, offset = view["shape"], view["stride"], view["offset"]
     sizes = (*_natural(shape, name), *_natural(stride, name), *_natural([offset], name))
-    if len(shape) > MOST_DIMS:
-        raise LayoutError(f"input {name!r} has {len(shape)} dims; a case has {MOST_DIMS} at most")
+    if len(shape) > MAX_DIMS:
+        raise LayoutError(f"input {name!r} has {len(shape)} dims; a case has {MAX_DIMS} at most")
     if len(shape) != len(stride) or any(size >= 1 << 62 for size in sizes):
         raise LayoutError(f"input {name!r}: shape {shape} and stride {stride} do not agree")
     itemsize = dtype.itemsize
@@ -168,9 +165,7 @@ def _unpack_one(name: str, storages: dict[str, Tensor], view: Any) -> Tensor:
     try:
         row = data if data.storage_offset() == 0 else data.clone()
         tensor = torch.empty(0, dtype=dtype).set_(row.untyped_storage(), offset, shape, stride)
-        if view["conj"]:
-            tensor = torch._conj(tensor)
-        return torch._neg_view(tensor) if view["neg"] else tensor
+        return flip_lazy_bits(tensor, conj=view["conj"], neg=view["neg"])
     except (RuntimeError, NotImplementedError) as error:
         raise LayoutError(f"input {name!r}: {error}") from error
 

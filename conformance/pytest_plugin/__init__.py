@@ -61,10 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if not picked and not any(getattr(config.option, name) not in ([], None, 60.0) for name in given):
         return
     from torchstone.conformance.errors import InputError
-    from torchstone.conformance.pytest_plugin.options import selection
+    from torchstone.conformance.pytest_plugin.options import read_options
 
     try:
-        chosen = selection(config.option, picked, quick=hasattr(config, "workerinput"))
+        chosen = read_options(config.option, picked, quick=hasattr(config, "workerinput"))
     except InputError as error:
         raise pytest.UsageError(f"torchstone: {error}") from error
     config.stash[SELECTION] = chosen
@@ -135,9 +135,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     counts: dict[str, Counter[str]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
-            told = dict(getattr(report, "user_properties", ()))
-            if OUTCOME in told and report.when == "call":
-                counts.setdefault(told["torchstone_backend"], Counter())[told[OUTCOME]] += 1
+            properties = dict(getattr(report, "user_properties", ()))
+            if OUTCOME in properties and report.when == "call":
+                counts.setdefault(properties["torchstone_backend"], Counter())[properties[OUTCOME]] += 1
     for backend, outcomes in counts.items():
         listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
         terminalreporter.write_line(f"torchstone: {backend}: {listed}")

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.escape import file_name, replay, shell, visible
-from torchstone.conformance.escape import log as safe
+from torchstone.conformance.escape import file_name, one_line, replay_command, shell_command, visible
+from torchstone.conformance.escape import log_lines as safe
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.pytest_plugin import OUTCOME, SELECTION, SUITE
-from torchstone.conformance.pytest_plugin.options import Selection, mark
+from torchstone.conformance.pytest_plugin.options import PluginOptions, mark_name
 from torchstone.conformance.pytest_plugin.session import session_of
 from torchstone.conformance.pytest_plugin.user_cases import SOURCE as OWN
-from torchstone.conformance.pytest_plugin.user_cases import Declared, OwnCaseError
-from torchstone.conformance.text import one_line
+from torchstone.conformance.pytest_plugin.user_cases import DeclaredCase, OwnCaseError
 
 SKIPPED = frozenset({Outcome.UNSUPPORTED, Outcome.UNTESTED, Outcome.FALLBACK, Outcome.ILL_CONDITIONED})
 """Outcomes that are neither a failure nor a pass."""
@@ -60,9 +59,9 @@ class CaseItem(pytest.Item):
                 trouble = str(error)
         if trouble:
             pytest.fail(safe(trouble), pytrace=False)
-        told = {"backend": self.backend, "stage": verdict.stage, "kind": verdict.kind, "message": verdict.message}
+        properties = {"backend": self.backend, "stage": verdict.stage, "kind": verdict.kind, "message": verdict.message}
         self.user_properties.append((OUTCOME, str(verdict.outcome)))
-        self.user_properties += [(f"torchstone_{name}", str(value)) for name, value in told.items()]
+        self.user_properties += [(f"torchstone_{name}", str(value)) for name, value in properties.items()]
         self._end(case, verdict)
 
     def _end(self, case: Case | Untested, verdict: Verdict) -> None:
@@ -71,16 +70,16 @@ class CaseItem(pytest.Item):
         source, op, dtype, _, variant = _fields(self.case_id)
         row = file.find(self.case_id, source, op, dtype, variant) if file is not None else None
         if file is not None and row is not None and outcome is not Outcome.HARNESS_ERROR:
-            told = visible(f"{row.reason} {row.issue}".strip())
+            reason = visible(f"{row.reason} {row.issue}".strip())
             if outcome not in row.outcomes:
-                wanted = f"{' or '.join(row.outcomes)}, as expected by {file.path}:{row.line} ({told})"
-                text = tell(case, verdict, self.again(case)) if isinstance(case, Case) else _reason(verdict)
+                wanted = f"{' or '.join(row.outcomes)}, as expected by {file.path}:{row.line} ({reason})"
+                text = failure_text(case, verdict, self.again(case)) if isinstance(case, Case) else _reason(verdict)
                 pytest.fail(f"[strict] {outcome}, and not {wanted}\n{text}", pytrace=False)
             if verdict.failed:
-                pytest.xfail(f"{outcome}: {told}")  # does nothing under --runxfail
+                pytest.xfail(f"{outcome}: {reason}")  # does nothing under --runxfail
         if verdict.failed:
             assert isinstance(case, Case)
-            pytest.fail(tell(case, verdict, self.again(case)), pytrace=False)
+            pytest.fail(failure_text(case, verdict, self.again(case)), pytrace=False)
         if outcome in SKIPPED:
             pytest.skip(f"{outcome}: {_reason(verdict)}")
 
@@ -108,7 +107,7 @@ class SuiteItem(CaseItem):
 class OwnItem(CaseItem):
     """A case that a project declares with ``@torchstone.case``."""
 
-    declared: Declared
+    declared: DeclaredCase
 
     def case(self) -> Case | Untested:
         from torchstone.conformance.variants.registry import apply
@@ -119,7 +118,7 @@ class OwnItem(CaseItem):
     def again(self, case: Case) -> str:
         cache = getattr(self.config, "cache", None)
         if cache is None:  # pytest was told to keep nothing
-            return shell(["pytest", self.nodeid, "--torchstone-backend", self.backend])
+            return shell_command(["pytest", self.nodeid, "--torchstone-backend", self.backend])
         path = cache.mkdir("torchstone") / f"{file_name(self.nodeid)}.safetensors"
         case.save(path)
         return _replay(self.config, str(path), self.backend)
@@ -136,7 +135,7 @@ class Suite(pytest.Collector):
         except InputError as error:
             raise self.CollectError(f"torchstone: {error}") from error
 
-    def _pairs(self, chosen: Selection) -> Iterator[tuple[str, str]]:
+    def _pairs(self, chosen: PluginOptions) -> Iterator[tuple[str, str]]:
         from torchstone.conformance.sources import iterate, select
         from torchstone.conformance.variants.registry import DEFAULT
 
@@ -159,14 +158,14 @@ class Suite(pytest.Collector):
         return item
 
 
-def own_items(collector: Any, name: str, declared: Declared, chosen: Selection | None) -> list[pytest.Item]:
+def own_items(collector: Any, name: str, declared: DeclaredCase, chosen: PluginOptions | None) -> list[pytest.Item]:
     """The items of a declared function: on every backend, on eager alone when none is asked for."""
     if not isinstance(collector, pytest.Module):
         raise collector.CollectError(f"{name}: @torchstone.case is for functions of a module, not of a class")
     marks = list(getattr(declared.function, "pytestmark", ()))
     if any(mark.name in ("parametrize", "usefixtures") for mark in marks):
         raise collector.CollectError(f"{name}: a case takes no fixtures or parameters; give inputs=[…] instead")
-    chosen = chosen or Selection(("eager",), own_dtypes=None)
+    chosen = chosen or PluginOptions(("eager",), own_dtypes=None)
     dtypes = [dtype for dtype in declared.dtypes if chosen.own_dtypes is None or dtype in chosen.own_dtypes]
     line = declared.function.__code__.co_firstlineno - 1
     items: list[pytest.Item] = []
@@ -184,7 +183,7 @@ def own_items(collector: Any, name: str, declared: Declared, chosen: Selection |
     return items
 
 
-def tell(case: Case, verdict: Verdict, again: str) -> str:
+def failure_text(case: Case, verdict: Verdict, again: str) -> str:
     """What a failure shows: the verdict, what was asked, the evidence, and the command that asks again."""
     message, *more = verdict.message.splitlines() or [""]
     kind = f" ({verdict.kind})" if verdict.kind else ""
@@ -213,7 +212,7 @@ def _reason(verdict: Verdict) -> str:
 
 def _replay(config: pytest.Config, what: str, backend: str) -> str:
     timeout = config.option.torchstone_timeout
-    return replay(what, backend, *(["--timeout", f"{timeout:g}"] if timeout != 60 else []))
+    return replay_command(what, backend, *(["--timeout", f"{timeout:g}"] if timeout != 60 else []))
 
 
 def _fields(case_id: str) -> list[str]:
@@ -232,7 +231,7 @@ def _parts(case_id: str) -> tuple[str, str, str, str]:
 def _mark(config: pytest.Config, label: str, value: str) -> pytest.MarkDecorator:
     """The mark, registered, so that --strict-markers knows it."""
     known = session_of(config).marks
-    name = mark(label, value)
+    name = mark_name(label, value)
     if name not in known:
         config.addinivalue_line("markers", f"{name}: a case of {label} {value}.")
         known[name] = getattr(pytest.mark, name)

@@ -12,7 +12,7 @@ from torchstone.conformance.pytest_plugin.user_cases import SOURCE as OWN
 
 
 @dataclass(frozen=True)
-class Selection:
+class PluginOptions:
     """The cases to collect, and how to run them. ``picked``: (backend, case id)s given as node ids, and no others."""
 
     backends: tuple[str, ...]
@@ -36,21 +36,21 @@ class Selection:
         """What -m may name, whether or not there is such a case; a mark for each op comes with its cases."""
         for label, names in ("backend", self.backends), ("source", self.sources), ("variant", self.variants):
             for name in names:
-                yield f"{mark(label, name)}: a case of {label} {name}."
+                yield f"{mark_name(label, name)}: a case of {label} {name}."
         for name in self.dtypes or ():
-            yield f"{mark('dtype', name)}: a case of dtype {name}."
+            yield f"{mark_name('dtype', name)}: a case of dtype {name}."
 
 
-def mark(label: str, value: str) -> str:
+def mark_name(label: str, value: str) -> str:
     """The name of the mark of what has this value: ``op_nn_functional_softmax``."""
     return re.sub(r"\W+", "_", f"{label}_{value.partition('=')[0]}")
 
 
-def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = False) -> Selection:
+def read_options(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = False) -> PluginOptions:
     """Check the options. ``quick`` leaves out what another process has checked. Raises ``InputError``."""
-    from torchstone.conformance.backends import check, load
-    from torchstone.conformance.runner.interpreter_probe import ask
-    from torchstone.conformance.runner.preflight import look
+    from torchstone.conformance.backends import check_backend_name, load
+    from torchstone.conformance.backends.registry import describe_backend
+    from torchstone.conformance.runner.preflight import preflight
     from torchstone.conformance.sources import SOURCES
 
     backends = tuple(dict.fromkeys([*option.torchstone_backend, *(backend for backend, _ in picked)]))
@@ -65,15 +65,15 @@ def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = F
         if name.partition("=")[0] not in SOURCES and name != OWN:
             raise UnknownName("source", name, [*SOURCES, OWN])
     for name in backends:
-        check(name)
+        check_backend_name(name)
     variants = _variants(option.torchstone_variant)
     dtypes = _dtypes(option.torchstone_dtype)
     for name in () if quick else backends:
-        state = look(name) if option.torchstone_isolate else ask(load(name))
+        state = preflight(name) if option.torchstone_isolate else describe_backend(load(name))
         if not state.get("ok", True):
             how = f"; install it with: {state['install']}" if state["install"] else ""
             raise InputError(f'backend "{name}" cannot be used here: {state["reason"]}{how}')
-    chosen = Selection(
+    chosen = PluginOptions(
         backends,
         tuple(name for name in dict.fromkeys(sources) if name != OWN),
         tuple(option.torchstone_op) or None,
@@ -87,9 +87,9 @@ def selection(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool = F
         tuple(dict.fromkeys(picked)),
     )
     if not quick and chosen.expect:
-        from torchstone.conformance.pytest_plugin.session import load_expectations
+        from torchstone.conformance.pytest_plugin.session import read_expectations
 
-        load_expectations(chosen)
+        read_expectations(chosen)
     return chosen
 
 

@@ -9,47 +9,48 @@ from typing import TYPE_CHECKING
 import pytest
 
 from torchstone.conformance.errors import HarnessError, InputError
-from torchstone.conformance.execution.run_case import untested
+from torchstone.conformance.execution.run_case import untested_verdict
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.pytest_plugin import SELECTION
-from torchstone.conformance.pytest_plugin.options import Selection
+from torchstone.conformance.pytest_plugin.options import PluginOptions
 
 if TYPE_CHECKING:
-    from torchstone.conformance.expectations import Expectations
+    from torchstone.conformance.expectations import ExpectationFile
     from torchstone.conformance.runner.pool import Pool
 
 _SESSION = pytest.StashKey["Session"]()
 
 
-def load_expectations(chosen: Selection) -> dict[str, Expectations]:
+def read_expectations(chosen: PluginOptions) -> dict[str, ExpectationFile]:
     """The expectations by backend. Raises ``InputError``."""
     if not chosen.expect:
         return {}
-    from torchstone.conformance.expectations import check_backends, load
+    from torchstone.conformance.expectations import files_by_backend
+    from torchstone.conformance.expectations import load_expectations as load_file
 
-    return check_backends([load(Path(path)) for path in chosen.expect], chosen.backends, "pytest")
+    return files_by_backend([load_file(Path(path)) for path in chosen.expect], chosen.backends, "pytest")
 
 
 class Session:
     """Runs cases for the items. Under pytest-xdist there is one in each of its workers."""
 
-    def __init__(self, chosen: Selection) -> None:
+    def __init__(self, chosen: PluginOptions) -> None:
         self.chosen = chosen
         self.marks: dict[str, pytest.MarkDecorator] = {}
-        self.expectations = load_expectations(chosen)
+        self.expectations = read_expectations(chosen)
         self._pools: dict[str, Pool] = {}
         self._broken: dict[str, str] = {}  # backends whose workers cannot start, with the reason
 
     def verdict(self, backend: str, case: Case | Untested) -> Verdict:
         """Try a case on a backend."""
         if isinstance(case, Untested):
-            return untested(case, backend)
+            return untested_verdict(case, backend)
         if not self.chosen.isolate:
             from torchstone.conformance.backends import load
-            from torchstone.conformance.execution.run_case import try_case
+            from torchstone.conformance.execution.run_case import run_case
 
-            return try_case(case, load(backend))
+            return run_case(case, load(backend))
         if backend not in self._broken:
             try:
                 return self._pool(backend).verdict(case)
@@ -97,7 +98,7 @@ def _entries(source: str, op: str, dtype: str, limit: int | None) -> dict[str, C
 def session_of(config: pytest.Config) -> Session:
     """The process's session, made when it is first asked for."""
     if _SESSION not in config.stash:
-        config.stash[_SESSION] = Session(config.stash.get(SELECTION, None) or Selection(("eager",)))
+        config.stash[_SESSION] = Session(config.stash.get(SELECTION, None) or PluginOptions(("eager",)))
     return config.stash[_SESSION]
 
 

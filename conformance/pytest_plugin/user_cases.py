@@ -24,7 +24,7 @@ class OwnCaseError(Exception):
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredCase:
     """A function declared as a case, with what makes its arguments."""
 
     function: Callable[..., Any]
@@ -55,9 +55,9 @@ class Declared:
                 f"no program can be made of {self.name}: {error}; it has to be calls to torch on its arguments"
             ) from error
         except Exception as error:
-            told = "".join(traceback.format_exception(error.with_traceback(self._own(error))))
+            trace = "".join(traceback.format_exception(error.with_traceback(self._own(error))))
             summary = traceback.format_exception_only(error)[-1].strip()
-            raise OwnCaseError(f"{self.name} fails in eager: {summary}\n\n{told}") from error
+            raise OwnCaseError(f"{self.name} fails in eager: {summary}\n\n{trace}") from error
         return Case(program, inputs, SOURCE, self.name, dtype, index=index)
 
     def _own(self, error: Exception) -> Any:
@@ -100,7 +100,7 @@ def case(
         called = name or getattr(function, "__name__", "case")
         if ":" in called:
             raise InputError(f'torchstone.case: the colons of case ids part their fields; "{called}" has one')
-        setattr(function, ATTRIBUTE, Declared(function, called, makers, tuple(dict.fromkeys(dtypes))))
+        setattr(function, ATTRIBUTE, DeclaredCase(function, called, makers, tuple(dict.fromkeys(dtypes))))
         return function
 
     return declare

@@ -17,13 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.escape import docstring, literal, visible
+from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
+from torchstone.conformance.escape import docstring, string_literal, visible
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.call_targets import PROPERTIES
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, map_leaves
-from torchstone.conformance.program.program import Call, Program, is_name
+from torchstone.conformance.program.literals import Ref, leaves, map_leaves
+from torchstone.conformance.program.program import Call, is_name
 from torchstone.conformance.program.tensor_storage import extent
 from torchstone.conformance.repro import standalone
 
@@ -35,27 +36,28 @@ RESERVED = frozenset(["torch", "base64", "zlib", "bytearray", "float", "complex"
 BUILT_IN = ("linalg", "tosa", "tensorrt")
 
 
-def render(case: Case, backend: str | None = None, verdict: Verdict | None = None) -> str:
+def render_script(case: Case, backend: str | None = None, verdict: Verdict | None = None) -> str:
     """The script's text. With a backend it asserts, to the oracle's ULPs, that both runs agree.
 
-    ``verdict`` is what the case came to there: it is told, and a script for a compiler that dies survives it.
+    ``verdict`` is the case's verdict there. The script's docstring has it, and a script for a compiler that dies
+    survives it.
     """
     case = _renamed(case)
     built = _inputs(case)
     packed = any("b64decode" in line for line in built)
     known = backend in (*BUILT_IN, "eager", "inductor")
-    path = None if known or backend is None else standalone.path_of(backend, verdict)
+    path = None if known or backend is None else standalone.compiler_path(backend, verdict)
     lines = [*_title(case, backend, verdict), "", *_imports(packed, backend, verdict, path), "", ""]
     lines += [f"def program({', '.join(case.program.inputs)}):", *(f"    {line}" for line in _body(case)), "", ""]
     lines += ["def inputs():", *(f"    {line}" for line in [*built, f"return {_tuple(case.program.inputs)}"]), "", ""]
     if path is not None:
         lines += standalone.definitions(path, case)
-    lines += standalone.guard() if standalone.fatal(verdict) else []
+    lines += standalone.subprocess_guard() if standalone.kills_process(verdict) else []
     lines.append("torch.manual_seed(20)")
     if path is None:
         lines += _main(case, backend, verdict)
     else:
-        lines += standalone.main(path, str(backend), case, verdict, _closeness(case))
+        lines += standalone.comparison(path, str(backend), case, verdict, _closeness(case))
     return "\n".join(lines) + "\n"
 
 
@@ -71,32 +73,23 @@ def _renamed(case: Case) -> Case:
     if not names:
         return case
 
-    def new(value: Any) -> Any:
-        return map_leaves(
-            value, lambda leaf: Ref(names.get(leaf.name, leaf.name), leaf.path) if isinstance(leaf, Ref) else leaf
-        )
-
-    calls = [
-        Call(call.target, new(call.args), new(call.kwargs), names.get(call.result, call.result))
-        for call in program.calls
-    ]
     inputs = {names.get(name, name): tensor for name, tensor in case.inputs.items()}
-    return case.replace(program=Program(tuple(inputs), tuple(calls), new(program.outputs)), inputs=inputs)
+    return case.replace(program=program.rename(names), inputs=inputs)
 
 
 def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]:
     head = case.id + (f" on {backend}" if backend else "")
     if verdict is None or verdict.outcome is Outcome.PASS:
         return docstring([head])
-    told = f"{verdict.outcome} at {verdict.stage}: {verdict.message}"
-    lines = [line.rstrip() for part in told.splitlines() for line in textwrap.wrap(visible(part), 118) or [""]]
+    summary = f"{verdict.outcome} at {verdict.stage}: {verdict.message}"
+    lines = [line.rstrip() for part in summary.splitlines() for line in textwrap.wrap(visible(part), 118) or [""]]
     return docstring([head, "", *lines[:MESSAGE_LINES]])
 
 
 def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: Any) -> list[str]:
     lines = ["import base64"] if packed else []
-    lines += ["import ctypes"] if standalone.repeated(verdict) and backend is not None else []
-    lines += ["import subprocess", "import sys"] if standalone.fatal(verdict) else []
+    lines += ["import ctypes"] if standalone.calls_differ(verdict) and backend is not None else []
+    lines += ["import subprocess", "import sys"] if standalone.kills_process(verdict) else []
     lines += ["import zlib"] if packed else []
     lines += ["from collections.abc import Callable"] if path is not None else []
     lines += ["", "import torch"] if lines else ["import torch"]
@@ -105,7 +98,7 @@ def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: A
     elif backend in BUILT_IN:
         lines += ["", "import torchstone"]
     elif backend not in (None, "eager", "inductor"):
-        lines += ["", "from torchstone.conformance.backends.protocol import load"]
+        lines += ["", "from torchstone.conformance.backends import load"]
     return lines
 
 
@@ -119,21 +112,21 @@ def _main(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]
     elif backend == "inductor":
         compiled = "torch.compile(program)"
     elif backend in BUILT_IN:
-        compiled = f"torchstone.compile(program, inputs(), target={source(backend)})"
+        compiled = f"torchstone.compile(program, inputs(), target={python_source(backend)})"
     else:
-        compiled = f"load({source(backend)}).compile(program, inputs())"
+        compiled = f"load({python_source(backend)}).compile(program, inputs())"
     rtol, atol = _closeness(case)
     compared = "(actual, actual_inputs), (expected, expected_inputs)"
     return [
         *lines,
         "",
         f"compiled = {compiled}",
-        *standalone.again(
+        *standalone.repeat_calls(
             [
                 "torch.manual_seed(20)",
                 "actual_inputs = inputs()",
                 "actual = compiled(*actual_inputs)",
-                f"print({source(f'{backend}:')}, actual)",
+                f"print({python_source(f'{backend}:')}, actual)",
                 f"torch.testing.assert_close({compared}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
             ],
             verdict,
@@ -150,60 +143,56 @@ def _closeness(case: Case) -> tuple[float, float]:
 
 
 def _body(case: Case) -> list[str]:
-    used = {leaf.name for leaf in _refs(case.program.outputs)}
+    used = {leaf.name for leaf in leaves(case.program.outputs)}
     used.update(ref.name for call in case.program.calls for ref in call.refs())
     lines = []
     for call in case.program.calls:
         text = _call(call)
         lines.append(f"{call.result} = {text}" if call.result in used else text)
-    return [*lines, f"return {source(case.program.outputs)}"]
-
-
-def _refs(value: Any) -> list[Ref]:
-    return Call("", (value,), {}, "").refs()
+    return [*lines, f"return {python_source(case.program.outputs)}"]
 
 
 def _call(call: Call) -> str:
     name = call.target.rpartition(".")[2]
     args = list(call.args)
     if call.target.startswith("torch.Tensor.") and args and isinstance(args[0], Ref):
-        this = source(args[0])
+        this = python_source(args[0])
         if name in PROPERTIES:
             return f"{this}.{name}"
         if name == "__getitem__" and len(args) == 2:
-            return f"{this}[{source(args[1])}]"
+            return f"{this}[{python_source(args[1])}]"
         function = _attribute(this, name)
         args = args[1:]
     else:
         function = _attribute(*call.target.split("."))
-    parts = [source(arg) for arg in args]
+    parts = [python_source(arg) for arg in args]
     plain = {key: value for key, value in call.kwargs.items() if is_name(key)}
-    parts += [f"{key}={source(value)}" for key, value in plain.items()]
+    parts += [f"{key}={python_source(value)}" for key, value in plain.items()]
     other = {key: value for key, value in call.kwargs.items() if key not in plain}
     if other:
-        parts.append(f"**{source(other)}")
+        parts.append(f"**{python_source(other)}")
     return f"{function}({', '.join(parts)})"
 
 
 def _attribute(first: str, *parts: str) -> str:
     """A dotted name as Python source: ``torch.ops.aten.random_.from`` has a part that Python keeps for itself."""
     for part in parts:
-        first = f"getattr({first}, {source(part)})" if keyword.iskeyword(part) else f"{first}.{part}"
+        first = f"getattr({first}, {python_source(part)})" if keyword.iskeyword(part) else f"{first}.{part}"
     return first
 
 
-def source(value: Any) -> str:
+def python_source(value: Any) -> str:
     """A literal or reference as Python source."""
     if isinstance(value, Ref):
-        return value.name + "".join(f"[{source(step)}]" for step in value.path)
+        return value.name + "".join(f"[{python_source(step)}]" for step in value.path)
     if isinstance(value, tuple):
-        return _tuple([source(item) for item in value])
+        return _tuple([python_source(item) for item in value])
     if isinstance(value, list):
-        return "[" + ", ".join(source(item) for item in value) + "]"
+        return "[" + ", ".join(python_source(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{source(key)}: {source(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{python_source(key)}: {python_source(item)}" for key, item in value.items()) + "}"
     if isinstance(value, slice):
-        return f"slice({source(value.start)}, {source(value.stop)}, {source(value.step)})"
+        return f"slice({python_source(value.start)}, {python_source(value.stop)}, {python_source(value.step)})"
     if value is Ellipsis:
         return "..."
     if isinstance(value, torch.device):
@@ -211,9 +200,9 @@ def source(value: Any) -> str:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f'float("{value}")'
     if isinstance(value, complex):
-        return f"complex({source(value.real)}, {source(value.imag)})"
+        return f"complex({python_source(value.real)}, {python_source(value.imag)})"
     if isinstance(value, str):
-        return literal('"' + repr(value)[1:-1] + '"' if "'" not in value and '"' not in value else repr(value))
+        return string_literal('"' + repr(value)[1:-1] + '"' if "'" not in value and '"' not in value else repr(value))
     return repr(value)
 
 
@@ -227,11 +216,11 @@ def _inputs(case: Case) -> list[str]:
     lines: list[str] = []
     owners: dict[int, list[str]] = {}
     for name, tensor in case.inputs.items():
-        owners.setdefault(tensor.untyped_storage()._cdata, []).append(name)
+        owners.setdefault(storage_key(tensor), []).append(name)
     bases: dict[int, str] = {}
     for name, tensor in case.inputs.items():
         plain = _unlazy(tensor)
-        key = tensor.untyped_storage()._cdata
+        key = storage_key(tensor)
         if len(owners[key]) == 1 and _dense(plain):
             text = _values(plain)
         else:
@@ -247,9 +236,7 @@ def _inputs(case: Case) -> list[str]:
 
 
 def _unlazy(tensor: Tensor) -> Tensor:
-    tensor = tensor.detach()
-    tensor = torch._neg_view(tensor) if tensor.is_neg() else tensor
-    return torch._conj(tensor) if tensor.is_conj() else tensor
+    return flip_bits_of(tensor.detach(), tensor)
 
 
 def _dense(tensor: Tensor) -> bool:
@@ -275,10 +262,10 @@ def _values(tensor: Tensor) -> str:
     if tensor.numel() <= LITERAL_LIMIT:
         for numbers in (_shortest(tensor), map_leaves(tensor.tolist(), _as_printed)):
             if _same_bits(_try_literal(numbers, tensor.dtype), tensor):
-                return f"torch.tensor({source(numbers)}, dtype={dtype})"
+                return f"torch.tensor({python_source(numbers)}, dtype={dtype})"
     first = _as_printed(tensor.reshape(-1)[0].item())
     if _same_bits(_try_full(shape, first, tensor.dtype), tensor):
-        return f"torch.full({shape}, {source(first)}, dtype={dtype})"
+        return f"torch.full({shape}, {python_source(first)}, dtype={dtype})"
     packed = base64.b64encode(zlib.compress(_bits(tensor).numpy().tobytes(), 9)).decode()
     return f'torch.frombuffer(bytearray(zlib.decompress(base64.b64decode("{packed}"))), dtype={dtype}).reshape({shape})'
 

@@ -1,7 +1,7 @@
 """The part of a script that puts a program through a compiler's own path, with nothing of torchstone's.
 
-Scripts carry the source of a function of ``backends/paths.py``. Where torchstone has to run what the compiler makes,
-the function ends with the lowering, and shows the failures up to there. A script exits with 1 when the failure shows
+Scripts carry the source of a function of ``compiler_paths``. Where torchstone has to run what the compiler makes, the
+function ends with the lowering, and shows the failures up to there. A script exits with 1 when the failure shows
 and with 0 when it does not; a compiler that dies or hangs does so in a process of its own.
 """
 
@@ -11,17 +11,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torchstone.conformance.escape import literal
-from torchstone.conformance.execution.poison import HUGE, HUGER
+from torchstone.conformance.escape import string_literal
+from torchstone.conformance.execution.poison import FILL, OTHER_FILL
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 
-FATAL = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM)
+DEADLY = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM)
 SECONDS = 120
 CALLS = 5  # with each of two fillings
 
 
-def path_of(name: str, verdict: Verdict | None) -> Callable[..., Any] | None:
+def compiler_path(name: str, verdict: Verdict | None) -> Callable[..., Any] | None:
     """Return the function that shows a backend's failure by itself, None if there is none."""
     from torchstone.conformance.repro.compiler_paths import LOWERINGS, PATHS
 
@@ -29,11 +29,11 @@ def path_of(name: str, verdict: Verdict | None) -> Callable[..., Any] | None:
     return PATHS.get(name) or (LOWERINGS.get(name) if early else None)
 
 
-def fatal(verdict: Verdict | None) -> bool:
-    return verdict is not None and verdict.outcome in FATAL
+def kills_process(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.outcome in DEADLY
 
 
-def guard() -> list[str]:
+def subprocess_guard() -> list[str]:
     """Statements that do the rest of the script in another process and tell how that ends."""
     return [
         'if sys.argv[1:] != ["here"]:',
@@ -50,7 +50,7 @@ def definitions(path: Callable[..., Any], case: Case) -> list[str]:
     """The compiler's path, and the program as a module; arguments that it writes to are results of it."""
     lines = [*inspect.getsource(path).rstrip().splitlines(), "", "", "class Module(torch.nn.Module):"]
     lines.append("    def forward(self, *args):")
-    if not writes(case):
+    if not may_write_arguments(case):
         return [*lines, "        return program(*args)", "", ""]
     return [
         *lines,
@@ -62,7 +62,7 @@ def definitions(path: Callable[..., Any], case: Case) -> list[str]:
     ]
 
 
-def writes(case: Case) -> bool:
+def may_write_arguments(case: Case) -> bool:
     """Whether the program may write to its arguments: in place, to an output, to running statistics."""
     return any(
         call.target.endswith(("_", "batch_norm", "instance_norm")) or "out" in call.kwargs
@@ -70,7 +70,7 @@ def writes(case: Case) -> bool:
     )
 
 
-def main(
+def comparison(
     path: Callable[..., Any], backend: str, case: Case, verdict: Verdict | None, closeness: tuple[float, float]
 ) -> list[str]:
     """Statements that compare what the compiler gives with eager."""
@@ -78,7 +78,7 @@ def main(
 
     name = path.__name__
     lines = [
-        "expected = Module()(*inputs())" if writes(case) else "expected = program(*inputs())",
+        "expected = Module()(*inputs())" if may_write_arguments(case) else "expected = program(*inputs())",
         'print("eager:", expected)',
         "exported = torch.export.export(Module(), inputs(), strict=False)",
     ]
@@ -89,10 +89,10 @@ def main(
         *lines,
         "expected = [leaf for leaf in tree_leaves(expected) if isinstance(leaf, torch.Tensor)]",
         f"compiled = {name}(exported)",
-        *again(
+        *repeat_calls(
             [
                 "actual = compiled(*inputs())",
-                f"print({literal(repr(f'{backend}:'))}, actual)",
+                f"print({string_literal(repr(f'{backend}:'))}, actual)",
                 f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
             ],
             verdict,
@@ -100,17 +100,17 @@ def main(
     ]
 
 
-def repeated(verdict: Verdict | None) -> bool:
+def calls_differ(verdict: Verdict | None) -> bool:
     """Whether the failure is that calls on the same inputs differ."""
     return verdict is not None and verdict.kind == Kind.NONDETERMINISTIC
 
 
-def again(lines: list[str], verdict: Verdict | None) -> list[str]:
+def repeat_calls(lines: list[str], verdict: Verdict | None) -> list[str]:
     """Statements of one call; of several, in memory filled with one byte or another, where calls differ."""
-    if not repeated(verdict):
+    if not calls_differ(verdict):
         return lines
     return [
-        f"for byte in ({HUGE}, {HUGER}) * {CALLS}:",
+        f"for byte in ({FILL}, {OTHER_FILL}) * {CALLS}:",
         "    ctypes.CDLL(None).mallopt(-6, byte)  # M_PERTURB: what memory holds that nobody has written to",
         *(f"    {line}" for line in lines),
     ]

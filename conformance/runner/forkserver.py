@@ -29,12 +29,16 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.runner import shared_memory, worker
-from torchstone.conformance.runner.temporary_folders import remove
+from torchstone.conformance.runner import cleanup, worker
+from torchstone.conformance.runner.cleanup import remove_folder
 
 MESSAGE = 1 << 16
-PLENTY = 4  # who needs so many workers sees failures, and the imports that they take are better made here, once
-LOOK = 1000  # milliseconds after which it looks whether the runner is still there, should its end be held by others
+FORKS_BEFORE_PRELOAD = (
+    4  # who needs so many workers sees failures, and the imports that they take are better made here, once
+)
+POLL_MILLISECONDS = (
+    1000  # milliseconds after which it looks whether the runner is still there, should its end be held by others
+)
 
 
 class ForkServer:
@@ -53,32 +57,32 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Fork and bury until the runner goes, then bury everything."""
+        """Fork and reap until the runner goes, then end everything."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self.wake, select.POLLIN)
-        self.tell(up=True)
+        self.send(up=True)
         with contextlib.suppress(ConnectionError):
             while os.getppid() == self.parent:
-                ready = [descriptor for descriptor, _ in poll.poll(LOOK)]
+                ready = [descriptor for descriptor, _ in poll.poll(POLL_MILLISECONDS)]
                 if self.wake in ready:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self.wake, MESSAGE)
-                if self.control.fileno() in ready and not self.listen():
+                if self.control.fileno() in ready and not self.handle_request():
                     break
-                self.bury()
+                self.reap()
         for pid in list(self.pids):
             _kill(os.killpg, pid)
         while self.pids:
             with contextlib.suppress(ConnectionError):
-                self.bury()
+                self.reap()
             time.sleep(0.002)
-        remove(self.root)
+        remove_folder(self.root)
 
-    def tell(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         self.control.send(json.dumps(message).encode())
 
-    def listen(self) -> bool:
+    def handle_request(self) -> bool:
         """Do what the runner asks; false when it is gone."""
         data, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE, 3)
         if not data:
@@ -95,7 +99,7 @@ class ForkServer:
         self.pids[pid] = number
         for descriptor in descriptors:
             os.close(descriptor)
-        self.tell(worker=number, pid=pid)
+        self.send(worker=number, pid=pid)
         return True
 
     def fork(self, descriptors: list[int], scratch: str, cache: str, disk: int, fork: bool) -> int:
@@ -108,9 +112,9 @@ class ForkServer:
             duplicates = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
             return os.posix_spawn(sys.executable, command, os.environ, file_actions=duplicates, setsid=True)
         self.forks += 1
-        if self.forks == PLENTY:
-            worker.preload_more()
-            settle()
+        if self.forks == FORKS_BEFORE_PRELOAD:
+            worker.preload_decompositions()
+            freeze_objects()
         pid = os.fork()
         if pid:
             return pid
@@ -124,11 +128,11 @@ class ForkServer:
             self.control.close()
             for descriptor in (self.wake, self.wakes, output):
                 os.close(descriptor)
-            worker.run(*argv)
+            worker.run_worker(*argv)
         finally:
             os._exit(1)
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Reap who has died, kill what a dead worker has left behind, and tell the runner of the worker."""
         dead: list[tuple[int, int]] = []
         gone: set[int] = set()
@@ -147,15 +151,15 @@ class ForkServer:
                 dead.append((self.pids.pop(found.si_pid), os.waitstatus_to_exitcode(status)))
         if dead:  # what has come here as its parent died was a dead worker's: a living one keeps its own
             gone |= kill_children(self.pids)
-        shared_memory.remove(gone)
+        cleanup.remove_shared_memory(gone)
         for number, code in dead:
-            self.tell(worker=number, died=code)
+            self.send(worker=number, died=code)
 
 
-def kill_children(but: Collection[int]) -> set[int]:
+def kill_children(exclude: Collection[int]) -> set[int]:
     """Kill the children of this process, and what comes to it as they die, except some; return those, now dead."""
     killed: set[int] = set()
-    while strays := [pid for pid in _children() if pid not in but]:
+    while strays := [pid for pid in _children() if pid not in exclude]:
         for pid in strays:
             _kill(os.kill, pid)
         for pid in strays:
@@ -182,7 +186,7 @@ def _children() -> list[int]:
     return found
 
 
-def settle() -> None:
+def freeze_objects() -> None:
     """Let no collection in a worker touch, and so copy, what it has from here."""
     gc.collect()
     gc.freeze()
@@ -199,7 +203,7 @@ def main() -> None:
     root = Path(sys.argv[3])
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(root / "cache")  # Dynamo makes one as it is imported
     worker.preload()
-    settle()
+    freeze_objects()
     ForkServer(socket.socket(fileno=descriptor), parent, root).serve()
 
 

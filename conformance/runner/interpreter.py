@@ -19,8 +19,8 @@ from typing import Any
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.runner import interpreter_probe
+from torchstone.conformance.runner.frames import VERSION
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.protocol import VERSION
 
 ROOMS = ("compiler", "conformance")
 LIBRARY = "lib"
@@ -82,28 +82,28 @@ class Interpreter:
                     timeout=PROBE_SECONDS,
                     check=False,
                 )
-                told = _told(read, done)
+                answer = _probe_answer(read, done)
             except OSError as error:
-                told = {"error": str(error.strerror or error)}
+                answer = {"error": str(error.strerror or error)}
             except subprocess.TimeoutExpired:
-                told = {"error": f"gave no answer in {PROBE_SECONDS:g} s"}
+                answer = {"error": f"gave no answer in {PROBE_SECONDS:g} s"}
             finally:
                 os.close(read)
                 os.close(write)
-        if "died" in told:
-            return told
-        if "error" in told:
-            raise InputError(f'backend "{backend}": {self.path}: {told["error"]}')
-        if told.get("protocol") != VERSION:
+        if "died" in answer:
+            return answer
+        if "error" in answer:
+            raise InputError(f'backend "{backend}": {self.path}: {answer["error"]}')
+        if answer.get("protocol") != VERSION:
             raise InputError(
-                f'backend "{backend}": {self.path} speaks protocol {told.get("protocol")} of the runner, this is '
+                f'backend "{backend}": {self.path} speaks protocol {answer.get("protocol")} of the runner, this is '
                 f"{VERSION}: it has another torchstone in its way"
             )
-        return told
+        return answer
 
 
-def _told(answer: int, done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
-    """What a probe that has ended has told: of the backend, or by its end."""
+def _probe_answer(answer: int, done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+    """What a probe has answered, or how it ended."""
     os.set_blocking(answer, False)
     try:
         lines = os.read(answer, 1 << 16).decode().splitlines()

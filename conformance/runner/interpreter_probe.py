@@ -1,8 +1,8 @@
-"""A look into another interpreter: whether a backend can run there, and with which versions.
+"""The check before a run in another interpreter: whether a backend can run there, and with which versions.
 
-Run there as a script, ``python -P probe.py FD BACKEND FOLDER``: until the checks have passed it imports nothing but the
-standard library. It writes a line to the descriptor when the backend is about to be loaded, and then a JSON object, one
-line too; what a backend prints as it is imported goes elsewhere.
+It runs there as a script, ``python -P interpreter_probe.py FD BACKEND FOLDER``. Until the checks have passed it imports
+nothing but the standard library. It writes a line to the descriptor when the backend is about to be loaded, and then a
+JSON object, also on one line. What a backend prints as it is imported goes elsewhere.
 """
 
 import importlib
@@ -11,55 +11,54 @@ import os
 import sys
 from typing import Any
 
-OLDEST = (3, 11)
-NEEDED = ("torch", "numpy", "safetensors", "scipy")
+OLDEST_PYTHON = (3, 11)
+NEEDED_PACKAGES = ("torch", "numpy", "safetensors", "scipy")
 
 
 LOADING = "loading"
 
 
-def look(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
+def probe(backend: str, folder: str, descriptor: int) -> dict[str, Any]:
     """Return ``error``, or ``ok``, ``reason``, ``install`` and ``versions``."""
     found = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < OLDEST:
-        return {"error": f"is Python {found}, and torchstone needs {'.'.join(map(str, OLDEST))} or newer"}
-    for name in NEEDED:
+    if sys.version_info < OLDEST_PYTHON:
+        return {"error": f"is Python {found}, and torchstone needs {'.'.join(map(str, OLDEST_PYTHON))} or newer"}
+    for name in NEEDED_PACKAGES:
         try:
             importlib.import_module(name)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            return {"error": f"cannot import {name} ({told}); install it there: {sys.executable} -m pip install {name}"}
+            reason = f"{type(error).__name__}: {error}"
+            return {
+                "error": f"cannot import {name} ({reason}); install it there: {sys.executable} -m pip install {name}"
+            }
     from importlib.metadata import version
 
-    from torchstone.conformance.runner.protocol import VERSION
+    from torchstone.conformance.runner.frames import VERSION
     from torchstone.conformance.runner.worker import preload
 
     preload()
-    from torchstone.conformance.backends.protocol import load
+    from torchstone.conformance.backends.registry import describe_backend, load
 
     if ":" in backend:  # one under development, beside the user
         sys.path.insert(0, folder)
     os.write(descriptor, f"{LOADING}\n".encode())
     instance = load(backend)
-    told = ask(instance)
-    return {**told, "protocol": VERSION, "versions": {**told["versions"], "torch": version("torch"), "python": found}}
-
-
-def ask(backend: Any) -> dict[str, Any]:
-    """What a backend says of itself: ``ok``, ``reason``, ``install`` and ``versions``."""
-    state = backend.available()
-    versions = dict(backend.versions()) if state.ok else {}
-    return {"ok": state.ok, "reason": state.reason, "install": state.install, "versions": versions}
+    answer = describe_backend(instance)
+    return {
+        **answer,
+        "protocol": VERSION,
+        "versions": {**answer["versions"], "torch": version("torch"), "python": found},
+    }
 
 
 def main() -> None:
-    """Look, and tell; whatever is raised is told too."""
+    """Probe, and write the answer; whatever is raised is in it."""
     descriptor, backend, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     try:
-        told = look(backend, folder, descriptor)
+        answer = probe(backend, folder, descriptor)
     except BaseException as error:
-        told = {"error": f"{type(error).__name__}: {error}"}
-    os.write(descriptor, json.dumps(told, default=str).encode())
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    os.write(descriptor, json.dumps(answer, default=str).encode())
     os._exit(0)
 
 

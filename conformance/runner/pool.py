@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.runner.cleanup import no_interrupt
 from torchstone.conformance.runner.interpreter import Interpreter
-from torchstone.conformance.runner.interrupts import no_interrupt
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.resources import oom_kills
-from torchstone.conformance.runner.retry import Batch, Result, Task, weigh
-from torchstone.conformance.runner.retry import about as _about
-from torchstone.conformance.runner.slot import Limits, Slot
-from torchstone.conformance.runner.worker_process import ForkServer, Gone
-from torchstone.conformance.text import size
+from torchstone.conformance.runner.resources import format_bytes, oom_kills
+from torchstone.conformance.runner.retry import CaseResult, ResultQueue, Task, retry_or_settle
+from torchstone.conformance.runner.retry import case_labels as _about
+from torchstone.conformance.runner.slot import Limits, WorkerSlot
+from torchstone.conformance.runner.worker_process import ForkServerClient, ForkServerDied
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case
@@ -36,7 +35,9 @@ STARTUP_SECONDS = 300.0
 STARTUP_DEATHS = 3
 TICK_SECONDS = 0.2
 DYING_SECONDS = 30.0  # for news of a worker whose channel has closed: the fork server may be busy importing
-LOST = 3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame;
+MAX_LOSSES = (
+    3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame;
+)
 # and one whose worker the system killed so often for want of memory is given up
 GIB = 1 << 30
 _NUMBERS = itertools.count()  # of pools: their cache folders may lie in one fork server's
@@ -79,7 +80,7 @@ class Pool:
         self.retry = retry
         self.tick = tick
         self.spawned = 0
-        self._slots: list[Slot] = []
+        self._slots: list[WorkerSlot] = []
         self._backlog: deque[Task] = deque()  # tasks that lost their place when a worker died before them
         self._suspects: deque[Task] = deque()  # tasks under which the fork server died: one at a time, from then on
         self._deaths = 0
@@ -87,10 +88,10 @@ class Pool:
         self._started = False  # a worker has been ready
         self._unloadable: dict[str, Any] = {}  # where loading the backend is the end of a worker: what cases get for it
         self._selector = selectors.DefaultSelector()
-        self._server: ForkServer | None = None
+        self._server: ForkServerClient | None = None
         self._number = next(_NUMBERS)
-        self._gone = False  # the fork server has died
-        self._left = time.monotonic()
+        self._fork_server_died = False  # the fork server has died
+        self._last_step = time.monotonic()
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -103,16 +104,16 @@ class Pool:
         """Try cases as they are generated and yield the verdicts as they come, in whatever order."""
         return (result.verdict for result in self.results(cases))
 
-    def results(self, cases: Iterable[Case]) -> Iterator[Result]:
+    def results(self, cases: Iterable[Case]) -> Iterator[CaseResult]:
         """Like ``verdicts``, with the case and its bytes. Leaving the iterator early drops what is in flight."""
         source: Iterator[Case] | None = iter(cases)
-        batch = Batch()
+        batch = ResultQueue()
         try:
             while source is not None or batch.open or batch.done:
                 while batch.done:
                     yield batch.done.popleft()
                 busy = False
-                if source is not None and self._room():
+                if source is not None and self._has_room():
                     case = next(source, None)
                     if case is None:
                         source = None
@@ -121,27 +122,27 @@ class Pool:
                         self._place(Task(case, case.to_bytes(), batch))
                         busy = True
                 if busy or batch.open or source is not None:
-                    self._step(0.0 if busy and self._room() else TICK_SECONDS)
+                    self._step(0.0 if busy and self._has_room() else TICK_SECONDS)
         finally:
             batch.closed = True
 
     # -- scheduling ---------------------------------------------------------------------------------------------
 
-    def _room(self) -> bool:
-        return not self._backlog and self._place_left()
+    def _has_room(self) -> bool:
+        return not self._backlog and self._has_place()
 
-    def _place_left(self) -> bool:
-        return bool(self._unloadable) or len(self._slots) < self.jobs or any(slot.takes() for slot in self._slots)
+    def _has_place(self) -> bool:
+        return bool(self._unloadable) or len(self._slots) < self.jobs or any(slot.has_room() for slot in self._slots)
 
     def _place(self, task: Task) -> None:
         """Queue a task: at an idle worker, else at a new one, else behind another case."""
         if self._unloadable:
             task.settle(Verdict(**_about(task.case), backend=self.backend, **self._unloadable))
             return
-        open_slots = [slot for slot in self._slots if slot.takes()]
+        open_slots = [slot for slot in self._slots if slot.has_room()]
         slot = min(open_slots, key=lambda s: (len(s.queue), not s.ready), default=None)
         if (slot is None or slot.queue) and len(self._slots) < self.jobs:
-            slot = Slot(len(self._slots), self.limits)
+            slot = WorkerSlot(len(self._slots), self.limits)
             self._slots.append(slot)
         if slot is None:
             self._backlog.append(task)
@@ -149,28 +150,28 @@ class Pool:
         slot.queue.append(task)
         if slot.worker is None:
             self._spawn(slot)
-        self._feed(slot)
+        self._send_queued(slot)
 
-    def _feed(self, slot: Slot) -> None:
-        slot.feed()
+    def _send_queued(self, slot: WorkerSlot) -> None:
+        slot.send_queued()
         self._watch_channel(slot)
 
-    def _spawn(self, slot: Slot) -> None:
+    def _spawn(self, slot: WorkerSlot) -> None:
         if self._server is None:
-            self._server = ForkServer.of(self.interpreter)
+            self._server = ForkServerClient.shared(self.interpreter)
             self._selector.register(self._server.control, selectors.EVENT_READ, (None, "server"))
-        slot.expect(STARTUP_SECONDS)
+        slot.await_worker(STARTUP_SECONDS)
         try:
             cache = f"cache-{self._number}-{slot.number}-{slot.cold}"
             slot.worker = worker = self._server.start(self.backend, cache, self.limits.disk)
-        except Gone:
-            self._gone = True
+        except ForkServerDied:
+            self._fork_server_died = True
             return
         self.spawned += 1
         self._selector.register(worker.channel, selectors.EVENT_READ, (slot, "channel"))
         self._selector.register(worker.output, selectors.EVENT_READ, (slot, "output"))
 
-    def _watch_channel(self, slot: Slot) -> None:
+    def _watch_channel(self, slot: WorkerSlot) -> None:
         worker = slot.worker
         if worker is not None and worker.channel_open:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
@@ -182,17 +183,17 @@ class Pool:
     def _step(self, wait: float) -> None:
         """Wait for news, at most ``wait`` seconds, and act on it."""
         now = time.monotonic()
-        if now - self._left > TICK_SECONDS:  # the caller was away: its time is not the workers'
+        if now - self._last_step > TICK_SECONDS:  # the caller was away: its time is not the workers'
             for slot in self._slots:
-                slot.deadline += now - self._left
-        for key, _ in self._selector.select(0.0 if self._gone else wait):
+                slot.deadline += now - self._last_step
+        for key, _ in self._selector.select(0.0 if self._fork_server_died else wait):
             slot, what = key.data
             if what == "server":
-                self._hear()
+                self._read_fork_server()
             elif slot.worker is None or slot.worker.code is not None:
                 continue
             elif what == "channel":
-                slot.worker.push()
+                slot.worker.flush()
                 self._read(slot)
             elif not slot.worker.read_output():
                 self._selector.unregister(key.fileobj)
@@ -201,33 +202,37 @@ class Pool:
             if worker is not None and worker.code is not None:
                 self._read(slot)  # what it had still to say
                 if slot.worker is worker:
-                    self._died(slot, "", Outcome.CRASH)
-        self._watch()
-        if self._gone:
-            self._begin_again()
-        if self._suspects and self._place_left() and not any(task.lost for slot in self._slots for task in slot.queue):
+                    self._worker_died(slot, "", Outcome.CRASH)
+        self._enforce_limits()
+        if self._fork_server_died:
+            self._restart_fork_server()
+        if (
+            self._suspects
+            and self._has_place()
+            and not any(task.fork_server_deaths for slot in self._slots for task in slot.queue)
+        ):
             self._place(self._suspects.popleft())
-        while self._backlog and self._place_left():
+        while self._backlog and self._has_place():
             self._place(self._backlog.popleft())
         if self.tick is not None:
             self.tick()
-        self._left = time.monotonic()
+        self._last_step = time.monotonic()
 
-    def _hear(self) -> None:
+    def _read_fork_server(self) -> None:
         try:
-            self._server.hear()  # type: ignore[union-attr]
-        except Gone:
-            self._gone = True
+            self._server.receive()  # type: ignore[union-attr]
+        except ForkServerDied:
+            self._fork_server_died = True
 
-    def _read(self, slot: Slot) -> None:
+    def _read(self, slot: WorkerSlot) -> None:
         worker = slot.worker
         assert worker is not None
         for header, _ in worker.frames():
             if "ready" in header:
-                slot.greet(header)
+                slot.worker_ready(header)
                 self._started = True
                 self._deaths = 0
-                self._feed(slot)
+                self._send_queued(slot)
             elif "failed" in header:
                 raise HarnessError(f"no worker of backend {self.backend} can start: {header['failed']}")
             elif slot.sent and header.get("case") == slot.queue[0].case.id and (verdict := self._verdict(header)):
@@ -254,15 +259,15 @@ class Pool:
         except (KeyError, TypeError, ValueError):
             return None
 
-    def _answered(self, slot: Slot, verdict: Verdict, resident: int, spent: str) -> None:
-        task = slot.answered(resident)
+    def _answered(self, slot: WorkerSlot, verdict: Verdict, resident: int, spent: str) -> None:
+        task = slot.finish_case(resident)
         task.settle(task.second or verdict)
         if spent or (slot.retire and not slot.queue):
             self._remove(slot)
             if slot.queue:  # what the spent worker has been sent, and should not work on
                 self._spawn(slot)
 
-    def _watch(self) -> None:
+    def _enforce_limits(self) -> None:
         """Kill what is over its time, its memory or its disk."""
         now = time.monotonic()
         for slot in self._slots:
@@ -272,29 +277,29 @@ class Pool:
             if not slot.ready:
                 if now > slot.deadline:
                     self._deaths = STARTUP_DEATHS  # once is long enough
-                    self._died(slot, f"not ready after {STARTUP_SECONDS:g} s", Outcome.TIMEOUT)
-                elif why := slot.too_much():
-                    self._died(slot, why, Outcome.OOM)
+                    self._worker_died(slot, f"not ready after {STARTUP_SECONDS:g} s", Outcome.TIMEOUT)
+                elif why := slot.limit_exceeded():
+                    self._worker_died(slot, why, Outcome.OOM)
             elif slot.sent:
                 if now > slot.deadline:
                     if not worker.channel_open:
-                        self._died(slot, "closed the harness's channel, or wrote to it", Outcome.CRASH)
+                        self._worker_died(slot, "closed the harness's channel, or wrote to it", Outcome.CRASH)
                         continue
-                    worker.probe()
-                    self._died(slot, f"no result after {self.limits.timeout:g} s", Outcome.TIMEOUT)
-                elif now - slot.began > TICK_SECONDS and (why := slot.too_much()):
-                    if slot.before:  # whose memory or files these are cannot be told
+                    worker.dump_stack()
+                    self._worker_died(slot, f"no result after {self.limits.timeout:g} s", Outcome.TIMEOUT)
+                elif now - slot.began > TICK_SECONDS and (why := slot.limit_exceeded()):
+                    if slot.previous_cases:  # whose memory or files these are cannot be told
                         self._renew(slot)
                     else:
-                        self._died(slot, why, Outcome.OOM)
+                        self._worker_died(slot, why, Outcome.OOM)
 
     # -- death --------------------------------------------------------------------------------------------------
 
-    def _died(self, slot: Slot, why: str, outcome: Outcome) -> None:
+    def _worker_died(self, slot: WorkerSlot, why: str, outcome: Outcome) -> None:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
-        begun, in_batch, loading = slot.begun(), worker.in_batch(), worker.loading()
+        begun, in_batch, loading = slot.has_begun(), worker.in_batch(), worker.loading()
         stage = worker.stage() if begun else None
         code = self._remove(slot)
         why = why or describe_exit(code)
@@ -307,38 +312,38 @@ class Pool:
         elif working and in_batch:
             for task in slot.queue:
                 task.alone = True
-        elif working and not begun and slot.queue[0].missed < LOST - 1:
-            slot.queue[0].missed += 1  # killed while it was idle, for one: that says nothing about the case
+        elif working and not begun and slot.queue[0].deaths_before_start < MAX_LOSSES - 1:
+            slot.queue[0].deaths_before_start += 1  # killed while idle, for one: that says nothing about the case
         elif working:
-            self._settle_dead(slot, why, outcome, code, stage, worker.tail, seconds)
+            self._judge_death(slot, why, outcome, code, stage, worker.tail, seconds)
         if slot.queue:
             self._spawn(slot)
 
-    def _settle_dead(
-        self, slot: Slot, why: str, outcome: Outcome, code: int, stage: Stage | None, words: str, seconds: float
+    def _judge_death(
+        self, slot: WorkerSlot, why: str, outcome: Outcome, code: int, stage: Stage | None, words: str, seconds: float
     ) -> None:
         """Judge the case that a worker died of, or have it tried again."""
         task = slot.queue.popleft()
         killed = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
         if killed and self._out_of_memory():
             outcome = Outcome.OOM if slot.largest > self.limits.memory // 2 else Outcome.UNTESTED
-            held = f"{size(slot.largest)} of the {size(self.limits.memory)} it may take"
+            held = f"{format_bytes(slot.largest)} of the {format_bytes(self.limits.memory)} it may take"
             why = f"the machine ran out of memory and killed the worker, which had {held}; fewer --jobs may help"
-            task.starved += 1
-            if task.starved < LOST:
-                self._leave_alone(slot, task)
+            task.memory_kills += 1
+            if task.memory_kills < MAX_LOSSES:
+                self._run_alone(slot, task)
                 return
         elif killed:
             why += " (by hand, or by itself)"
         elif outcome is Outcome.TIMEOUT and stage is Stage.COMPARE:
             outcome = Outcome.UNTESTED
             why = f"the backend answered, and judging it took over {self.limits.timeout:g} s in all"
-        evidence = {"stderr": words, "after": list(slot.before)}
+        evidence = {"stderr": words, "after": list(slot.previous_cases)}
         verdict = Verdict(
             **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
             evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
         )  # fmt: skip
-        self._judge(slot, task, verdict, called=stage is not None, retry=self.retry and not killed)
+        self._retry_or_settle(slot, task, verdict, called=stage is not None, retry=self.retry and not killed)
 
     def _out_of_memory(self) -> bool:
         """Whether the system has killed a process for want of memory since this was last asked."""
@@ -364,66 +369,67 @@ class Pool:
         self._backlog.extend(self._suspects)
         self._suspects.clear()
 
-    def _judge(self, slot: Slot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
+    def _retry_or_settle(self, slot: WorkerSlot, task: Task, verdict: Verdict, *, called: bool, retry: bool) -> None:
         """Settle the case of a dead worker, or give the slot's next worker this case and no other."""
-        weighed = weigh(task, verdict, called=called, retry=retry)
+        decided = retry_or_settle(task, verdict, called=called, retry=retry)
         slot.alone = False
-        if isinstance(weighed, Task):
-            self._leave_alone(slot, weighed)
+        if isinstance(decided, Task):
+            self._run_alone(slot, decided)
         else:
-            task.settle(weighed)
+            task.settle(decided)
 
-    def _leave_alone(self, slot: Slot, task: Task) -> None:
+    def _run_alone(self, slot: WorkerSlot, task: Task) -> None:
         slot.alone = True
         self._backlog.extend(slot.queue)
         slot.queue.clear()
         slot.queue.append(task)
 
-    def _renew(self, slot: Slot) -> None:
+    def _renew(self, slot: WorkerSlot) -> None:
         """Try the case at hand again, alone in a fresh worker."""
         self._remove(slot)
-        self._leave_alone(slot, slot.queue.popleft())
+        self._run_alone(slot, slot.queue.popleft())
         self._spawn(slot)
 
-    def _remove(self, slot: Slot) -> int:
+    def _remove(self, slot: WorkerSlot) -> int:
         """Stop the slot's worker and return its exit code; the slot keeps its queue."""
         worker = slot.worker
         assert worker is not None
-        self._forget(slot)
+        self._detach(slot)
         try:
             worker.stop()
-        except Gone:
-            self._gone = True
+        except ForkServerDied:
+            self._fork_server_died = True
         return -signal.SIGKILL if worker.code is None else worker.code
 
-    def _forget(self, slot: Slot) -> None:
+    def _detach(self, slot: WorkerSlot) -> None:
         if slot.worker is not None:
             for fileobj in (slot.worker.channel, slot.worker.output):
                 with contextlib.suppress(KeyError):
                     self._selector.unregister(fileobj)
-        slot.empty()
+        slot.clear()
 
-    def _begin_again(self) -> None:
+    def _restart_fork_server(self) -> None:
         """Go on after the fork server has died, and every worker with it; whose doing it was, if a case's, is open."""
         assert self._server is not None
-        self._gone = False
+        self._fork_server_died = False
         starved = self._out_of_memory()
         self._selector.unregister(self._server.control)
-        words, up = self._server.last_words(), self._server.up
+        words, up = self._server.last_output(), self._server.up
         working = [slot for slot in self._slots if slot.sent]
         for slot in self._slots:
-            self._forget(slot)
+            self._detach(slot)
         self._server.close(gone=True)
         self._server = None
         if not up:
             raise HarnessError(f"no worker of backend {self.backend} can start in {self.interpreter.path}: {words}")
         for slot in working:
             task = slot.queue.popleft()
-            task.lost += 1
-            if task.lost < LOST:
+            task.fork_server_deaths += 1
+            if task.fork_server_deaths < MAX_LOSSES:
                 self._suspects.append(task)
                 continue
-            message = f"the process that forks the workers died each of the {task.lost} times that this case was tried"
+            times = task.fork_server_deaths
+            message = f"the process that forks the workers died each of the {times} times that this case was tried"
             outcome = Outcome.CRASH
             if starved:
                 outcome, message = Outcome.UNTESTED, f"{message}; the machine ran out of memory"

@@ -24,6 +24,10 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch import dynamo, modes
+from torchstone.compiler._torch.operators import nn_functions
+from torchstone.compiler._torch.settings import get_onednn, set_onednn
+
 MISSING = object()
 WATCHED: tuple[tuple[str, Any], ...] = (
     ("torch", torch),
@@ -32,7 +36,7 @@ WATCHED: tuple[tuple[str, Any], ...] = (
     ("torch.linalg", torch.linalg),
     ("torch.fft", torch.fft),
     ("torch.special", torch.special),
-    ("torch._C._nn", torch._C._nn),  # pyright: ignore[reportAttributeAccessIssue]
+    (nn_functions.__name__, nn_functions),
     ("builtins", builtins),
     ("time", time),
 )
@@ -46,7 +50,7 @@ _environment: dict[bytes, bytes] = getattr(os.environ, "_data")  # what os.envir
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProcessSetting:
     """One thing that a process has one of."""
 
     name: str
@@ -100,74 +104,63 @@ def _libm() -> Any:
     return ctypes.CDLL("libm.so.6")
 
 
-def _modes() -> tuple[int, int]:
-    return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
-
-
-def _set_modes(wanted: tuple[int, int]) -> None:
-    while torch._C._len_torch_function_stack() > wanted[0]:
-        torch._C._pop_torch_function_stack()
-    while torch._C._len_torch_dispatch_stack() > wanted[1]:
-        torch._C._pop_torch_dispatch_stack(None)
-
-
 SETTINGS = (
-    Setting("the current folder", _folder, _set_folder),
-    Setting("the umask", _umask, os.umask),
-    Setting("the environment", lambda: dict(_environment), _set_environment),
-    Setting("the resource limits", lambda: tuple(map(resource.getrlimit, LIMITS)), _set_limits),
-    Setting(
+    ProcessSetting("the current folder", _folder, _set_folder),
+    ProcessSetting("the umask", _umask, os.umask),
+    ProcessSetting("the environment", lambda: dict(_environment), _set_environment),
+    ProcessSetting("the resource limits", lambda: tuple(map(resource.getrlimit, LIMITS)), _set_limits),
+    ProcessSetting(
         "the signal mask",
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda mask: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
     ),
-    Setting(
+    ProcessSetting(
         "a timer",
         lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
         lambda _: signal.setitimer(signal.ITIMER_REAL, 0),
     ),
-    Setting("flushing or rounding", _floating, _set_floating),
-    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
-    Setting("the trace function", sys.gettrace, sys.settrace),
-    Setting("the profile function", sys.getprofile, sys.setprofile),
-    Setting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
-    Setting("sys.stdout", lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
-    Setting("sys.stderr", lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)),
-    Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    Setting("the modes in force", _modes, _set_modes),
-    Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
-    Setting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
-    Setting(
+    ProcessSetting("flushing or rounding", _floating, _set_floating),
+    ProcessSetting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    ProcessSetting("the trace function", sys.gettrace, sys.settrace),
+    ProcessSetting("the profile function", sys.getprofile, sys.setprofile),
+    ProcessSetting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    ProcessSetting("sys.stdout", lambda: sys.stdout, lambda stream: setattr(sys, "stdout", stream)),
+    ProcessSetting("sys.stderr", lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)),
+    ProcessSetting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    ProcessSetting("the modes in force", modes.depths, modes.leave_down_to),
+    ProcessSetting("the number of threads", torch.get_num_threads, torch.set_num_threads),
+    ProcessSetting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    ProcessSetting(
         "deterministic algorithms",
         torch.get_deterministic_debug_mode,
         torch.set_deterministic_debug_mode,
     ),
-    Setting("the precision of matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    Setting(
+    ProcessSetting("the precision of matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    ProcessSetting(
         "autocast",
         lambda: torch.is_autocast_enabled("cpu"),
         lambda on: torch.set_autocast_enabled("cpu", on),
     ),
-    Setting("oneDNN", torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
-    Setting("anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    ProcessSetting("oneDNN", get_onednn, set_onednn),
+    ProcessSetting("anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
 )
 
 
-class State:
+class ProcessState:
     """The process as it was before a call. ``spent`` says what could not be put right, if anything could not."""
 
     def __init__(self) -> None:
         self.spent = ""
         self._kept = [_contents(holder) for _, holder in WATCHED]
-        self._dynamo = "torch._dynamo" in sys.modules  # it replaces functions of PyTorch's as it is imported
+        self._dynamo = dynamo.is_loaded()  # it replaces functions of PyTorch's as it is imported
         self._values: list[Any] = []
         self._output = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, SPARE) for number in (1, 2)]
 
-    def enter(self) -> None:
+    def save(self) -> None:
         """Read the settings; a call into the backend begins."""
         self._values = [setting.get() for setting in SETTINGS]
 
-    def leave(self) -> list[str]:
+    def restore(self) -> list[str]:
         """Put right what the call changed; return the names of it."""
         changed = self._replaced()
         for number, spare in zip((1, 2), self._output, strict=True):
@@ -186,7 +179,7 @@ class State:
     def _replaced(self) -> list[str]:
         """Bring back the functions that were replaced; what was added may stay."""
         changed, dynamo = [], self._dynamo
-        self._dynamo = "torch._dynamo" in sys.modules
+        self._dynamo = dynamo.is_loaded()
         for index, (name, holder) in enumerate(WATCHED):
             kept, values = self._kept[index]
             with contextlib.suppress(Exception):  # of an odd thing's comparison, which is another thing for sure

@@ -1,4 +1,4 @@
-"""Where a worker was when it died: a few shared bytes, written at a cost of nanoseconds. And how it died, in words."""
+"""Where a worker was when it died, in a few shared bytes that cost nanoseconds to write; and how it died, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 
 from torchstone.conformance.execution.verdict import Stage
 
-OUTSIDE = 0  # the backend has not been called for this case: eager, the oracle or the harness is at work
+NOT_CALLED = 0  # the backend has not been called for this case: eager, the oracle or the harness is at work
 COMPILE, RUN, COMPARE = 1, 2, 3
 STAGES = (None, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
 BATCH = 4  # many cases are being compiled together: whose fault it is cannot be told
@@ -17,7 +17,7 @@ LOADING = 5  # the worker is as it should be, and the backend is being imported,
 COUNT = slice(8, 16)  # where the number of cases stands that the worker has begun
 
 
-def create() -> int:
+def create_mark() -> int:
     """Return the descriptor of fresh bytes, to be passed to a worker."""
     with tempfile.TemporaryFile() as file:
         file.write(bytes(mmap.PAGESIZE))
@@ -25,28 +25,28 @@ def create() -> int:
         return os.dup(file.fileno())
 
 
-def read(descriptor: int) -> Stage | None:
+def read_stage(descriptor: int) -> Stage | None:
     """Return the stage that the worker was in; None before the backend was first called."""
     (value,) = os.pread(descriptor, 1, 0)
     return STAGES[value] if value < len(STAGES) else None
 
 
-def in_batch(descriptor: int) -> bool:
+def is_in_batch(descriptor: int) -> bool:
     """Say whether the worker was compiling many cases together."""
     return os.pread(descriptor, 1, 0) == bytes([BATCH])
 
 
-def loading(descriptor: int) -> bool:
+def is_loading(descriptor: int) -> bool:
     """Say whether the worker was loading its backend."""
     return os.pread(descriptor, 1, 0) == bytes([LOADING])
 
 
-def begun(descriptor: int) -> int:
+def cases_begun(descriptor: int) -> int:
     """Return how many cases the worker has begun."""
     return int.from_bytes(os.pread(descriptor, 8, COUNT.start), "little")
 
 
-class Mark:
+class ProgressMark:
     """The bytes as the worker holds them. Its descriptor may be closed, or worse: the memory stays."""
 
     def __init__(self, descriptor: int) -> None:
@@ -59,7 +59,7 @@ class Mark:
 
     def begin(self) -> None:
         """Say that another case begins."""
-        self.set(OUTSIDE)
+        self.set(NOT_CALLED)
         self._begun += 1
         self._bytes[COUNT] = self._begun.to_bytes(8, "little")
 

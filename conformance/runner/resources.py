@@ -74,3 +74,13 @@ def _read(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes for people: ``300 MiB``, ``8.0 GiB``."""
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"
+
+
+def over_limit(used: int, limit: int) -> str:
+    """Say that so many bytes are over a limit: ``9.1 GiB is over the limit of 8.0 GiB``."""
+    return f"{format_bytes(used)} is over the limit of {format_bytes(limit)}"

@@ -1,4 +1,4 @@
-"""What is made of a worker that died or hung: the verdict, or another try of its case."""
+"""What follows when a worker dies or hangs: the verdict of its case, or another try."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torchstone.conformance.execution.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case
 
-DEAD = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
+WORKER_DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
 
 
 @dataclass(frozen=True)
-class Result:
+class CaseResult:
     """A case, its verdict, and its serialized form."""
 
     case: Case
@@ -24,10 +24,10 @@ class Result:
 
 
 @dataclass(eq=False)
-class Batch:
+class ResultQueue:
     """What one caller of ``results`` waits for; batches of nested callers share the workers."""
 
-    done: deque[Result] = field(default_factory=deque)
+    done: deque[CaseResult] = field(default_factory=deque)
     open: int = 0
     closed: bool = False
 
@@ -38,18 +38,18 @@ class Task:
 
     case: Case
     data: bytes
-    batch: Batch
+    batch: ResultQueue
     first: Verdict | None = None  # set when this is the retry of a case that killed its worker
     second: Verdict | None = None  # set when the retry did too: now eager is tried alone
     alone: bool = False  # not to be compiled together with others
-    lost: int = 0  # how often the fork server died under it
-    starved: int = 0  # how often the system killed its worker for want of memory
-    missed: int = 0  # how often a worker died that was to have it, and had not begun it
+    fork_server_deaths: int = 0  # how often the fork server died under it
+    memory_kills: int = 0  # how often the system killed its worker for want of memory
+    deaths_before_start: int = 0  # how often a worker died that was to have it, and had not begun it
 
     def settle(self, verdict: Verdict) -> None:
         """Hand a verdict to who asked, after weighing a retry against the first try."""
         first = self.first
-        if first is not None and verdict.outcome in DEAD:
+        if first is not None and verdict.outcome in WORKER_DIED:
             verdict = replace(verdict, evidence={**verdict.evidence, "first": first.message})
         elif first is not None:
             verdict = replace(
@@ -59,17 +59,17 @@ class Task:
             )  # fmt: skip
         self.batch.open -= 1
         if not self.batch.closed:
-            self.batch.done.append(Result(self.case, verdict, self.data))
+            self.batch.done.append(CaseResult(self.case, verdict, self.data))
 
 
-def about(case: Case) -> dict[str, Any]:
+def case_labels(case: Case) -> dict[str, Any]:
     """The fields of a verdict that the case decides."""
     return {
         "case_id": case.id, "source": case.source, "op": case.op, "dtype": case.dtype, "variant": case.variant,
     }  # fmt: skip
 
 
-def weigh(task: Task, verdict: Verdict, *, called: bool, retry: bool) -> Verdict | Task:
+def retry_or_settle(task: Task, verdict: Verdict, *, called: bool, retry: bool) -> Verdict | Task:
     """Return the task to try again, alone in a fresh worker, or the verdict that stands.
 
     ``verdict`` tells how the worker ended, ``called`` whether the backend had been called for the case by then.

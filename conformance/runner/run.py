@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.execution.run_case import untested
-from torchstone.conformance.execution.verdict import RIGHT, Outcome, Verdict
+from torchstone.conformance.execution.run_case import untested_verdict
+from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.runner.pool import Pool, Result
+from torchstone.conformance.runner.pool import CaseResult, Pool
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
 
-KEEP_NO_BYTES = RIGHT | {Outcome.UNSUPPORTED, Outcome.UNTESTED}
+WITHOUT_CASE_BYTES = CORRECT | {Outcome.UNSUPPORTED, Outcome.UNTESTED}
 
 
 @dataclass
-class Summary:
+class RunSummary:
     """What a run did. ``errors`` holds, for each backend that could not be run to the end, the harness's reason."""
 
     tried: int = 0
@@ -35,12 +35,12 @@ class Summary:
 class Workers(Protocol):
     """Workers of one backend, here or elsewhere; a context manager."""
 
-    def results(self, cases: Iterable[Case]) -> Iterator[Result]: ...
+    def results(self, cases: Iterable[Case]) -> Iterator[CaseResult]: ...
     def __enter__(self) -> Workers: ...
     def __exit__(self, *exc: object) -> None: ...
 
 
-def run(
+def run_cases(
     entries: Callable[[], Iterable[Case | Untested]],
     backends: Sequence[str],
     store: Store,
@@ -54,7 +54,7 @@ def run(
     on_backend: Callable[[str], None] | None = None,
     wanted: Mapping[str, Collection[str]] | None = None,
     pool: Callable[..., Workers] = Pool,
-) -> Summary:
+) -> RunSummary:
     """Try what ``entries()`` yields (Case or Untested) on one backend after the other and journal every verdict.
 
     ``wanted`` says which ids each backend is asked, if not all of them. ``pool`` makes the workers of a backend, as
@@ -63,10 +63,10 @@ def run(
     The caller closes the run with ``store.finish``. A backend whose workers cannot start ends up in
     ``Summary.errors``; KeyboardInterrupt passes through, with every verdict so far in the journal.
     """
-    summary = Summary()
+    summary = RunSummary()
 
     def keep(verdict: Verdict, data: bytes | None) -> None:
-        store.record(run_id, verdict, None if verdict.outcome in KEEP_NO_BYTES else data)
+        store.record(run_id, verdict, None if verdict.outcome in WITHOUT_CASE_BYTES else data)
         summary.tried += 1
         summary.failed += verdict.failed
         if on_verdict is not None:
@@ -91,7 +91,7 @@ def run(
                 elif isinstance(entry, Case):
                     yield entry
                 else:
-                    keep(untested(entry, backend), None)
+                    keep(untested_verdict(entry, backend), None)
 
         try:
             with pool(backend, jobs=jobs, timeout=timeout, memory=memory, tick=tick) as workers:

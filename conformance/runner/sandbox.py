@@ -1,4 +1,4 @@
-"""The boundary between the harness and the backend in a worker: every call into the backend goes through here.
+"""The sandbox between the harness and the backend in a worker: every call into the backend goes through here.
 
 It leaves a mark at each step, puts right what a call leaves changed, and lets out only what the harness can handle:
 exceptions that can be caught and printed, results that can be looked at.
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.functorch import is_wrapped
 from torchstone.conformance.backends.protocol import BackendError
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.runner import progress_mark
-from torchstone.conformance.runner.process_state import State
+from torchstone.conformance.runner.process_state import ProcessState
 
 if TYPE_CHECKING:
     from torchstone.conformance.backends.protocol import Availability, Backend
@@ -29,23 +30,22 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 0.5  # of the harness's time in which other threads have been busy, before that is looked into
 BUSY = 0.5
 REST_SECONDS = 0.3
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # pyright: ignore[reportAttributeAccessIssue]
-PLAIN = (Tensor, torch.nn.Parameter)
+PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 
 
-class Boundary:
+class Sandbox:
     """A backend as the worker calls it; whatever is not named here is the backend's own."""
 
     def __init__(self, backend: Backend, descriptor: int) -> None:
         self._backend = backend
-        self._mark = progress_mark.Mark(descriptor)
-        self._mark.set(progress_mark.OUTSIDE)
-        self._state = State()
+        self._mark = progress_mark.ProgressMark(descriptor)
+        self._mark.set(progress_mark.NOT_CALLED)
+        self._state = ProcessState()
         self._pid = os.getpid()
         self._threads = threading.active_count()
         self._files = _open_files()
-        self._clock = _Clock()
-        self.left: dict[str, None] = {}  # what the case at hand has left changed, in order
+        self._clock = _IdleClock()
+        self.left_changed: dict[str, None] = {}  # what the case at hand has left changed, in order
         self.name = backend.name
         self.batch: int = getattr(backend, "batch", 1)
         if hasattr(backend, "compile_dynamic"):
@@ -65,38 +65,41 @@ class Boundary:
     def begin(self) -> None:
         """Say that a new case begins."""
         self._mark.begin()
-        self.left = {}
+        self.left_changed = {}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        return Executable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
+        return SandboxedExecutable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
 
     def _compile_dynamic(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
-        return Executable(
+        return SandboxedExecutable(
             self, self.call(progress_mark.COMPILE, cast("Any", self._backend).compile_dynamic, fn, args, dims)
         )
 
     def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
         found = self.call(progress_mark.BATCH, cast("Any", self._backend).compile_many, programs)
-        return [sound(one) if isinstance(one, BaseException) else Executable(self, one) for one in found]
+        return [
+            printable_exception(one) if isinstance(one, BaseException) else SandboxedExecutable(self, one)
+            for one in found
+        ]
 
     def call(self, mark: int, function: Callable[..., Any], *args: Any) -> Any:
         """Call into the backend."""
         self._clock.stop()
-        self._state.enter()
+        self._state.save()
         self._mark.set(mark)
         try:
             return function(*args)
         except SystemExit:
             raise
         except BaseException as error:
-            good = sound(error)
+            good = printable_exception(error)
             if good is error:
                 raise
             raise good from None
         finally:
             if os.getpid() != self._pid:  # a child that the backend has forked, on its way into the harness
                 os._exit(0)
-            self.left |= dict.fromkeys(self._state.leave())
+            self.left_changed |= dict.fromkeys(self._state.restore())
             self._clock.start()
 
     # -- afterwards ---------------------------------------------------------------------------------------------
@@ -105,8 +108,8 @@ class Boundary:
         """Say why this process should not be given another case; an empty string if it may be."""
         if self._state.spent:
             return self._state.spent
-        told = getattr(self._backend, "spent", None)
-        if told is not None and (reason := told()):
+        why_spent = getattr(self._backend, "spent", None)
+        if why_spent is not None and (reason := why_spent()):
             return str(reason)
         if threading.active_count() > self._threads:
             return "threads were left running"
@@ -117,17 +120,17 @@ class Boundary:
         return "threads were left busy" if self._clock.others_busy() else ""
 
 
-class Executable:
+class SandboxedExecutable:
     """What a backend has compiled; tells what it left changed in its evidence."""
 
-    def __init__(self, boundary: Boundary, compiled: Any) -> None:
-        self._boundary = boundary
+    def __init__(self, sandbox: Sandbox, compiled: Any) -> None:
+        self._sandbox = sandbox
         self._compiled = compiled
 
     def __call__(self, *tensors: Tensor) -> Any:
-        result = self._boundary.call(progress_mark.RUN, self._compiled, *tensors)
-        self._boundary._mark.set(progress_mark.COMPARE)
-        return readable(result)
+        result = self._sandbox.call(progress_mark.RUN, self._compiled, *tensors)
+        self._sandbox._mark.set(progress_mark.COMPARE)
+        return readable_result(result)
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -137,10 +140,10 @@ class Executable:
             json.dumps(own)
         except Exception as error:
             own = {"evidence": f"not JSON: {type(error).__name__}"}
-        return own | ({"left changed": list(self._boundary.left)} if self._boundary.left else {})
+        return own | ({"left changed": list(self._sandbox.left_changed)} if self._sandbox.left_changed else {})
 
 
-def sound(error: BaseException) -> Exception:
+def printable_exception(error: BaseException) -> Exception:
     """The exception, if it is one that can be caught and printed; else one that tells of it."""
     try:
         text = str(error)
@@ -152,7 +155,7 @@ def sound(error: BaseException) -> Exception:
     return BackendError(f"{type(error).__name__}: {text}", stage="run")
 
 
-def readable(result: Any) -> Any:
+def readable_result(result: Any) -> Any:
     """The result, if it can be looked at. Raises BackendError saying what it holds that has no values."""
     try:
         leaves = flatten(result)
@@ -160,15 +163,15 @@ def readable(result: Any) -> Any:
     except BaseException as error:
         raise BackendError(f"the result cannot be taken apart: {type(error).__name__}", stage="run") from None
     for leaf in tensors:
-        if type(leaf) in PLAIN and leaf.device.type == "cpu" and not _is_wrapped(leaf):
+        if type(leaf) in PLAIN_TENSORS and leaf.device.type == "cpu" and not is_wrapped(leaf):
             continue
         try:
             values = dense(leaf)
             torch.empty(values.shape, dtype=values.dtype).copy_(values)
         except BaseException as error:
             what = f"{type(leaf).__name__} on {_device(leaf)}"
-            told = f"{type(error).__name__}: {error}"[:200] if isinstance(error, Exception) else type(error).__name__
-            raise BackendError(f"the result holds a {what}, which has no values: {told}", stage="run") from None
+            reason = f"{type(error).__name__}: {error}"[:200] if isinstance(error, Exception) else type(error).__name__
+            raise BackendError(f"the result holds a {what}, which has no values: {reason}", stage="run") from None
     return result
 
 
@@ -185,7 +188,7 @@ def _open_files() -> int:
     return 0
 
 
-class _Clock:
+class _IdleClock:
     """How much other threads compute while the harness is at work, and the backend should rest."""
 
     def __init__(self) -> None:

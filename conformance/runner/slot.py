@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.conformance.runner.retry import Task, about
-from torchstone.conformance.runner.temporary_folders import usage
+from torchstone.conformance.runner.cleanup import disk_usage
+from torchstone.conformance.runner.resources import over_limit
+from torchstone.conformance.runner.retry import Task, case_labels
 from torchstone.conformance.runner.worker_process import WorkerProcess
-from torchstone.conformance.text import over
 
 QUEUE_DEPTH = 2
 DISK_SECONDS = 1.0  # between two looks at what a worker has written
@@ -28,7 +28,7 @@ class Limits:
 
 
 @dataclass(eq=False)
-class Slot:
+class WorkerSlot:
     """A worker at work, or its place."""
 
     number: int
@@ -40,37 +40,37 @@ class Slot:
     depth: int = QUEUE_DEPTH
     deadline: float = 0.0
     began: float = 0.0
-    looked: float = 0.0
+    disk_checked: float = 0.0
     served: int = 0
     baseline: int = 0
     retire: bool = False
     alone: bool = False
     largest: int = 0  # resident bytes of its worker, as last seen
     cold: int = 0  # counts cache folders: a new one after every violent death
-    before: deque[str] = field(default_factory=lambda: deque(maxlen=3))  # the cases that its worker did last
+    previous_cases: deque[str] = field(default_factory=lambda: deque(maxlen=3))  # the cases that its worker did last
 
-    def takes(self) -> bool:
+    def has_room(self) -> bool:
         """Whether another case may be queued here."""
         return len(self.queue) < self.depth and not self.retire and not self.alone
 
-    def empty(self) -> None:
+    def clear(self) -> None:
         """Be without a worker. The queue stays."""
         self.worker, self.ready, self.sent, self.retire = None, False, 0, False
 
-    def expect(self, seconds: float) -> None:
+    def await_worker(self, seconds: float) -> None:
         """Wait for a new worker, at most so many seconds until it is ready."""
-        self.empty()
+        self.clear()
         self.served = self.largest = 0
-        self.before.clear()
-        self.deadline = self.looked = time.monotonic() + seconds
+        self.previous_cases.clear()
+        self.deadline = self.disk_checked = time.monotonic() + seconds
 
-    def greet(self, header: dict[str, Any]) -> None:
+    def worker_ready(self, header: dict[str, Any]) -> None:
         """Take note that the worker is ready."""
         self.ready, self.baseline = True, header["rss"]
         self.depth = max(QUEUE_DEPTH, header["batch"])
-        self.looked = time.monotonic()
+        self.disk_checked = time.monotonic()
 
-    def feed(self) -> None:
+    def send_queued(self) -> None:
         """Send the worker what is queued for it, if it is ready."""
         if not self.ready or self.worker is None:
             return
@@ -78,7 +78,7 @@ class Slot:
             self._start_clock()
         while self.sent < len(self.queue):
             task = self.queue[self.sent]
-            header: dict[str, Any] = {"case": task.case.id, "about": about(task.case), "alone": task.alone}
+            header: dict[str, Any] = {"case": task.case.id, "about": case_labels(task.case), "alone": task.alone}
             if task.second is not None:
                 header["eager"] = True
             self.worker.send(header, task.data)
@@ -88,13 +88,13 @@ class Slot:
         self.began = time.monotonic()
         self.deadline = self.began + self.limits.timeout
 
-    def answered(self, resident: int) -> Task:
+    def finish_case(self, resident: int) -> Task:
         """Take the case that was worked on out of the queue, and see whether the worker is used up."""
         task = self.queue.popleft()
         self.sent -= 1
         self.served += 1
         self.alone = False
-        self.before.append(task.case.id)
+        self.previous_cases.append(task.case.id)
         if self.sent:
             self._start_clock()
         limits = self.limits
@@ -105,25 +105,25 @@ class Slot:
         )
         return task
 
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the worker has, or had when it died, taken up the case that is first in the queue."""
-        return bool(self.sent) and self.worker is not None and self.worker.begun() > self.served
+        return bool(self.sent) and self.worker is not None and self.worker.cases_begun() > self.served
 
-    def too_much(self) -> str:
+    def limit_exceeded(self) -> str:
         """Say what the worker has too much of; an empty string if nothing."""
         if self.worker is None:
             return ""
         self.largest = used = self.worker.resident()
         if used > self.limits.memory:
-            return f"resident memory {over(used, self.limits.memory)}"
+            return f"resident memory {over_limit(used, self.limits.memory)}"
         if self.ready and (used := self._written()) > self.limits.disk:
-            return f"what its temporary folder holds, {over(used, self.limits.disk)}"
+            return f"what its temporary folder holds, {over_limit(used, self.limits.disk)}"
         return ""
 
     def _written(self) -> int:
         """The bytes in the worker's folder, if it is time to look."""
         now = time.monotonic()
-        if self.worker is None or now - self.looked < DISK_SECONDS:
+        if self.worker is None or now - self.disk_checked < DISK_SECONDS:
             return 0
-        self.looked = now
-        return usage(self.worker.scratch, self.limits.disk)
+        self.disk_checked = now
+        return disk_usage(self.worker.scratch, self.limits.disk)

@@ -27,17 +27,17 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.runner import shared_memory
-from torchstone.conformance.runner.interpreter_probe import ask
-from torchstone.conformance.runner.protocol import VERSION, encode, receive
+from torchstone.conformance.backends.registry import describe_backend
+from torchstone.conformance.runner import cleanup
+from torchstone.conformance.runner.frames import VERSION, encode_frame, receive_frame
 
 if TYPE_CHECKING:
     from torchstone.conformance.backends.protocol import Backend
-    from torchstone.conformance.runner.sandbox import Boundary
+    from torchstone.conformance.runner.sandbox import Sandbox
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-CASE_ENDS = b"\0\x1e\0\n"  # printed after each case, so that a dead worker's last words are those of its last case
+END_OF_CASE = b"\0\x1e\0\n"  # printed after each case, so that a dead worker's last words are those of its last case
 PAGE = os.sysconf("SC_PAGE_SIZE")
 FOLDER = "cwd"  # the current folder of a worker, in its scratch folder
 
@@ -45,7 +45,7 @@ FOLDER = "cwd"  # the current folder of a worker, in its scratch folder
 def main() -> None:
     """Be a worker in a fresh process."""
     channel, mark, parent, scratch, cache, disk = sys.argv[1:]
-    run(int(channel), int(mark), int(parent), scratch, cache, int(disk))
+    run_worker(int(channel), int(mark), int(parent), scratch, cache, int(disk))
 
 
 def preload() -> None:
@@ -56,16 +56,18 @@ def preload() -> None:
     from torchstone.conformance.runner import sandbox  # noqa: F401
 
 
-def preload_more() -> None:
+def preload_decompositions() -> None:
     """Import what the oracle needs once a result is wrong: PyTorch's decompositions bring in all of Dynamo."""
-    import torch._dynamo  # noqa: F401
+    from torchstone.compiler._torch import dynamo
+
+    dynamo.load()
 
 
-def run(channel: int, mark: int, parent: int, scratch: str, cache: str, disk: int) -> None:
+def run_worker(channel: int, mark: int, parent: int, scratch: str, cache: str, disk: int) -> None:
     """Be a worker until the runner's end of the socket closes; never returns."""
     code = 1
     try:
-        _settle(parent, Path(scratch), disk)
+        _confine(parent, Path(scratch), disk)
         for descriptor in (channel, mark):
             os.set_inheritable(descriptor, False)
         folders = {"TMPDIR": scratch, "TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
@@ -84,47 +86,49 @@ def run(channel: int, mark: int, parent: int, scratch: str, cache: str, disk: in
 
 def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
     """Answer the runner's frames."""
-    hello = receive(channel)
+    hello = receive_frame(channel)
     if hello is None:
         return
     try:
         loaded = _load(hello[0], mark, folders)
-        if hello[0].get("look"):
-            channel.sendall(encode(ask(loaded)))
+        if hello[0].get("describe_only"):
+            channel.sendall(encode_frame(describe_backend(loaded)))
             return
         backend = _start(loaded, mark)
     except BaseException as error:
-        channel.sendall(encode({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}))
+        channel.sendall(
+            encode_frame({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
+        )
         return
     from torchstone.conformance.backends.adapters.eager import Eager
 
     _end_of_output()
-    channel.sendall(encode({"ready": True, "batch": backend.batch, "rss": resident()}))
-    while frames := _arrived(channel, backend.batch):
+    channel.sendall(encode_frame({"ready": True, "batch": backend.batch, "rss": resident()}))
+    while frames := _receive_batch(channel, backend.batch):
         compiled, seconds = _compile(backend, frames)
         for index, frame in enumerate(frames):
             backend.begin()
-            verdict = _try(Eager() if frame[0].get("eager") else backend, *frame, compiled.pop(index, None))
+            verdict = _run_case(Eager() if frame[0].get("eager") else backend, *frame, compiled.pop(index, None))
             verdict["seconds"] += seconds
             _end_of_output()
             answer = {"case": frame[0]["case"], "verdict": verdict, "rss": resident()}
             if spent := backend.spent():
                 answer["spent"] = spent
-            channel.sendall(encode(answer))
+            channel.sendall(encode_frame(answer))
 
 
-def _arrived(channel: socket.socket, most: int) -> list[tuple[dict[str, Any], bytes]]:
+def _receive_batch(channel: socket.socket, most: int) -> list[tuple[dict[str, Any], bytes]]:
     """Wait for a frame, and return it with those that have come in behind it; nothing at the end of the stream."""
     frames: list[tuple[dict[str, Any], bytes]] = []
     while len(frames) < most and (not frames or select.select([channel], [], [], 0)[0]):
-        frame = receive(channel)
+        frame = receive_frame(channel)
         if frame is None:
             return []
         frames.append(frame)
     return frames
 
 
-def _compile(backend: Boundary, frames: list[tuple[dict[str, Any], bytes]]) -> tuple[dict[int, Any], float]:
+def _compile(backend: Sandbox, frames: list[tuple[dict[str, Any], bytes]]) -> tuple[dict[int, Any], float]:
     """Compile together what may be: return what came of it, by frame, and the seconds it took for each frame."""
     together = [index for index, (header, _) in enumerate(frames) if not header.get("alone")]
     if backend.batch == 1 or len(together) < 2:
@@ -148,7 +152,7 @@ def _end_of_output() -> None:
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     with contextlib.suppress(OSError):
-        os.write(2, CASE_ENDS)
+        os.write(2, END_OF_CASE)
 
 
 def resident(pid: int | str = "self") -> int:
@@ -166,7 +170,7 @@ def prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-def _settle(parent: int, scratch: Path, disk: int) -> None:
+def _confine(parent: int, scratch: Path, disk: int) -> None:
     """Die with the parent and keep what is started below, leave no core files and no file where the user is, say where
     a signal struck, and be the kernel's first choice to kill."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -179,7 +183,7 @@ def _settle(parent: int, scratch: Path, disk: int) -> None:
         resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("800")
-    shared_memory.name_after(os.getpid())
+    cleanup.use_process_names(os.getpid())
     tempfile.tempdir = str(scratch)
     (scratch / FOLDER).mkdir(exist_ok=True)
     os.chdir(scratch / FOLDER)
@@ -195,19 +199,19 @@ def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     preload()
     import torch
 
-    from torchstone.conformance.backends.protocol import load
+    from torchstone.conformance.backends.registry import load
     from torchstone.conformance.execution.machine import WORKER_THREADS
     from torchstone.conformance.runner import progress_mark
 
     torch.set_num_threads(WORKER_THREADS)
     if ":" in hello["backend"] and hello["folder"] not in sys.path:  # one under development, beside the user
         sys.path.insert(0, hello["folder"])
-    progress_mark.Mark(mark).set(progress_mark.LOADING)
+    progress_mark.ProgressMark(mark).set(progress_mark.LOADING)
     return load(hello["backend"])
 
 
-def _start(backend: Backend, mark: int) -> Boundary:
-    from torchstone.conformance.runner.sandbox import Boundary
+def _start(backend: Backend, mark: int) -> Sandbox:
+    from torchstone.conformance.runner.sandbox import Sandbox
 
     availability = backend.available()
     if not availability.ok:
@@ -217,19 +221,19 @@ def _start(backend: Backend, mark: int) -> Boundary:
         warm_up()
     gc.collect()
     gc.freeze()
-    return Boundary(backend, mark)
+    return Sandbox(backend, mark)
 
 
-def _try(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
-    """Return the verdict of one case as JSON; what escapes the trial is the harness's own error, not the backend's."""
-    from torchstone.conformance.execution.run_case import try_case
+def _run_case(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any) -> dict[str, Any]:
+    """Return a case's verdict as JSON. What ``run_case`` lets through is the harness's error, not the backend's."""
+    from torchstone.conformance.execution.run_case import run_case
     from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
     from torchstone.conformance.program.case import Case
 
     started = time.perf_counter()
     try:
         case = Case.from_bytes(body)
-        return dataclasses.asdict(try_case(case, backend, compiled))
+        return dataclasses.asdict(run_case(case, backend, compiled))
     except MemoryError as error:
         outcome, message, trace = Outcome.OOM, f"MemoryError: {error}", ""
     except Exception as error:

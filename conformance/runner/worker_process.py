@@ -16,43 +16,43 @@ from typing import Any, ClassVar
 
 from torchstone.conformance.execution.verdict import Stage
 from torchstone.conformance.runner import forkserver, progress_mark
+from torchstone.conformance.runner.cleanup import LockedFolder, remove_folder
+from torchstone.conformance.runner.frames import VERSION, FrameDecoder, Header, ProtocolError, encode_frame
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.progress_mark import describe_exit
-from torchstone.conformance.runner.protocol import VERSION, Decoder, Header, ProtocolError, encode
-from torchstone.conformance.runner.temporary_folders import Folder, remove
-from torchstone.conformance.runner.worker import CASE_ENDS, resident
+from torchstone.conformance.runner.worker import END_OF_CASE, resident
 
 TAIL_BYTES = 8192
 CHUNK = 1 << 18
 LOG = "forkserver.log"
-FAREWELL_SECONDS = 20.0
+CLOSE_SECONDS = 20.0
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "PYTHONHASHSEED": "0",
 }
 
 
-class Gone(Exception):
+class ForkServerDied(Exception):
     """The fork server has died, and every worker with it."""
 
 
-class ForkServer:
+class ForkServerClient:
     """The process that forks the workers, with a temporary folder for them. Pools that are open together share it."""
 
-    _running: ClassVar[dict[Interpreter, ForkServer]] = {}
+    _running: ClassVar[dict[Interpreter, ForkServerClient]] = {}
 
     @classmethod
-    def of(cls, interpreter: Interpreter) -> ForkServer:
+    def shared(cls, interpreter: Interpreter) -> ForkServerClient:
         """Return the fork server of an interpreter; ``close`` must be called as often."""
         server = cls._running.get(interpreter)
         if server is None:
-            server = cls._running[interpreter] = ForkServer(interpreter)
+            server = cls._running[interpreter] = ForkServerClient(interpreter)
         server.users += 1
         return server
 
     def __init__(self, interpreter: Interpreter) -> None:
         self.interpreter = interpreter
-        self.folder = Folder()
+        self.folder = LockedFolder()
         self.users = 0
         self.up = False
         self.workers: dict[int, WorkerProcess] = {}
@@ -77,30 +77,36 @@ class ForkServer:
                 raise
         self.control.setblocking(False)
 
-    def start(self, backend: str, cache: str, disk: int, look: bool = False) -> WorkerProcess:
-        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises Gone."""
+    def start(self, backend: str, cache: str, disk: int, describe_only: bool = False) -> WorkerProcess:
+        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises ForkServerDied."""
         number = next(self._numbers)
         scratch = self.folder.path / f"worker-{number}"
         worker = WorkerProcess(self, number, scratch, self.folder.path / cache, disk)
         self.workers[number] = worker
         environment = dict(os.environ) | _ENVIRONMENT | self.interpreter.environment(self.folder.path)
-        hello = {"hello": VERSION, "backend": backend, "folder": os.getcwd(), "environment": environment, "look": look}
+        hello = {
+            "hello": VERSION,
+            "backend": backend,
+            "folder": os.getcwd(),
+            "environment": environment,
+            "describe_only": describe_only,
+        }
         worker.send(hello)
         return worker
 
-    def ask(self, request: Header, descriptors: tuple[int, ...] = ()) -> None:
-        """Send a request. Raises Gone."""
+    def send_request(self, request: Header, descriptors: tuple[int, ...] = ()) -> None:
+        """Send a request. Raises ForkServerDied."""
         with self._lock:
             try:
                 self.control.setblocking(True)
                 socket.send_fds(self.control, [json.dumps(request).encode()], descriptors)
             except OSError as error:
-                raise Gone from error
+                raise ForkServerDied from error
             finally:
                 self.control.setblocking(False)
 
-    def hear(self, wait: bool = False) -> None:
-        """Read what the fork server has to say of its workers. Raises Gone."""
+    def receive(self, wait: bool = False) -> None:
+        """Read what the fork server has to say of its workers. Raises ForkServerDied."""
         with self._lock:
             self.control.setblocking(wait)
             try:
@@ -116,17 +122,17 @@ class ForkServer:
             except BlockingIOError:
                 return
             except OSError as error:
-                raise Gone from error
-            raise Gone
+                raise ForkServerDied from error
+            raise ForkServerDied
 
-    def bury(self, worker: WorkerProcess) -> None:
-        """Kill a worker and wait until it is dead. Raises Gone."""
+    def kill_worker(self, worker: WorkerProcess) -> None:
+        """Kill a worker and wait until it is dead. Raises ForkServerDied."""
         if worker.code is None:
-            self.ask({"kill": worker.number})
+            self.send_request({"kill": worker.number})
         while worker.code is None:
-            self.hear(wait=True)
+            self.receive(wait=True)
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The last line that the fork server printed, or how it ended."""
         with contextlib.suppress(OSError):
             lines = (self.folder.path / LOG).read_text(errors="replace").strip().splitlines()
@@ -147,7 +153,7 @@ class ForkServer:
             self.process.kill()
         self.control.close()
         try:
-            self.process.wait(FAREWELL_SECONDS)
+            self.process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -163,21 +169,21 @@ class WorkerProcess:
     so that its successor starts warm; ``scratch`` goes with it. ``code`` is its exit code, once it has died.
     """
 
-    def __init__(self, server: ForkServer, number: int, scratch: Path, cache: Path, disk: int) -> None:
+    def __init__(self, server: ForkServerClient, number: int, scratch: Path, cache: Path, disk: int) -> None:
         scratch.mkdir(parents=True)
         cache.mkdir(parents=True, exist_ok=True)
         self.number = number
         self.scratch = scratch
         self.pid = 0
         self.code: int | None = None
-        self.mark = progress_mark.create()
+        self.mark = progress_mark.create_mark()
         self.channel, theirs = socket.socketpair()
         self.output, write_end = os.pipe()
         self._server = server
         try:
             fork = os.environ.get("TORCHSTONE_FORK") != "0"
             request = {"worker": number, "scratch": str(scratch), "cache": str(cache), "disk": disk, "fork": fork}
-            server.ask(request, (theirs.fileno(), self.mark, write_end))
+            server.send_request(request, (theirs.fileno(), self.mark, write_end))
         except BaseException:
             self.close()
             raise
@@ -187,19 +193,19 @@ class WorkerProcess:
         self.channel.setblocking(False)
         os.set_blocking(self.output, False)
         self.channel_open = True
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._unsent = bytearray()
         self._tail = bytearray()
-        self._probed: tuple[Stage | None, str] | None = None
+        self._dumped: tuple[Stage | None, str] | None = None
 
     # -- the channel --------------------------------------------------------------------------------------------
 
     def send(self, header: Header, body: bytes = b"") -> None:
         """Queue a frame and send as much as the socket takes now."""
-        self._unsent += encode(header, body)
-        self.push()
+        self._unsent += encode_frame(header, body)
+        self.flush()
 
-    def push(self) -> None:
+    def flush(self) -> None:
         """Send what is queued, as far as the socket takes it. A dead worker's frames are dropped."""
         while self._unsent and self.channel_open:
             try:
@@ -260,9 +266,9 @@ class WorkerProcess:
     @property
     def tail(self) -> str:
         """The end of what the worker printed since its last case ended."""
-        if self._probed is not None:
-            return self._probed[1]
-        return _clean(self._tail.rpartition(CASE_ENDS)[2])
+        if self._dumped is not None:
+            return self._dumped[1]
+        return _clean(self._tail.rpartition(END_OF_CASE)[2])
 
     # -- life and death -----------------------------------------------------------------------------------------
 
@@ -271,23 +277,23 @@ class WorkerProcess:
 
     def stage(self) -> Stage | None:
         """Say where in its case the worker is, or was when it died; None before the backend was called."""
-        if self._probed is not None:
-            return self._probed[0]
-        return progress_mark.read(self.mark)
+        if self._dumped is not None:
+            return self._dumped[0]
+        return progress_mark.read_stage(self.mark)
 
-    def begun(self) -> int:
+    def cases_begun(self) -> int:
         """The number of cases that the worker has begun."""
-        return progress_mark.begun(self.mark)
+        return progress_mark.cases_begun(self.mark)
 
     def in_batch(self) -> bool:
         """Say whether the worker is, or was when it died, compiling many cases together."""
-        return progress_mark.in_batch(self.mark)
+        return progress_mark.is_in_batch(self.mark)
 
     def loading(self) -> bool:
         """Say whether the worker is, or was when it died, loading its backend."""
-        return progress_mark.loading(self.mark)
+        return progress_mark.is_loading(self.mark)
 
-    def probe(self, wait: float = 0.2) -> None:
+    def dump_stack(self, wait: float = 0.2) -> None:
         """Ask a hanging worker for its Python stack, and let that be its last words.
 
         The signal may end what the worker hangs in; nothing that it does or prints after it counts, so the *first*
@@ -300,19 +306,19 @@ class WorkerProcess:
             if self.pid and self.code is None:
                 os.kill(self.pid, signal.SIGUSR1)
             deadline = time.monotonic() + wait
-            while time.monotonic() < deadline and len(stack) < TAIL_BYTES and CASE_ENDS not in stack:
+            while time.monotonic() < deadline and len(stack) < TAIL_BYTES and END_OF_CASE not in stack:
                 try:
                     stack += os.read(self.output, TAIL_BYTES)
                 except BlockingIOError:
                     time.sleep(0.01)
                 except OSError:
                     break
-        self._probed = (stage, f"{before}\n{_clean(stack.partition(CASE_ENDS)[0])}".strip())
+        self._dumped = (stage, f"{before}\n{_clean(stack.partition(END_OF_CASE)[0])}".strip())
 
     def stop(self) -> None:
-        """Kill the process and whatever it started, and remove its folder. Raises Gone, all the same."""
+        """Kill the process and whatever it started, and remove its folder. Raises ForkServerDied, all the same."""
         try:
-            self._server.bury(self)
+            self._server.kill_worker(self)
         finally:
             self.read_output()
             self.close()
@@ -325,7 +331,7 @@ class WorkerProcess:
         os.close(self.output)
         os.close(self.mark)
         self.mark = -1
-        remove(self.scratch)
+        remove_folder(self.scratch)
 
 
 def _clean(output: bytes | bytearray) -> str:

@@ -28,7 +28,7 @@ def _database() -> dict[str, Any]:
     """Module name to its ``ModuleInfo``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from torch.testing._internal.common_modules import module_db
+        from torchstone.compiler._torch.op_database import module_db
     return {info.name: info for info in module_db}
 
 

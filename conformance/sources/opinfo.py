@@ -27,7 +27,7 @@ def _database() -> dict[str, Any]:
     """Op name, with the variant's name when it has one, to its ``OpInfo``. The import takes seconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from torch.testing._internal.common_methods_invocations import op_db
+        from torchstone.compiler._torch.op_database import op_db
     return {op_name(info): info for info in op_db}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import random
-import sys
 import warnings
 import zlib
 from collections.abc import Collection, Iterable, Iterator
@@ -14,12 +13,9 @@ from unittest import mock
 import numpy
 import torch
 
+from torchstone.compiler._torch.op_database import no_stack_walks
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.program.literals import DTYPES
-
-# Each sampling of theirs walks the whole stack for a unittest that might be running: 0.1 s a time under pytest, and
-# what it finds would go into the seed.
-_STACK_WALKERS = ("torch.testing._internal.common_utils", "torch.testing._internal.opinfo.core")
 
 
 @contextlib.contextmanager
@@ -34,10 +30,8 @@ def seeded(key: str) -> Iterator[None]:
     cheap_seed = mock.patch.object(
         torch, "manual_seed", torch.default_generator.manual_seed
     )  # no stack for CUDA's sake
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), cheap_seed, contextlib.ExitStack() as patches:
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), cheap_seed, no_stack_walks():
         warnings.simplefilter("ignore")
-        for module in filter(None, map(sys.modules.get, _STACK_WALKERS)):
-            patches.enter_context(mock.patch.object(module, "extract_test_fn", lambda: None))
         try:
             torch.set_num_threads(1)
             random.seed(seed)

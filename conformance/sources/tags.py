@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.operators import schema_of
+
 Rule = Callable[[Any, Sequence[Any]], bool]
 
 
@@ -45,7 +47,7 @@ def _views(info: Any, overloads: Sequence[Any]) -> bool:
     return any(
         r.alias_info is not None and not r.alias_info.is_write
         for overload in overloads
-        for r in overload._schema.returns
+        for r in schema_of(overload).returns
     )
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from torchstone.conformance.program.call_targets import name_of
-from torchstone.conformance.program.literals import ProgramError, Ref, encode, leaf_paths, leaves
+from torchstone.conformance.program.literals import ProgramError, Ref, encode_literal, leaf_paths, leaves
 from torchstone.conformance.program.program import UNINITIALIZED, Call, Program
-from torchstone.conformance.program.tensor_storage import LayoutError, check_plain, fresh
+from torchstone.conformance.program.tensor_storage import LayoutError, check_plain, copy_tensors
 
 
 class NotExpressible(Exception):
@@ -68,7 +68,7 @@ class Inputs:
         if isinstance(value, numbers.Number):  # NumPy's scalars
             return _python_number(value)
         try:
-            encode(value)
+            encode_literal(value)
         except ProgramError as error:
             raise NotExpressible(f"argument: {error}") from error
         return value
@@ -139,7 +139,7 @@ def record(
     """
     inputs = Inputs()
     inputs.literal((args, kwargs))  # names the inputs in the order of the arguments
-    before = dict(zip(inputs.tensors, fresh(inputs.tensors.values()), strict=True))
+    before = dict(zip(inputs.tensors, copy_tensors(inputs.tensors.values()), strict=True))
     recorder = _Recorder(inputs)
     seed = functools.partial(recorder.manual_seed, torch.manual_seed)
     with torch.random.fork_rng(devices=[]), torch.no_grad(), mock.patch.object(torch, "manual_seed", seed), recorder:
@@ -150,7 +150,7 @@ def record(
     calls = [call for call in _live(recorder.calls, outputs) if recorder.draws or call.target != "torch.manual_seed"]
     program = Program(tuple(before), tuple(calls), outputs)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        again = program(*fresh(before.values()))
+        again = program(*copy_tensors(before.values()))
     if not any(call.operator in UNINITIALIZED for call in calls) and not _alike(out, again):
         raise NotExpressible("does more than its calls to torch show: the recorded calls give another result")
     return program, before

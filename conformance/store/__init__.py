@@ -1,10 +1,10 @@
 """The result store: one SQLite file (WAL) that holds runs, verdicts, and the bytes of the cases that failed."""
 
-from torchstone.conformance.store.foreign import evidence
 from torchstone.conformance.store.opening import DEFAULT_PATH, StoreError, default_path
-from torchstone.conformance.store.prune import Pruned, choose, prune
+from torchstone.conformance.store.prune import Pruned, prune, runs_to_prune
 from torchstone.conformance.store.schema import SCHEMA_VERSION
-from torchstone.conformance.store.store import RUN_COLUMNS, VERDICT_COLUMNS, Run, Store
+from torchstone.conformance.store.store import RUN_COLUMNS, VERDICT_COLUMNS, RunRecord, Store
+from torchstone.conformance.store.untrusted import parse_evidence
 
 __all__ = [
     "DEFAULT_PATH",
@@ -12,11 +12,11 @@ __all__ = [
     "SCHEMA_VERSION",
     "VERDICT_COLUMNS",
     "Pruned",
-    "Run",
+    "RunRecord",
     "Store",
     "StoreError",
-    "choose",
     "default_path",
-    "evidence",
+    "parse_evidence",
     "prune",
+    "runs_to_prune",
 ]

@@ -36,7 +36,7 @@ def open_store(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connectio
         _create(path)
     db = _connect(path)
     try:
-        with errors(path):
+        with sqlite_errors(path):
             found = _check(db, path)
             if found < schema.SCHEMA_VERSION:
                 db = _copy(db) if readonly else _migrate(db, path, found)
@@ -50,7 +50,7 @@ def open_store(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connectio
 
 
 @contextlib.contextmanager
-def errors(path: Path) -> Iterator[None]:
+def sqlite_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into StoreError."""
     try:
         yield
@@ -60,7 +60,7 @@ def errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} is corrupt: {error}; it is left as it is") from error
 
 
-def alive(pid: int | None, host: str | None) -> bool | None:
+def process_alive(pid: int | None, host: str | None) -> bool | None:
     """Whether a process runs; None when it is another machine's, so that nobody here can say."""
     if host != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
         return None
@@ -164,7 +164,7 @@ def _copy(db: sqlite3.Connection) -> sqlite3.Connection:
 
 def _migrate(db: sqlite3.Connection, path: Path, found: int) -> sqlite3.Connection:
     for run, pid, host in schema.in_use(db):
-        if alive(pid, host):
+        if process_alive(pid, host):
             raise StoreError(
                 f"{path} has schema {found}, and run r{run} (process {pid}) is still writing it: wait for it to end, "
                 "or give another --store"

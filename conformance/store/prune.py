@@ -13,7 +13,7 @@ from torchstone.conformance.store import opening
 from torchstone.conformance.store.opening import StoreError
 
 if TYPE_CHECKING:
-    from torchstone.conformance.store.store import Run, Store
+    from torchstone.conformance.store.store import RunRecord, Store
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,9 @@ class Pruned:
     freed: int | None
 
 
-def choose(runs: Sequence[Run], keep: int | None = None, older_than: timedelta | None = None) -> list[Run]:
+def runs_to_prune(
+    runs: Sequence[RunRecord], keep: int | None = None, older_than: timedelta | None = None
+) -> list[RunRecord]:
     """Return the runs that are not among the newest ``keep`` and started before ``older_than`` ago, oldest first."""
     ordered = sorted(runs, key=lambda run: int(run.run[1:]))
     chosen = ordered[: max(0, len(ordered) - (keep or 0))]
@@ -36,7 +38,7 @@ def choose(runs: Sequence[Run], keep: int | None = None, older_than: timedelta |
     return [run for run in chosen if (started := _time(run.started)) is not None and started < before]
 
 
-def prune(store: Store, runs: Sequence[Run], *, force: bool = False) -> Pruned:
+def prune(store: Store, runs: Sequence[RunRecord], *, force: bool = False) -> Pruned:
     """Remove runs, their verdicts, and the bytes of cases that no other run has; all of it or nothing.
 
     Raises StoreError for a run that is running. One that another machine left as running, which nobody here can know
@@ -45,7 +47,7 @@ def prune(store: Store, runs: Sequence[Run], *, force: bool = False) -> Pruned:
     store.flush()
     keys = [(int(run.run[1:]),) for run in runs]
     db = store._db
-    with opening.errors(store.path):
+    with opening.sqlite_errors(store.path):
         before = _size(db)
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -74,7 +76,7 @@ def _refuse_running(db: sqlite3.Connection, key: int, force: bool) -> None:
     row = db.execute("SELECT pid, host FROM runs WHERE id = ? AND state = 'running'", (key,)).fetchone()
     if row is None:
         return
-    state = opening.alive(*row)
+    state = opening.process_alive(*row)
     if state:
         raise StoreError(f"run r{key} is still running (process {row[0]}); nothing was pruned")
     if state is None and not force:

@@ -24,8 +24,8 @@ from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.escape import utf8
 from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.store import opening
-from torchstone.conformance.store.foreign import well_formed
 from torchstone.conformance.store.opening import StoreError
+from torchstone.conformance.store.untrusted import options_well_formed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,11 +47,11 @@ RUN_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """One run's record. ``state``: running, finished, interrupted, or killed (its process is gone).
 
     ``errors`` has the harness's reason for each backend that could not be run to the end; ``machine`` the facts of
-    ``conformance.provenance``, none of a run that an older torchstone made.
+    ``execution.machine``, none of a run that an older torchstone made.
     """
 
     run: str
@@ -87,7 +87,7 @@ class Store:
         self._db = opening.open_store(self.path, create=create and not readonly, readonly=readonly)
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return opening.errors(self.path)
+        return opening.sqlite_errors(self.path)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Store:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def run(self, run: str | None = None) -> Run:
+    def run(self, run: str | None = None) -> RunRecord:
         """Return the record of a run; ``None`` or ``latest`` is the newest. Raises UnknownName, StoreError."""
         with self._errors():
             ids = [f"r{n}" for (n,) in self._db.execute("SELECT id FROM runs ORDER BY id")]
@@ -207,14 +207,14 @@ class Store:
             row = self._db.execute(f"SELECT {_RUN_SELECT} FROM runs WHERE id = ?", (_key(name),)).fetchone()
         return self._run(row)
 
-    def run_list(self) -> list[Run]:
+    def run_list(self) -> list[RunRecord]:
         """Return the records of all runs, oldest first."""
         with self._errors():
             return [self._run(row) for row in self._db.execute(f"SELECT {_RUN_SELECT} FROM runs ORDER BY id")]
 
-    def _run(self, row: tuple[Any, ...]) -> Run:
+    def _run(self, row: tuple[Any, ...]) -> RunRecord:
         key, state, started, finished, command, options, versions, device, seed, pid, host, errors, machine = row
-        if state == "running" and opening.alive(pid, host) is False:
+        if state == "running" and opening.process_alive(pid, host) is False:
             state = "killed"
         try:
             objects = [json.loads(text) for text in (options, versions, errors, machine)]
@@ -224,10 +224,10 @@ class Store:
         if not (all(isinstance(value, dict) for value in objects) and all(isinstance(text, str) for text in texts)):
             raise StoreError(f"{self.path} is corrupt: the record of run r{key} is not a record")
         options, versions, errors, machine = objects
-        told = (*versions.values(), *errors.values(), *machine.values())
-        if not (well_formed(options) and all(isinstance(text, str) for text in told)):
+        texts = (*versions.values(), *errors.values(), *machine.values())
+        if not (options_well_formed(options) and all(isinstance(text, str) for text in texts)):
             raise StoreError(f"{self.path} is corrupt: the options, versions, errors or machine of run r{key} are none")
-        return Run(
+        return RunRecord(
             f"r{key}", state, started, finished, command, options, versions, device, seed, pid, host, errors, machine
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, leaf_paths, map_leaves
+from torchstone.conformance.program.literals import Ref, leaf_paths
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 
@@ -53,11 +53,7 @@ def _forward(case: Case, wanted: Sequence[str]) -> tuple[Program, Any]:
 
     leaves = [Call("torch.Tensor.detach", (Ref(name),), {}, f"{name}_data") for name in wanted]
     leaves += [Call("torch.Tensor.requires_grad_", (Ref(f"{name}_data"),), {}, f"{name}_leaf") for name in wanted]
-    calls = [
-        Call(c.target, map_leaves(c.args, leaf), {k: map_leaves(v, leaf) for k, v in c.kwargs.items()}, c.result)
-        for c in program.calls
-    ]
-    forward = Program(program.inputs, (*leaves, *calls), map_leaves(program.outputs, leaf))
+    forward = program.rewrite(lambda call: call.map_arguments(leaf), outputs=leaf, before=leaves)
     with torch.enable_grad():
         return forward, forward(*case.fresh_args())
 

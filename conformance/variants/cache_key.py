@@ -14,8 +14,8 @@ from torchstone.conformance.execution.run_case import Compiled, compare_with_eag
 from torchstone.conformance.execution.verdict import FAILURES, Stage
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import map_leaves
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.program.program import Program
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import alike, answer, same
 
@@ -53,21 +53,12 @@ def _changed(program: Program, change: Any) -> Program:
         count += 1
         return change(count, value)
 
-    calls = tuple(Call(c.target, map_leaves(c.args, leaf), map_leaves(c.kwargs, leaf), c.result) for c in program.calls)
-    return Program(program.inputs, calls, program.outputs)
+    return program.rewrite(lambda call: call.map_arguments(leaf))
 
 
 def _numbers(program: Program) -> Iterator[Any]:
-    found: list[Any] = []
-
-    def leaf(value: Any) -> Any:
-        if type(value) in (int, float):
-            found.append(value)
-        return value
-
-    for call in program.calls:
-        map_leaves((call.args, call.kwargs), leaf)
-    return iter(found)
+    found = leaves([(call.args, call.kwargs) for call in program.calls])
+    return (value for value in found if type(value) in (int, float))
 
 
 def _with_a_number(case: Case) -> Case:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
@@ -43,17 +45,15 @@ def _programs(program: Program) -> Iterator[Program]:
                 if argument.name not in call.kwargs and (value := _other(argument)) is not None
             }
             for some in (free, *({name: value} for name, value in free.items())) if free else ():
-                calls = tuple(
-                    Call(c.target, c.args, {**c.kwargs, **some}, c.result) if c is call else c for c in program.calls
-                )
-                yield Program(program.inputs, calls, program.outputs)
+                given = replace(call, kwargs={**call.kwargs, **some})
+                yield program.rewrite(lambda c, call=call, given=given: given if c is call else c)
 
 
 def _schemas(call: Call) -> list[Any]:
     packet = getattr(torch.ops.aten, call.operator, None)
     if packet is None or call.target.startswith("torch.ops."):
         return []
-    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
+    schemas = [schema_of(getattr(packet, overload)) for overload in packet.overloads()]
     return [schema for schema in schemas if not any(argument.is_out for argument in schema.arguments)]
 
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, map_leaves
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import taken
 
@@ -88,11 +87,7 @@ def _other_number(case: Case, at: int) -> Case:
             return value
         return value + 0.5 if type(value) is int else int(value)
 
-    calls = tuple(
-        Call(c.target, tuple(map(change, c.args)), {k: change(v) for k, v in c.kwargs.items()}, c.result)
-        for c in case.program.calls
-    )
-    return case.replace(program=Program(case.program.inputs, calls, case.program.outputs))
+    return case.replace(program=case.program.rewrite(lambda call: call.map_arguments(change, nested=False)))
 
 
 def _is_operand(case: Case, name: str) -> bool:
@@ -108,12 +103,9 @@ def _number_for(case: Case, name: str) -> Case:
     def leaf(value: Any) -> Any:
         return number if isinstance(value, Ref) and value.name == name else value
 
-    calls = tuple(
-        Call(c.target, map_leaves(c.args, leaf), {k: map_leaves(v, leaf) for k, v in c.kwargs.items()}, c.result)
-        for c in case.program.calls
-    )
     inputs = {key: tensor for key, tensor in case.inputs.items() if key != name}
-    return case.replace(program=Program(tuple(inputs), calls, case.program.outputs), inputs=inputs)
+    program = case.program.rewrite(lambda call: call.map_arguments(leaf), inputs=inputs)
+    return case.replace(program=program, inputs=inputs)
 
 
 MIXED = Variant("Operands of two dtypes, or a tensor and a Python number of another kind.", mixed)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager
-from torchstone.conformance.execution.undefined_behavior import SEED, unsafe
-from torchstone.conformance.execution.verdict import RIGHT, Stage
+from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
+from torchstone.conformance.execution.verdict import CORRECT, Stage
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case
@@ -68,7 +68,7 @@ def _reads_beyond(case: Case) -> bool:
     Offsets and lengths that fitted the sizes of before need not fit these, and eager does not always look.
     """
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        if unsafe(case):
+        if undefined_behavior(case):
             return True
     found = []
     for around in (1000.0, -1000.0):
@@ -117,7 +117,7 @@ def _free(case: Case, variant: str) -> Case:
 
 def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     """Compile the case for any size, and compare with eager at its own sizes and at others, to the first failure."""
-    varying = None if unsafe(case) else plan(case)
+    varying = None if undefined_behavior(case) else plan(case)
     if varying is None:
         return compare_with_eager(case, backend, compiled)
     try:
@@ -126,10 +126,10 @@ def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | No
         compiled = error
     stage, finding = compare_with_eager(case, backend, compiled)
     for other in varying.others:
-        if finding.outcome not in RIGHT:
+        if finding.outcome not in CORRECT:
             break
         stage, finding = compare_with_eager(other, backend, compiled)
-        if finding.outcome not in RIGHT:
+        if finding.outcome not in CORRECT:
             sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
             finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
     return stage, finding

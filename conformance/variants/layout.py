@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import flip_lazy_bits
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
@@ -57,7 +58,7 @@ def _lazy(case: Case) -> Case:
     def lazily(tensor: Tensor) -> Tensor:
         if tensor.is_complex():
             return tensor.conj_physical().conj()
-        return torch._neg_view(tensor.neg()) if tensor.dtype.is_floating_point else tensor
+        return flip_lazy_bits(tensor.neg(), neg=True) if tensor.dtype.is_floating_point else tensor
 
     changed = change_inputs(case, lazily, "no input of floats")
     left = [(given.fresh_args(), given) for given in (case, changed)]

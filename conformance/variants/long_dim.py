@@ -6,19 +6,19 @@ still once the next number is less than half the last place of what is there.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from torchstone.compiler._torch import fake_tensors
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import map_leaves
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.program import Program
 from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import answer
@@ -107,11 +107,7 @@ def _told(program: Program, size: int) -> Program:
         told = map_leaves(value, item)
         return told if math.prod(each for each in told if type(each) is int) <= ROOM else value
 
-    calls = tuple(
-        Call(c.target, tuple(map(argument, c.args)), {k: argument(v) for k, v in c.kwargs.items()}, c.result)
-        for c in program.calls
-    )
-    return Program(program.inputs, calls, program.outputs)
+    return program.rewrite(lambda call: call.map_arguments(argument, nested=False))
 
 
 def _fits(case: Case) -> bool:
@@ -119,19 +115,14 @@ def _fits(case: Case) -> bool:
 
     A case that fake tensors do not take is left to eager.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    sizes, log = _Sizes(), logging.getLogger("torch._subclasses.fake_tensor")
-    quiet, log.disabled = log.disabled, True  # it tells each refusal, with where it came from
+    sizes = _Sizes()
     try:
-        with FakeTensorMode() as fake, torch.no_grad():
+        with fake_tensors.refusals_unlogged(), fake_tensors.FakeTensorMode() as fake, torch.no_grad():
             args = [fake.from_tensor(arg) for arg in case.args]
             with sizes:
                 case.program(*args)
     except Exception:
         return sizes.largest <= ROOM
-    finally:
-        log.disabled = quiet
     return True
 
 

@@ -13,7 +13,7 @@ import torch
 
 from torchstone.compiler.registry import Registry
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.sources.sampling import first_line, seeded
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
@@ -84,7 +84,7 @@ def apply(case: Case, name: str) -> Case | Untested:
                 changed = changed.replace(tags=(*changed.tags, RUN_BY_PLUGIN))
             if variant.try_eager:
                 with torch.no_grad():
-                    if refused := unsafe(changed):
+                    if refused := undefined_behavior(changed):
                         raise NotApplicable(refused)
                     changed.program(*changed.fresh_args())
             return changed

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
@@ -37,7 +37,7 @@ def answer(case: Case) -> list[Any] | None:
     """The leaves of what eager gives, None where it does not take the case."""
     try:
         with torch.no_grad():
-            if unsafe(case):
+            if undefined_behavior(case):
                 return None
             torch.default_generator.manual_seed(0)
             return flatten(case.program(*case.fresh_args()))

@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from torchstone.conformance.backends.protocol import load
+from torchstone.conformance.backends.registry import load
 
 ROWS = (
     ("gelu", lambda x: torch.nn.functional.gelu(x, approximate="tanh"), torch.tensor(1.0)),

@@ -23,7 +23,7 @@ KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
 
 
 @dataclass(frozen=True)
-class Value:
+class DraftValue:
     """A tensor of the program. ``exact``: no rounding went into it, so every backend must have its very bits."""
 
     ref: Ref
@@ -51,7 +51,7 @@ class Arguments:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
 
-class Refused(Exception):
+class CallRejected(Exception):
     """A drawn call does not do: eager rejects it, or its result would not be worth comparing."""
 
 
@@ -67,7 +67,7 @@ class Draft:
         self.choices = choices
         self.specials = specials
         self.inputs: dict[str, Tensor] = {}
-        self.values: list[Value] = []
+        self.values: list[DraftValue] = []
         self.calls: list[Call] = []
         self.used: set[str] = set()
         self.drawn: set[Ref] = set()
@@ -80,20 +80,20 @@ class Draft:
     def tensor(
         self,
         *,
-        where: Callable[[Value], bool] = lambda value: True,
+        where: Callable[[DraftValue], bool] = lambda value: True,
         shape: Sequence[int] | None = None,
         ranks: Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
         bounds: tuple[float, float] = (-4.0, 4.0),
         distinct: bool = False,
-    ) -> Value:
+    ) -> DraftValue:
         """Draw an operand: mostly a value the program already has, if one fits, otherwise a new input.
 
         ``shape`` or ``ranks`` and ``dtype`` say what is asked for; ``bounds`` is the op's open domain, within which
         every element must lie; ``distinct`` asks for no ties. ``where`` filters the values at hand.
         """
 
-        def fits(value: Value) -> bool:
+        def fits(value: DraftValue) -> bool:
             return (
                 (shape is None or value.shape == tuple(shape))
                 and (ranks is None or value.dim in ranks)
@@ -114,7 +114,7 @@ class Draft:
         elif fitting and not self.choices.chance(20):
             chosen = self.choices.pick(fitting)
         else:
-            wanted = tuple(shape) if shape is not None else values.shape(self.choices, ranks)
+            wanted = tuple(shape) if shape is not None else values.draw_shape(self.choices, ranks)
             chosen = self.fresh(wanted, dtype or self.dtype(), bounds, distinct)
         self.drawn.add(chosen.ref)
         return chosen
@@ -123,7 +123,7 @@ class Draft:
         """Draw a dtype the op takes: mostly the program's own, so that promotion is there but does not take over."""
         allowed = [(dtype, weight) for dtype, weight in values.DTYPES if not self.dtypes or dtype in self.dtypes]
         if not allowed:
-            raise Refused("no dtype of ours is taken")
+            raise CallRejected("no dtype of ours is taken")
         if self.base in dict(allowed) and not self.choices.chance(20):
             return self.base
         return self.choices.weighted(allowed)
@@ -134,28 +134,28 @@ class Draft:
         dtype: torch.dtype,
         bounds: tuple[float, float] = (-4.0, 4.0),
         distinct: bool = False,
-    ) -> Value:
+    ) -> DraftValue:
         """Add an input."""
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
-            raise Refused(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
-        drawn = values.contents(self.choices, shape, dtype, *bounds, distinct=distinct)
+            raise CallRejected(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
+        drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
         if self.specials and not distinct:
-            drawn = values.sprinkle(self.choices, drawn)
-        return self.given(values.lay_out(self.choices, drawn, expand=not distinct))
+            drawn = values.insert_specials(self.choices, drawn)
+        return self.given(values.draw_layout(self.choices, drawn, expand=not distinct))
 
-    def given(self, tensor: Tensor) -> Value:
+    def given(self, tensor: Tensor) -> DraftValue:
         """Add this very tensor as an input."""
         _check("an input", tensor, self.specials)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
-        self.values.append(Value(Ref(name), tensor, exact=True))
+        self.values.append(DraftValue(Ref(name), tensor, exact=True))
         return self.values[-1]
 
-    def broadcast(self, value: Value, dtypes: Iterable[torch.dtype] | None = None, **wanted: Any) -> Value:
+    def broadcast(self, value: DraftValue, dtypes: Iterable[torch.dtype] | None = None, **wanted: Any) -> DraftValue:
         """Draw an operand that broadcasts with ``value``: one at hand, or a new input of a broadcast shape."""
         allowed = None if dtypes is None else set(dtypes)
 
-        def fits(other: Value) -> bool:
+        def fits(other: DraftValue) -> bool:
             return _broadcasts(value.shape, other.shape) and (allowed is None or other.dtype in allowed)
 
         keep = self.choices.integer(0, value.dim) if self.choices.chance(30) else 0
@@ -170,14 +170,14 @@ class Draft:
             )
         return self.tensor(shape=size, where=fits, dtype=dtype, **wanted)
 
-    def axis(self, value: Value) -> int:
+    def axis(self, value: DraftValue) -> int:
         """Draw a dim of ``value``, counted from the front or from the back; 0 for a 0-d tensor."""
         if value.dim == 0:
             return 0
         dim = self.choices.integer(0, value.dim - 1)
         return dim - value.dim if self.choices.chance(30) else dim
 
-    def axes(self, value: Value) -> list[int]:
+    def axes(self, value: DraftValue) -> list[int]:
         """Draw at least one dim of ``value``, none twice; empty for a 0-d tensor."""
         if value.dim == 0:
             return []
@@ -198,28 +198,28 @@ class Draft:
         """Append a call if eager runs it and its results are worth comparing; raises Refused otherwise."""
         name = f"v{len(self.calls)}"
         both = (arguments.args, arguments.kwargs)
-        operands = [leaf for leaf in leaves(both) if isinstance(leaf, Value)]
-        args, kwargs = map_leaves(both, lambda leaf: leaf.tensor if isinstance(leaf, Value) else leaf)
+        operands = [leaf for leaf in leaves(both) if isinstance(leaf, DraftValue)]
+        args, kwargs = map_leaves(both, lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
         try:
             result = resolve(target)(*args, **kwargs)
         except Exception as error:
-            raise Refused(f"{target}: {error}") from None
+            raise CallRejected(f"{target}: {error}") from None
         found = list(_results(result))
         if not found:
-            raise Refused(f"{target}: no tensor among its results")
+            raise CallRejected(f"{target}: no tensor among its results")
         for _, tensor in found:
             _check(target, tensor, self.specials)
         blurred = not all(operand.exact for operand in operands)
         if blurred and not all(t.dtype.is_floating_point or t.dtype.is_complex for _, t in found):
-            raise Refused(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
+            raise CallRejected(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
         if cuts and any(operand.dtype.is_complex and not operand.exact for operand in operands):
-            raise Refused(f"{target}: a rounded zero would choose the side of a branch cut")
+            raise CallRejected(f"{target}: a rounded zero would choose the side of a branch cut")
         all_exact = exact and not blurred
-        args, kwargs = map_leaves(both, lambda leaf: leaf.ref if isinstance(leaf, Value) else leaf)
+        args, kwargs = map_leaves(both, lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
         self.calls.append(Call(target, args, kwargs, name))
         for path, tensor in found:
             rounds = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-            self.values.append(Value(Ref(name, path), tensor, all_exact or not rounds))
+            self.values.append(DraftValue(Ref(name, path), tensor, all_exact or not rounds))
         self.used |= {operand.ref.name for operand in operands}
 
     def attempt(self, draw: Callable[[Draft], None]) -> bool:
@@ -228,7 +228,7 @@ class Draft:
         self.drawn = set()
         try:
             draw(self)
-        except Refused:
+        except CallRejected:
             self.inputs, self.values, self.calls, self.used = before
             return False
         return True
@@ -254,16 +254,16 @@ def _broadcasts(one: Sequence[int], other: Sequence[int]) -> bool:
 
 def _check(target: str, tensor: Tensor, specials: bool) -> None:
     if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
-        raise Refused(f"{target}: a {tensor.layout} {tensor.dtype} result")
+        raise CallRejected(f"{target}: a {tensor.layout} {tensor.dtype} result")
     if tensor.numel() > NUMEL:
-        raise Refused(f"{target}: a result of {tensor.numel()} elements")
+        raise CallRejected(f"{target}: a result of {tensor.numel()} elements")
     if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
         sizes = tensor.detach().abs()
         largest = float(sizes[sizes.isfinite()].amax() if specials and sizes.isfinite().any() else sizes.amax())
         if specials and not math.isfinite(largest):
             return
         if not math.isfinite(largest) or largest > LIMIT:
-            raise Refused(f"{target}: a result as large as {largest}")
+            raise CallRejected(f"{target}: a result as large as {largest}")
 
 
 def _results(result: Any, path: tuple[int, ...] = ()) -> Iterable[tuple[tuple[int, ...], Tensor]]:

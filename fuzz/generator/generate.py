@@ -11,9 +11,10 @@ import torch
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import dtype_name, leaves
 from torchstone.conformance.program.program import Program
+from torchstone.fuzz.generator.catalog import all_rules
 from torchstone.fuzz.generator.choices import Choices, SeededChoices
 from torchstone.fuzz.generator.draft import Draft
-from torchstone.fuzz.generator.rules import Rule, all_rules
+from torchstone.fuzz.generator.rules import OpRule
 
 ATTEMPTS = 20
 """How often a call is redrawn, and a program started over, before giving up."""
@@ -25,9 +26,9 @@ class NothingGenerated(Exception):
 
 def generate(
     choices: Choices,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[OpRule] = (),
     max_ops: int = 5,
-    must: Sequence[Rule] = (),
+    must: Sequence[OpRule] = (),
     seed: str = "none",
     index: int = 0,
     specials: bool = False,
@@ -43,19 +44,19 @@ def generate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(ATTEMPTS):
-            draft = _drafted(Draft(choices, specials), pool, max_ops, must)
-            if draft and _sound(draft):
+            draft = _draw_calls(Draft(choices, specials), pool, max_ops, must)
+            if draft and _is_deterministic(draft):
                 return _case(draft, seed, index)
     names = ", ".join(rule.op for rule in (must or pool)[:5])
     raise NothingGenerated(f"no valid call of {names} could be drawn in {ATTEMPTS} attempts")
 
 
-def nth(
+def nth_program(
     seed: int,
     index: int,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[OpRule] = (),
     max_ops: int = 5,
-    must: Sequence[Rule] = (),
+    must: Sequence[OpRule] = (),
     specials: bool = False,
 ) -> Case:
     """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it."""
@@ -63,7 +64,7 @@ def nth(
     return generate(choices, rules, max_ops, must, str(seed), index, specials)
 
 
-def _drafted(draft: Draft, pool: Sequence[Rule], max_ops: int, must: Sequence[Rule]) -> Draft | None:
+def _draw_calls(draft: Draft, pool: Sequence[OpRule], max_ops: int, must: Sequence[OpRule]) -> Draft | None:
     length = draft.choices.integer(1, max_ops)
     lead = draft.choices.integer(0, length - 1) if must else -1
     for at in range(length):
@@ -72,11 +73,11 @@ def _drafted(draft: Draft, pool: Sequence[Rule], max_ops: int, must: Sequence[Ru
     return draft if draft.calls else None
 
 
-def _extend(draft: Draft, pool: Sequence[Rule]) -> bool:
+def _extend(draft: Draft, pool: Sequence[OpRule]) -> bool:
     return any(draft.attempt(draft.choices.pick(pool).add_to) for _ in range(ATTEMPTS))
 
 
-def _sound(draft: Draft) -> bool:
+def _is_deterministic(draft: Draft) -> bool:
     """Whether the program gives the same results again in another random state, and runs under fake tensors."""
     program = draft.program()
     inputs = [draft.inputs[name] for name in program.inputs]
@@ -91,7 +92,7 @@ def _sound(draft: Draft) -> bool:
 
 def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
     """Whether the program runs on fake tensors and promises the shapes and dtypes of its real results."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torchstone.compiler._torch.fake_tensors import FakeTensorMode
 
     try:
         with FakeTensorMode(allow_non_fake_inputs=False) as mode:

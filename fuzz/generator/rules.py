@@ -1,21 +1,20 @@
-"""A rule an op: how to draw its arguments, and what rounding does to it; all of them, looked up by name."""
+"""A rule of the fuzzer for one op: how to draw its arguments, and what rounding does to it."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.program.call_targets import lookup
 from torchstone.fuzz.generator.draft import Arguments, Draft
 
 
 @dataclass(frozen=True)
-class Rule:
+class OpRule:
     """How the fuzzer calls one op of PyTorch's op database.
 
     ``op`` is its name there, variant included; ``target`` the public name that is called; ``draw`` draws the arguments.
@@ -38,47 +37,14 @@ class Rule:
 
 
 @functools.cache
-def all_rules() -> dict[str, Rule]:
-    """Return every rule by op name, in a fixed order. The first call imports PyTorch's op database: some seconds."""
-    from torchstone.fuzz import families
-
-    rules: dict[str, Rule] = {}
-    for rule in families.rules():
-        if rule.op in rules:
-            raise ValueError(f"two rules for the op {rule.op}")
-        rules[rule.op] = rule
-    return dict(sorted(rules.items()))
-
-
-def select(names: Iterable[str]) -> tuple[Rule, ...]:
-    """Return the rules of the named ops; ``div`` names every variant of div. Raises UnknownName with a suggestion."""
-    rules = all_rules()
-    found: list[Rule] = []
-    for name in names:
-        matching = [rule for op, rule in rules.items() if op == name] or [
-            rule for op, rule in rules.items() if base_name(op) == name
-        ]
-        if not matching:
-            raise UnknownName("op", name, rules, more="; not every op of the database can be fuzzed yet")
-        found += matching
-    return tuple(dict.fromkeys(found))
-
-
-def base_name(op: str) -> str:
-    """Return an op's name without its variant: ``div`` for ``div.floor_rounding``."""
-    infos = database().get(op)
-    return infos.name if infos else op
-
-
-@functools.cache
-def database() -> dict[str, Any]:
+def op_database() -> dict[str, Any]:
     """Return PyTorch's op database by name, variants as ``name.variant``."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    from torchstone.compiler._torch.op_database import op_db
 
     return {info.name + (f".{info.variant_test_name}" if info.variant_test_name else ""): info for info in op_db}
 
 
-def target_of(name: str) -> str | None:
+def public_target(name: str) -> str | None:
     """Return the public dotted name of an op of the database, or None if it has none that a program may call."""
     for candidate in (f"torch.{name}", f"torch.Tensor.{name}", name):
         if lookup(candidate) is not None:
@@ -86,14 +52,14 @@ def target_of(name: str) -> str | None:
     return None
 
 
-def rule(op: str, draw: Callable[[Draft], Arguments], target: str | None = None) -> Iterator[Rule]:
+def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = None) -> Iterator[OpRule]:
     """Yield the rule of an op, if this PyTorch has it under a public name: dtypes from the database."""
     from torchstone.fuzz.generator import rounding
 
-    info = database().get(op)
-    target = target or (target_of(info.name) if info else None)
+    info = op_database().get(op)
+    target = target or (public_target(info.name) if info else None)
     if info is None or target is None:
         return
     dtypes = frozenset(info.supported_dtypes("cpu"))
     jumps = rounding.jumps(op, info.name) or not (info.supports_autograd or rounding.exact(op, info.name))
-    yield Rule(op, target, draw, dtypes, jumps, rounding.exact(op, info.name), rounding.cuts(op, info.name))
+    yield OpRule(op, target, draw, dtypes, jumps, rounding.exact(op, info.name), rounding.cuts(op, info.name))

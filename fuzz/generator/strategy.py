@@ -9,9 +9,10 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from torchstone.conformance.program.case import Case
+from torchstone.fuzz.generator.catalog import all_rules, select_rules
 from torchstone.fuzz.generator.choices import DrawnChoices
 from torchstone.fuzz.generator.generate import NothingGenerated, generate
-from torchstone.fuzz.generator.rules import Rule, all_rules, select
+from torchstone.fuzz.generator.rules import OpRule
 
 
 def programs(ops: Sequence[str] = (), max_ops: int = 5) -> st.SearchStrategy[Case]:
@@ -21,11 +22,11 @@ def programs(ops: Sequence[str] = (), max_ops: int = 5) -> st.SearchStrategy[Cas
     """
     # The op database is imported now: it registers Hypothesis profiles, which must not happen while a test runs.
     all_rules()
-    return _programs(select(ops), max_ops)
+    return _programs(select_rules(ops), max_ops)
 
 
 @st.composite
-def _programs(draw: Any, rules: Sequence[Rule], max_ops: int) -> Case:
+def _programs(draw: Any, rules: Sequence[OpRule], max_ops: int) -> Case:
     try:
         return generate(DrawnChoices(draw), rules, max_ops)
     except NothingGenerated:

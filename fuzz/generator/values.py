@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import flip_lazy_bits
 from torchstone.fuzz.generator.choices import Choices
 
 DTYPES = (
@@ -30,7 +31,7 @@ SIZES = ((2, 30), (3, 25), (1, 15), (4, 12), (5, 8), (8, 4), (7, 3), (0, 3))
 RANKS = ((2, 35), (1, 25), (3, 20), (0, 10), (4, 10))
 
 
-def shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[int, ...]:
+def draw_shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[int, ...]:
     """Draw a shape, of one of the given ranks if any are given; 0 and 1 are among the sizes."""
     allowed = [(rank, weight) for rank, weight in RANKS if ranks is None or rank in ranks]
     allowed += [(rank, 10) for rank in ranks or () if rank not in dict(RANKS)]
@@ -38,7 +39,7 @@ def shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[int, ..
     return drawn[:1] * len(drawn) if len(drawn) > 1 and choices.chance(20) else drawn  # dims that may be mistaken
 
 
-def contents(
+def draw_contents(
     choices: Choices,
     size: Sequence[int],
     dtype: torch.dtype,
@@ -71,7 +72,7 @@ def contents(
     return (grid.where((grid > low) & (grid < high), drawn) if choices.chance(50) else drawn).to(dtype)
 
 
-def sprinkle(choices: Choices, tensor: Tensor) -> Tensor:
+def insert_specials(choices: Choices, tensor: Tensor) -> Tensor:
     """Return a floating-point tensor with, mostly, one to three elements made special; others as they are."""
     if not tensor.dtype.is_floating_point or tensor.numel() == 0 or choices.chance(30):
         return tensor
@@ -81,7 +82,7 @@ def sprinkle(choices: Choices, tensor: Tensor) -> Tensor:
     return flat.reshape(tensor.shape)
 
 
-def lay_out(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:
+def draw_layout(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:
     """Return the same tensor in a drawn memory layout, or lazily negated; ``expand`` allows a dim of stride 0."""
     layout = choices.weighted(LAYOUTS if expand else LAYOUTS[:-1])
     if layout == "transposed" and tensor.dim() >= 2:
@@ -93,7 +94,7 @@ def lay_out(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:
     if layout == "offset" and tensor.dim() >= 1:
         return torch.cat([torch.zeros_like(tensor[:1]), tensor])[tensor[:1].shape[0] :]
     if layout == "lazy" and (tensor.is_complex() or tensor.dtype.is_floating_point):
-        return tensor.conj_physical().conj() if tensor.is_complex() else torch._neg_view(tensor.neg())
+        return tensor.conj_physical().conj() if tensor.is_complex() else flip_lazy_bits(tensor.neg(), neg=True)
     if layout == "expanded" and tensor.dim() >= 1 and tensor.shape[0] > 0:
         return tensor[:1].clone().expand(tensor.shape)
     return tensor

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, map_leaves
+from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call
-from torchstone.reducers.edit import build, results
+from torchstone.reducers.edit import prune_and_rename, results
 from torchstone.reducers.problem import Rewrite
 
 
@@ -45,9 +45,7 @@ def _without(case: Case, at: int, operand: Ref) -> Case:
     def replaced(leaf: object) -> object:
         return operand if isinstance(leaf, Ref) and leaf.name == gone else leaf
 
-    calls = tuple(
-        Call(call.target, map_leaves(call.args, replaced), map_leaves(call.kwargs, replaced), call.result)
-        for number, call in enumerate(case.program.calls)
-        if number != at
+    program = case.program.rewrite(
+        lambda call: None if call.result == gone else call.map_arguments(replaced), outputs=replaced
     )
-    return build(case, case.inputs, calls, map_leaves(case.program.outputs, replaced))
+    return prune_and_rename(case, program, case.inputs)

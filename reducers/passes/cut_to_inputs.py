@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, map_leaves
-from torchstone.reducers.edit import build, results, tensors_in, trim
+from torchstone.conformance.program.literals import Ref
+from torchstone.reducers.edit import prune_and_rename, results, tensors_in, trim
 from torchstone.reducers.problem import Rewrite
 
 
@@ -25,8 +25,7 @@ def cut_to_inputs(case: Case) -> Rewrite[Case]:
 
 def cut(case: Case, names: set[str]) -> Case | None:
     """Return the case with these calls' results made inputs; None if nothing is left or one of them is no tensor."""
-    calls = [call for call in case.program.calls if call.result not in names]
-    if not calls:
+    if names.issuperset(call.result for call in case.program.calls):
         return None
     made: dict[str, dict[tuple, str]] = {}
     inputs = dict(case.inputs)
@@ -45,11 +44,11 @@ def cut(case: Case, names: set[str]) -> Case | None:
         return Ref(made[leaf.name][leaf.path])
 
     try:
-        kept = tuple(
-            type(call)(call.target, map_leaves(call.args, replaced), map_leaves(call.kwargs, replaced), call.result)
-            for call in calls
+        program = case.program.rewrite(
+            lambda call: None if call.result in names else call.map_arguments(replaced),
+            outputs=replaced,
+            inputs=inputs,
         )
-        outputs = map_leaves(case.program.outputs, replaced)
     except KeyError:  # a reference to a whole tuple of tensors, or to a number
         return None
-    return build(case, inputs, kept, outputs)
+    return prune_and_rename(case, program, inputs)

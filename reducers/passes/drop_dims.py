@@ -8,7 +8,7 @@ from typing import Any
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
-from torchstone.reducers.edit import trim, with_calls, with_inputs
+from torchstone.reducers.edit import map_arguments, trim, with_inputs
 from torchstone.reducers.problem import Rewrite
 
 
@@ -19,7 +19,7 @@ def drop_dims(case: Case) -> Rewrite[Case]:
         moved = False
         for group in _groups(case):
             dropped = with_inputs(case, {name: trim(case.inputs[name].squeeze(dim)) for name, dim in group.items()})
-            for candidate in (dropped, *_counted_down(dropped), with_calls(dropped, _zeroed), _shorter(dropped)):
+            for candidate in (dropped, *_counted_down(dropped), map_arguments(dropped, _zeroed), _shorter(dropped)):
                 if (yield candidate):
                     case, moved = candidate, True
                     break
@@ -52,7 +52,7 @@ def _counted_down(case: Case) -> Iterator[Case]:
             return leaf - 1 if next(count) in chosen and isinstance(leaf, int) else leaf
 
         if chosen:
-            yield with_calls(case, change)
+            yield map_arguments(case, change)
 
 
 def _zeroed(leaf: object) -> object:

@@ -6,7 +6,7 @@ import itertools
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
-from torchstone.reducers.edit import with_calls
+from torchstone.reducers.edit import map_arguments
 from torchstone.reducers.problem import Rewrite
 
 
@@ -22,7 +22,7 @@ def merge_inputs(case: Case) -> Rewrite[Case]:
             def replaced(leaf: object, kept: str = kept, gone: str = gone) -> object:
                 return Ref(kept) if isinstance(leaf, Ref) and leaf.name == gone else leaf
 
-            candidate = with_calls(case, replaced)
+            candidate = map_arguments(case, replaced)
             if (yield candidate):
                 case, moved = candidate, True
                 break

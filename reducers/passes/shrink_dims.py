@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
-from torchstone.reducers.edit import trim, with_calls, with_inputs
+from torchstone.reducers.edit import map_arguments, trim, with_inputs
 from torchstone.reducers.problem import Rewrite
 
 Group = tuple[tuple[str, int], ...]
@@ -102,5 +102,5 @@ def _renumbered(case: Case, length: int, shorter: int) -> Case | None:
             return shorter
         return leaf
 
-    renumbered = with_calls(case, renumber)
+    renumbered = map_arguments(case, renumber)
     return renumbered if found else None

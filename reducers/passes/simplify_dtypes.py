@@ -6,7 +6,7 @@ import torch
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import dtype_name
-from torchstone.reducers.edit import trim, with_calls, with_inputs
+from torchstone.reducers.edit import map_arguments, trim, with_inputs
 from torchstone.reducers.order import dtype_cost
 from torchstone.reducers.problem import Rewrite
 
@@ -30,5 +30,5 @@ def _plain(dtype: torch.dtype) -> torch.dtype:
 
 def _cast(case: Case, dtype: torch.dtype, target: torch.dtype) -> Case:
     inputs = {name: trim(tensor).to(target) for name, tensor in case.inputs.items() if tensor.dtype == dtype}
-    changed = with_calls(with_inputs(case, inputs), lambda leaf: target if leaf == dtype else leaf)
+    changed = map_arguments(with_inputs(case, inputs), lambda leaf: target if leaf == dtype else leaf)
     return changed.replace(dtype=dtype_name(target)) if case.dtype == dtype_name(dtype) else changed

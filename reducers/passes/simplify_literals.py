@@ -12,7 +12,7 @@ import torch
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call
-from torchstone.reducers.edit import build
+from torchstone.reducers.edit import prune_and_rename
 from torchstone.reducers.problem import Rewrite
 
 
@@ -20,9 +20,10 @@ def simplify_literals(case: Case) -> Rewrite[Case]:
     """Try each call's arguments, one change at a time, until none of them helps."""
     at = 0
     while at < len(case.program.calls):
-        for call in _simpler(case.program.calls[at]):
-            calls = (*case.program.calls[:at], call, *case.program.calls[at + 1 :])
-            candidate = build(case, case.inputs, calls, case.program.outputs)
+        call = case.program.calls[at]
+        for simpler in _simpler(call):
+            program = case.program.rewrite(lambda c, old=call, new=simpler: new if c is old else c)
+            candidate = prune_and_rename(case, program, case.inputs)
             if (yield candidate):
                 case = candidate
                 at = min(at, len(case.program.calls)) - 1  # the same call again: there may be more to take away

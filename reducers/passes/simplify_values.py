@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 from torchstone.reducers.edit import with_inputs
 from torchstone.reducers.order import number_cost
 from torchstone.reducers.problem import Rewrite
@@ -66,5 +66,5 @@ def _refilled(tensor: Tensor, values: Tensor) -> Tensor:
     values = values.to(tensor.dtype)
     if tensor.is_contiguous() or any(n > 1 and s == 0 for n, s in zip(tensor.shape, tensor.stride(), strict=True)):
         return values.clone(memory_format=torch.contiguous_format)
-    (copy,) = fresh((tensor,))
+    (copy,) = copy_tensors((tensor,))
     return copy.copy_(values)

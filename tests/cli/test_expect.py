@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from torchstone.cli.expectation_report import Annotations, Held, conclude
-from torchstone.conformance.expectations import load
+from torchstone.cli.expectation_report import Annotations, Baseline, conclude_run
+from torchstone.conformance.expectations import load_expectations
 from torchstone.conformance.store import Store
 
 from .test_runs import invoke, path, record
@@ -58,7 +58,7 @@ def test_update_then_check_is_clean(capfd, path, file):
     assert check(capfd, path, file, "--run", "r1")[0] == 1
     new = file.with_name("new.toml")
     assert invoke(capfd, "expect", "update", "--store", path, "--expect", new, "--run", "r1")[0] == 0
-    assert len(load(new).rows) == 2 and check(capfd, path, new, "--run", "r1")[0] == 0
+    assert len(load_expectations(new).rows) == 2 and check(capfd, path, new, "--run", "r1")[0] == 0
 
 
 def test_junit_tells_the_same(capfd, path, file):
@@ -153,7 +153,7 @@ def test_of_several_backends_a_new_file_has_to_name_one(capfd, path, file):
     code, _, err = invoke(capfd, "expect", "update", "--store", path, "--expect", new)
     assert code == 2 and "run r3 tried linalg, tosa: name one with --backend" in err and not new.exists()
     assert invoke(capfd, "expect", "update", "--store", path, "--expect", new, "--backend", "tosa")[0] == 0
-    assert load(new).backend == "tosa" and load(new).rows == ()
+    assert load_expectations(new).backend == "tosa" and load_expectations(new).rows == ()
 
 
 @pytest.mark.usefixtures("fork_server")
@@ -171,8 +171,8 @@ def test_a_run_fails_on_what_it_was_not_expected_to_do(capfd, tmp_path, monkeypa
     with Store(store) as db:
         assert len(db.run_list()) == 1
         file.write_text(file.read_text().replace("mismatch", "crash"))
-        held = Held.of([file], None, Annotations.github, ["faulty_backend:Faulty"], "this run")
-        assert not conclude(held, db, "r1")
+        held = Baseline.of([file], None, Annotations.github, ["faulty_backend:Faulty"], "this run")
+        assert not conclude_run(held, db, "r1")
         out = capfd.readouterr().out
         assert "2 cases otherwise than expected" in out and out.count("\n::error ") == 2
-        assert not conclude(Held(), db, "r1") and capfd.readouterr().out == ""
+        assert not conclude_run(Baseline(), db, "r1") and capfd.readouterr().out == ""

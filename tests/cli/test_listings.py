@@ -10,20 +10,20 @@ import json
 import pytest
 
 from torchstone import cli
+from torchstone.cli.output import TableFormat, show_table
 from torchstone.cli.progress import Progress
-from torchstone.cli.tables import Format, show
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 
 ROWS = [{"name": "a,b", "ok": True, "tags": ["x", "y"]}, {"name": "é", "ok": False, "tags": []}]
 
 
 def test_forms_of_a_listing(capsys):
-    show(ROWS, ["name", "ok", "tags"], Format.json)
+    show_table(ROWS, ["name", "ok", "tags"], TableFormat.json)
     assert json.loads(capsys.readouterr().out) == ROWS
-    show(ROWS, ["name", "ok", "tags"], Format.csv)
+    show_table(ROWS, ["name", "ok", "tags"], TableFormat.csv)
     read = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert read == [["name", "ok", "tags"], ["a,b", "yes", "x y"], ["é", "no", ""]]
-    show(ROWS, ["name", "ok", "tags"], Format.table)
+    show_table(ROWS, ["name", "ok", "tags"], TableFormat.table)
     assert capsys.readouterr().out == "name  ok   tags\na,b   yes  x y\né     no\n"
 
 

@@ -86,7 +86,7 @@ def test_the_chain_of_expansions_is_told() -> None:
 def test_lowering_that_breaks() -> None:
     """A bug of ours is no verdict on the program: the error stays what it is, and says where it came up."""
     with (
-        mock.patch.dict(build.STRUCTURED, {"flat.concat": lambda e, op: {}["planted"]}),
+        mock.patch.dict(build.STRUCTURED, {"flat.concat": lambda e, op: {}["seeded"]}),
         pytest.raises(KeyError) as caught,
     ):
         driver.compile(joined, (X,))(X)

@@ -122,7 +122,7 @@ def test_a_name_that_came_from_a_file_imports_no_module(site: Path, monkeypatch:
 def test_what_we_ship_can_be_loaded() -> None:
     from torchstone.conformance.sources import SOURCES
     from torchstone.conformance.variants.registry import VARIANTS
-    from torchstone.fuzz.families import FAMILIES
+    from torchstone.fuzz.generator.families import FAMILIES
     from torchstone.reducers.passes import PASSES
 
     for shipped in (TARGETS, VARIANTS, SOURCES, PASSES, FAMILIES):

@@ -1,4 +1,4 @@
-"""Campaigns need the planted backends importable as ``tests.planted``, here and in workers."""
+"""Campaigns need the mutants importable as ``tests.mutants``, here and in workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaigns in real workers: they find planted bugs, bring them down to the op, and blame nobody for nothing."""
+"""Campaigns in real workers: they find mutants, bring them down to the op, and blame nobody for nothing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from torchstone.cli.commands.fuzz import _Progress
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
-from torchstone.fuzz.campaign import Plan, Tally, campaign
-from torchstone.fuzz.generator.rules import select
+from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
+from torchstone.fuzz.generator.catalog import select_rules
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 
 
 def _campaign(name: str, op: str, out: Path, programs: int = 15, **options) -> Tally:
-    plan = Plan(f"tests.planted:{name}", 300.0, 0, out, must=select((op,)), programs=programs, **options)
-    return campaign(plan)
+    plan = CampaignOptions(
+        f"tests.mutants:{name}", 300.0, 0, out, must=select_rules((op,)), programs=programs, **options
+    )
+    return run_campaign(plan)
 
 
 def test_eager_has_no_failures(tmp_path):
-    tally = campaign(Plan("eager", 300.0, 0, tmp_path, programs=60))
+    tally = run_campaign(CampaignOptions("eager", 300.0, 0, tmp_path, programs=60))
     assert tally.tried == 60
     assert not len(tally.findings), [finding.to_json() for finding in tally.findings.ranked()]
     assert set(tally.outcomes) <= {"pass", "ill-conditioned"}
@@ -61,7 +63,7 @@ def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path)
         ("failing_softmax", "softmax", "torch.softmax", "error"),
     ],
 )
-def test_planted_bugs_are_found_and_brought_down_to_their_op(name, op, target, outcome, tmp_path):
+def test_mutants_are_found_and_brought_down_to_their_op(name, op, target, outcome, tmp_path):
     tally = _campaign(name, op, tmp_path, max_ops=3)
     found = [f for f in tally.findings.ranked() if f.ops == {target} and f.signature.outcome == outcome]
     assert found
@@ -105,9 +107,9 @@ def test_a_crash_is_found_kept_and_survived(tmp_path):
         ("failing_softmax", "softmax"),
     ],
 )
-def test_planted_bugs_are_caught_by_the_suite(name, op):
+def test_mutants_are_caught_by_the_suite(name, op):
     samples = [case for case in opinfo.iterate([op], ["float32", "int32"]) if isinstance(case, Case)]
-    with Pool(f"tests.planted:{name}") as pool:
+    with Pool(f"tests.mutants:{name}") as pool:
         assert any(verdict.failed for verdict in pool.verdicts(samples))
 
 
@@ -131,10 +133,10 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
 
 def test_exit_codes_and_the_ranked_list(tmp_path, capsys):
     common = ["fuzz", "--seed", "1", "--jobs", "1", "--max-ops", "2", "--op", "sub"]
-    clean = [*common, "--backend", "tests.planted:correct", "--programs", "5", "--out", str(tmp_path / "a")]
+    clean = [*common, "--backend", "tests.mutants:correct", "--programs", "5", "--out", str(tmp_path / "a")]
     assert invoke(clean) == 0
     assert "no failures" in capsys.readouterr().out
-    wrong = [*common, "--backend", "tests.planted:swapped_sub", "--programs", "12", "--out", str(tmp_path / "b")]
+    wrong = [*common, "--backend", "tests.mutants:swapped_sub", "--programs", "12", "--out", str(tmp_path / "b")]
     assert invoke(wrong) == 1
     out = capsys.readouterr().out
     assert "12 programs in " in out and "seed 1: " in out
@@ -150,7 +152,7 @@ def test_ctrl_c_keeps_the_findings(tmp_path, capsys, monkeypatch):
         show(self, tally)
 
     monkeypatch.setattr(_Progress, "show", interrupt)
-    args = ["--backend", "tests.planted:swapped_sub", "--op", "sub", "--seed", "1", "--time", "10m"]
+    args = ["--backend", "tests.mutants:swapped_sub", "--op", "sub", "--seed", "1", "--time", "10m"]
     assert invoke(["fuzz", *args, "--out", str(tmp_path)]) == 130
     done = capsys.readouterr()
     assert "the findings so far are kept" in done.err

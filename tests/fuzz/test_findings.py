@@ -6,12 +6,12 @@ import dataclasses
 
 import torch
 
-from tests import planted
+from tests import mutants
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
-from torchstone.fuzz.findings import Finding, Findings
+from torchstone.fuzz.findings import Findings, FuzzFinding
 from torchstone.reducers.signature import signature
 
 
@@ -30,17 +30,17 @@ def _judge(backend):
         got = backend.compile(case.program, case.args)(*case.fresh_args())
         same = torch.equal(got, case.program(*case.fresh_args()))
         outcome = Outcome.PASS if same else Outcome.MISMATCH
-        return Verdict(case.id, "planted", "", "", "", "", Stage.COMPARE, outcome, "" if same else "value")
+        return Verdict(case.id, "mutant", "", "", "", "", Stage.COMPARE, outcome, "" if same else "value")
 
     return judge
 
 
-def _finding(case: Case, verdict: Verdict) -> Finding:
-    return Finding(signature(verdict), case, verdict, seen=[case.id])
+def _finding(case: Case, verdict: Verdict) -> FuzzFinding:
+    return FuzzFinding(signature(verdict), case, verdict, seen=[case.id])
 
 
 def test_a_wrong_result_is_blamed_on_the_finding_whose_ops_it_calls():
-    judge = _judge(planted.swapped_sub)
+    judge = _judge(mutants.swapped_sub)
     findings = Findings()
     known = findings.add(_finding(_case("sub"), judge(_case("sub"))))
     longer = _case("mul", "sub", "add")
@@ -49,7 +49,7 @@ def test_a_wrong_result_is_blamed_on_the_finding_whose_ops_it_calls():
 
 
 def test_a_bug_that_hides_behind_a_known_one_is_seen():
-    both = planted.Planted("both", {**planted.swapped_sub.wrong, torch.ops.aten.atan2: planted.swapped})
+    both = mutants.MutatedEager("both", {**mutants.swapped_sub.wrong, torch.ops.aten.atan2: mutants.swapped})
     judge = _judge(both)
     findings = Findings()
     findings.add(_finding(_case("sub"), judge(_case("sub"))))
@@ -60,7 +60,7 @@ def test_a_bug_that_hides_behind_a_known_one_is_seen():
 
 
 def test_a_wrong_result_of_other_ops_is_news():
-    judge = _judge(planted.swapped_sub)
+    judge = _judge(mutants.swapped_sub)
     findings = Findings()
     findings.add(_finding(_case("atan2"), judge(_case("sub"))))
     start = _case("sub")
@@ -79,7 +79,7 @@ def test_errors_are_one_if_they_say_the_same():
 
 def test_two_reductions_that_end_in_the_same_ops_are_one_finding():
     findings = Findings()
-    verdict = _judge(planted.swapped_sub)(_case("sub"))
+    verdict = _judge(mutants.swapped_sub)(_case("sub"))
     first = findings.add(_finding(_case("sub"), verdict))
     assert findings.add(_finding(_case("sub"), verdict)) is first
     assert (len(findings), len(first.seen)) == (1, 2)

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.program.case import Case
+from torchstone.fuzz.generator.catalog import all_rules, select_rules
 from torchstone.fuzz.generator.choices import ReplayedChoices, SeededChoices
-from torchstone.fuzz.generator.generate import generate, nth
-from torchstone.fuzz.generator.rules import all_rules, select
+from torchstone.fuzz.generator.generate import generate, nth_program
 from torchstone.fuzz.generator.strategy import programs
 from torchstone.reducers.edit import results, tensors_in
 
@@ -21,13 +21,13 @@ COUNT = 150
 
 @pytest.fixture(scope="module")
 def stream() -> list[Case]:
-    return [nth(0, index) for index in range(COUNT)]
+    return [nth_program(0, index) for index in range(COUNT)]
 
 
 def test_the_stream_is_a_function_of_its_seed(stream):
-    assert nth(0, 17).to_bytes() == stream[17].to_bytes()
-    assert nth(1, 17).to_bytes() != stream[17].to_bytes()
-    assert nth(0, 17).id == stream[17].id
+    assert nth_program(0, 17).to_bytes() == stream[17].to_bytes()
+    assert nth_program(1, 17).to_bytes() != stream[17].to_bytes()
+    assert nth_program(0, 17).id == stream[17].id
 
 
 def test_programs_are_distinct(stream):
@@ -37,7 +37,7 @@ def test_programs_are_distinct(stream):
 
 def test_programs_have_up_to_the_calls_asked_for(stream):
     assert {len(case.program.calls) for case in stream} == {1, 2, 3, 4, 5}
-    assert all(len(nth(3, index, max_ops=2).program.calls) <= 2 for index in range(10))
+    assert all(len(nth_program(3, index, max_ops=2).program.calls) <= 2 for index in range(10))
 
 
 def test_every_call_runs_and_is_finite(stream):
@@ -90,24 +90,24 @@ def test_there_are_rules_for_hundreds_of_ops():
 def test_every_program_calls_one_of_the_ops_asked_for():
     for op in ("sub", "cumsum", "nn.functional.conv2d", "div.floor_rounding", "linalg.inv"):
         for index in range(3):
-            case = nth(0, index, must=select((op,)))
-            assert any(call.target == select((op,))[0].target for call in case.program.calls)
+            case = nth_program(0, index, must=select_rules((op,)))
+            assert any(call.target == select_rules((op,))[0].target for call in case.program.calls)
 
 
 def test_a_name_without_its_variant_names_all_variants():
     variants = {"no_rounding_mode", "floor_rounding", "trunc_rounding"}
-    assert {rule.op for rule in select(("div",))} == {f"div.{variant}" for variant in variants}
+    assert {rule.op for rule in select_rules(("div",))} == {f"div.{variant}" for variant in variants}
 
 
 def test_an_unknown_op_is_answered_with_a_suggestion():
     with pytest.raises(UnknownName, match=r'unknown op "sofmax".*did you mean "softmax"'):
-        select(("sofmax",))
+        select_rules(("sofmax",))
 
 
 def test_rounded_values_reach_no_op_that_jumps():
     """A last bit in exp must not become a whole step in floor: no backend could be blamed for that."""
     for index in range(40):
-        case = nth(5, index, select(("exp", "floor", "neg", "argmax", "eq")))
+        case = nth_program(5, index, select_rules(("exp", "floor", "neg", "argmax", "eq")))
         blurred: set[str] = set()
         for call in case.program.calls:
             operands = {ref.name for ref in call.refs()}
@@ -118,7 +118,7 @@ def test_rounded_values_reach_no_op_that_jumps():
 
 
 def test_the_simplest_choices_make_the_simplest_program():
-    case = generate(ReplayedChoices([]), select(("add",)))
+    case = generate(ReplayedChoices([]), select_rules(("add",)))
     assert len(case.program.calls) == 1
     assert [tensor.dtype for tensor in case.args] == [torch.float32] * len(case.args)
 

@@ -30,7 +30,7 @@ class _Fixed(SeededChoices):
 @pytest.mark.parametrize(("layout", "shape"), list(itertools.product(dict(values.LAYOUTS), SHAPES)))
 def test_a_layout_keeps_the_shape_and_survives_the_trip_through_bytes(layout, shape):
     tensor = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
-    laid = values.lay_out(_Fixed(layout), tensor)
+    laid = values.draw_layout(_Fixed(layout), tensor)
     assert laid.shape == tensor.shape
     assert layout == "expanded" or torch.equal(laid, tensor)
     case = Case(Program(("x0",), (Call("torch.neg", (Ref("x0"),), {}, "v0"),), Ref("v0")), {"x0": laid}, "", "", "")
@@ -43,7 +43,7 @@ def test_a_layout_keeps_the_shape_and_survives_the_trip_through_bytes(layout, sh
 def test_contents_are_within_their_bounds(dtype):
     choices = SeededChoices("contents")
     for low, high in ((-4.0, 4.0), (0.0, 1.0), (-1.0, 1.0), (2.0, 4.0)):
-        drawn = values.contents(choices, (5, 5), dtype, low, high)
+        drawn = values.draw_contents(choices, (5, 5), dtype, low, high)
         assert drawn.dtype == dtype and drawn.shape == (5, 5)
         if dtype.is_floating_point:
             assert low <= float(drawn.min()) and float(drawn.max()) <= high
@@ -51,5 +51,5 @@ def test_contents_are_within_their_bounds(dtype):
 
 def test_distinct_contents_have_no_ties():
     for dtype in (torch.float32, torch.int64, torch.float16, torch.int8, torch.uint8):
-        drawn = values.contents(SeededChoices("distinct"), (7, 5), dtype, distinct=True)
+        drawn = values.draw_contents(SeededChoices("distinct"), (7, 5), dtype, distinct=True)
         assert drawn.unique().numel() == 35

@@ -15,7 +15,7 @@ from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
 from torchstone.reducers import engine
 from torchstone.reducers.engine import Budget, Reduced
-from torchstone.reducers.failure import problem
+from torchstone.reducers.failure import case_problem
 from torchstone.reducers.passes import passes
 from torchstone.reducers.signature import signature
 
@@ -55,18 +55,18 @@ def judge(backend: Any) -> Callable[[Case], Verdict]:
 
 
 def _verdict(candidate: Case, stage: Stage, outcome: Outcome, kind: str, message: str) -> Verdict:
-    return Verdict(candidate.id, "planted", "", "", "", "", stage, outcome, kind, message)
+    return Verdict(candidate.id, "mutant", "", "", "", "", stage, outcome, kind, message)
 
 
 def reduced(start: Case, backend: Any, budget: Budget | None = None, verdicts: dict | None = None) -> Reduced[Case]:
     """Reduce a case that fails on a backend, in this process."""
     trial = judge(backend)
-    return engine.reduce(problem(start, signature(trial(start)), trial), passes(), budget, verdicts)
+    return engine.reduce(case_problem(start, signature(trial(start)), trial), passes(), budget, verdicts)
 
 
 def shrunk(start: Case, interesting: Callable[[Case], bool]) -> Case:
     """Reduce a case by any predicate on cases."""
     failed = Verdict("", "", "", "", "", "", Stage.COMPARE, Outcome.MISMATCH, "value")
     passed = Verdict("", "", "", "", "", "", Stage.COMPARE, Outcome.PASS)
-    asked = problem(start, signature(failed), lambda candidate: failed if interesting(candidate) else passed)
+    asked = case_problem(start, signature(failed), lambda candidate: failed if interesting(candidate) else passed)
     return engine.reduce(asked, passes()).value

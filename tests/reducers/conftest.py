@@ -1,4 +1,4 @@
-"""The planted backends are importable as ``tests.planted``, here and in workers, which search the current folder."""
+"""The mutants are importable as ``tests.mutants``, here and in workers, which search the current folder."""
 
 from __future__ import annotations
 

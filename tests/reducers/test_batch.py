@@ -16,12 +16,12 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.reducers.batch import Failure, _done, distinct, run_script, shows
-from torchstone.reducers.failure import reduce
+from torchstone.reducers.batch import Failure, _done, distinct_failures, run_script, shows_failure
+from torchstone.reducers.failure import reduce_case
 from torchstone.reducers.write import SCRIPT, SUMMARY
 
 pytestmark = pytest.mark.usefixtures("fork_server")
-BACKEND = "tests.planted:swapped_sub"
+BACKEND = "tests.mutants:swapped_sub"
 
 
 def row(op: str, dtype: str, outcome: str, message: str, backend: str = "b") -> tuple[object, ...]:
@@ -44,7 +44,7 @@ def test_an_error_is_known_by_its_message_a_wrong_number_and_a_crash_by_op_and_d
         row("sin", "float32", "unsupported", "no sin"),
         row("sub", "float32", "mismatch", "output[0]: expected 1.0, got 2.0", backend="other"),
     ]
-    found = {failure.name.rpartition("-")[0]: failure for failure in distinct(rows, "b")}
+    found = {failure.name.rpartition("-")[0]: failure for failure in distinct_failures(rows, "b")}
     assert set(found) == {
         "error-argmax-float32", "error-log10-float32", "mismatch-tan-float32", "mismatch-tan-bfloat16",
         "crash-mul-uint8", "crash-add-uint8",
@@ -138,14 +138,16 @@ def test_a_script_that_fails_otherwise_does_not_show_the_failure():
     missing = "ModuleNotFoundError: No module named 'tvm'"
     differs = "AssertionError: Tensor-likes are not close!"
     error = fails(Outcome.ERROR, "ValueError: Cannot reduce a scalar")
-    assert shows(fails(Outcome.MISMATCH, "output: …"), differs)
-    assert not shows(fails(Outcome.MISMATCH, "output: …"), missing)
-    assert shows(error, "Traceback …\nValueError: Cannot reduce a scalar")
-    assert not shows(error, missing) and not shows(error, differs)
+    assert shows_failure(fails(Outcome.MISMATCH, "output: …"), differs)
+    assert not shows_failure(fails(Outcome.MISMATCH, "output: …"), missing)
+    assert shows_failure(error, "Traceback …\nValueError: Cannot reduce a scalar")
+    assert not shows_failure(error, missing) and not shows_failure(error, differs)
     asserts = fails(Outcome.ERROR, "AssertionError: Cannot detect fake_mode.")  # the compiler's own
-    assert shows(asserts, "Traceback …\nAssertionError: Cannot detect fake_mode.") and not shows(asserts, differs)
-    assert shows(fails(Outcome.CRASH, "killed by SIGSEGV"), "killed by signal 11")
-    assert not shows(fails(Outcome.CRASH, "killed by SIGSEGV"), missing)
+    assert shows_failure(asserts, "Traceback …\nAssertionError: Cannot detect fake_mode.") and not shows_failure(
+        asserts, differs
+    )
+    assert shows_failure(fails(Outcome.CRASH, "killed by SIGSEGV"), "killed by signal 11")
+    assert not shows_failure(fails(Outcome.CRASH, "killed by SIGSEGV"), missing)
 
 
 def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
@@ -193,7 +195,7 @@ def test_a_script_calls_again_where_a_later_call_differs(tmp_path: Path):
             (tmp_path / SCRIPT).write_text(text.replace(line, f"compiled = {stands}"))
             done = subprocess.run([sys.executable, str(tmp_path / SCRIPT)], capture_output=True, text=True, check=False)
             assert done.returncode == code, (backend, done.stderr)
-            assert shows(verdict, done.stderr) is bool(code)
+            assert shows_failure(verdict, done.stderr) is bool(code)
 
 
 def test_a_failure_that_is_seen_once_is_said_to_be_unstable():
@@ -201,7 +203,7 @@ def test_a_failure_that_is_seen_once_is_said_to_be_unstable():
     case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "abs", "float32")
     told = iter([fails(Outcome.MISMATCH, "output: …"), fails(Outcome.PASS, "")])
     with pytest.raises(InputError, match="does not fail on b in a stable way: mismatch"):
-        reduce(case, "b", judge=lambda _: next(told))
+        reduce_case(case, "b", judge=lambda _: next(told))
 
 
 def test_what_does_not_fail_any_more_is_not_reduced():
@@ -209,10 +211,10 @@ def test_what_does_not_fail_any_more_is_not_reduced():
     case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "abs", "float32")
     for outcome, message in ((Outcome.PASS, "passes on b"), (Outcome.UNSUPPORTED, "unsupported on b, .*: no kernel")):
         with pytest.raises(InputError, match=message):
-            reduce(case, "b", judge=lambda _, outcome=outcome: fails(outcome, "no kernel"))
+            reduce_case(case, "b", judge=lambda _, outcome=outcome: fails(outcome, "no kernel"))
 
 
 def test_a_failure_has_a_name_that_is_a_folders():
     verdict = fails(Outcome.ERROR, "a/b: c")
-    (failure,) = distinct([row("linalg/../x", "float32", "error", verdict.message)], "b")
+    (failure,) = distinct_failures([row("linalg/../x", "float32", "error", verdict.message)], "b")
     assert isinstance(failure, Failure) and "/" not in failure.name

@@ -1,4 +1,4 @@
-"""What a reduction ends in, exactly: a planted bug comes down to the one op, and the fewest and simplest numbers."""
+"""What a reduction ends in, exactly: a mutant comes down to the one op, and the fewest and simplest numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from cases import case, reduced, shrunk
 
-from tests import planted
+from tests import mutants
 
 
 def _shown(found) -> tuple[list[str], dict]:
@@ -28,7 +28,7 @@ def test_swapped_sub_in_a_program_of_five_ops():
         x0=torch.randn(4, 3).t(),
         x1=torch.randn(4),
     )
-    found = reduced(start, planted.swapped_sub)
+    found = reduced(start, mutants.swapped_sub)
     assert _shown(found.value) == (["v0 = torch.sub(x0, x1)", "return v0"], {"x0": 0.0, "x1": 1.0})
     assert found.complete
 
@@ -37,35 +37,35 @@ def test_max_that_loses_nan():
     x0, x1 = torch.arange(6.0).view(2, 3), torch.full((2, 3), 2.5)
     x1[1, 2] = float("nan")
     start = case([("v0", "maximum", "x0", "x1"), ("v1", "neg", "v0")], "v1", x0=x0, x1=x1)
-    lines, values = _shown(reduced(start, planted.max_without_nan).value)
+    lines, values = _shown(reduced(start, mutants.max_without_nan).value)
     assert lines == ["v0 = torch.maximum(x0, x1)", "return v0"]
     assert values["x0"] == 0 and values["x1"] != values["x1"]
 
 
 def test_sum_over_the_wrong_axis():
     start = case([("v0", "mul", "x0", 2.0), ("v1", "sum", "v0", [1])], "v1", x0=torch.randn(3, 3))
-    lines, values = _shown(reduced(start, planted.sum_wrong_axis).value)
+    lines, values = _shown(reduced(start, mutants.sum_wrong_axis).value)
     assert lines == ["v0 = torch.sum(x0, [0])", "return v0"]
     assert sorted(torch.tensor(values["x0"]).flatten().tolist()) == [0, 0, 0, 1]
 
 
 def test_slice_off_by_one():
     start = case([("v0", "narrow", "x0", 1, 3, 4), ("v1", "exp", "v0")], "v1", x0=torch.randn(3, 9))
-    lines, values = _shown(reduced(start, planted.slice_off_by_one).value)
+    lines, values = _shown(reduced(start, mutants.slice_off_by_one).value)
     assert lines == ["v0 = torch.narrow(x0, 0, 1, 1)", "return v0"]
     assert sorted(values["x0"]) == [0, 1]  # one of two minima: the element that is taken, or the one that should be
 
 
 def test_wrong_rounding_keeps_the_one_half_it_needs():
     start = case([("v0", "round", "x0"), ("v1", "add", "v0", 1)], "v1", x0=torch.tensor([[0.25, 2.5, -1.75]]))
-    lines, values = _shown(reduced(start, planted.round_half_up).value)
+    lines, values = _shown(reduced(start, mutants.round_half_up).value)
     assert lines == ["v0 = torch.round(x0)", "return v0"]
     assert values == {"x0": 0.5}
 
 
 def test_an_error_keeps_the_rank_it_needs():
     start = case([("v0", "relu", "x0"), ("v1", "softmax", "v0", 2)], "v1", x0=torch.randn(2, 3, 4))
-    lines, values = _shown(reduced(start, planted.failing_softmax).value)
+    lines, values = _shown(reduced(start, mutants.failing_softmax).value)
     assert lines == ["v0 = torch.softmax(x0, 0)", "return v0"]
     assert values == {"x0": [[0.0]]}
 
@@ -111,8 +111,8 @@ def test_infinities_and_empty_tensors_are_not_wandered_into():
 
 def test_the_reduction_does_not_slip_to_another_bug():
     """The program also fails by shape in an op before: that one would be fewer calls, but it is not the bug."""
-    wrong = {**planted.swapped_sub.wrong, torch.ops.aten.sum: lambda func, x, *a, **k: torch.zeros(7)}
-    both = planted.Planted("both", wrong)
+    wrong = {**mutants.swapped_sub.wrong, torch.ops.aten.sum: lambda func, x, *a, **k: torch.zeros(7)}
+    both = mutants.MutatedEager("both", wrong)
     start = case([("v0", "sum", "x0"), ("v1", "sub", "x0", "v0")], "v1", x0=torch.randn(7))
     assert cases.judge(both)(start).kind == "value"
     found = reduced(start, both)
@@ -129,8 +129,8 @@ def test_the_cache_changes_nothing(name):
         x1=torch.tensor([3.0, 1.0, 2.0, 0.0]),
     )
     verdicts: dict[str, bool] = {}
-    cold = reduced(start, getattr(planted, name), verdicts=verdicts)
-    warm = reduced(start, getattr(planted, name), verdicts=verdicts)
+    cold = reduced(start, getattr(mutants, name), verdicts=verdicts)
+    warm = reduced(start, getattr(mutants, name), verdicts=verdicts)
     assert cold.value.to_bytes() == warm.value.to_bytes()
     assert cold.steps == warm.steps and cold.trials == warm.trials
 

@@ -7,11 +7,11 @@ import zlib
 import pytest
 from cases import judge, reduced, shrunk
 
-from tests import planted
-from torchstone.fuzz.generator.generate import nth
-from torchstone.fuzz.generator.rules import select
+from tests import mutants
+from torchstone.fuzz.generator.catalog import select_rules
+from torchstone.fuzz.generator.generate import nth_program
 from torchstone.reducers import order
-from torchstone.reducers.edit import special, tidy
+from torchstone.reducers.edit import has_special_values, tidy
 from torchstone.reducers.signature import signature
 
 SEEDS = range(6)
@@ -19,23 +19,23 @@ SEEDS = range(6)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_swapped_sub_comes_down_to_one_sub_of_one_element(seed):
-    pool = select(("add", "sub", "mul", "exp", "sum", "transpose", "reshape", "unsqueeze", "neg", "cat", "mm"))
+    pool = select_rules(("add", "sub", "mul", "exp", "sum", "transpose", "reshape", "unsqueeze", "neg", "cat", "mm"))
     index = 0
-    trial = judge(planted.swapped_sub)
-    while trial(start := nth(seed, index, pool, must=select(("sub",)))).kind != "value":
+    trial = judge(mutants.swapped_sub)
+    while trial(start := nth_program(seed, index, pool, must=select_rules(("sub",)))).kind != "value":
         index += 1
-    found = reduced(start, planted.swapped_sub)
+    found = reduced(start, mutants.swapped_sub)
     assert [call.target for call in found.value.program.calls] == ["torch.sub"]
     assert max(tensor.numel() for tensor in found.value.args) == 1
     assert signature(trial(found.value)) == signature(trial(start))
     assert order.size(found.value) <= order.size(tidy(start))
-    again = reduced(start, planted.swapped_sub)
+    again = reduced(start, mutants.swapped_sub)
     assert again.value.to_bytes() == found.value.to_bytes()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_predicate_without_structure_still_ends_in_something_that_satisfies_it(seed):
-    start = tidy(nth(seed, 7))
+    start = tidy(nth_program(seed, 7))
 
     def interesting(candidate):
         return candidate.to_bytes() == start.to_bytes() or zlib.crc32(candidate.to_bytes()) % 3 == 0
@@ -43,4 +43,4 @@ def test_a_predicate_without_structure_still_ends_in_something_that_satisfies_it
     found = shrunk(start, interesting)
     assert interesting(found)
     assert order.size(found) <= order.size(start)
-    assert special(found) is not None
+    assert has_special_values(found) is not None

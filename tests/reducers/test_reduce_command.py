@@ -14,7 +14,7 @@ from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.corpus import Corpus
 
 pytestmark = pytest.mark.usefixtures("fork_server")
-BACKEND = "tests.planted:swapped_sub"
+BACKEND = "tests.mutants:swapped_sub"
 
 
 def test_a_case_id_becomes_a_script_that_fails_by_itself(tmp_path, capsys):
@@ -55,7 +55,7 @@ def test_a_saved_case_under_a_small_budget(tmp_path, capsys):
 
 def test_a_case_that_passes_is_nothing_to_reduce(tmp_path, capsys):
     assert invoke(["reduce", "opinfo:add:float32:0", "--backend", BACKEND, "--out", str(tmp_path)]) == 2
-    assert "opinfo:add:float32:0 passes on tests.planted:swapped_sub" in capsys.readouterr().err
+    assert "opinfo:add:float32:0 passes on tests.mutants:swapped_sub" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -11,17 +11,17 @@ import pytest
 
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.store import Store
-from torchstone.reports.aggregate import signature
-from torchstone.reports.model import build
+from torchstone.reports.aggregate import message_pattern
+from torchstone.reports.model import build_report
 from torchstone.reports.outcomes import FAILING, LISTED, LOOKS, ORDER, worst
-from torchstone.reports.results import ReportError, load, scope
+from torchstone.reports.results import ReportError, load_results, scope
 
 from .conftest import FIRST, SECOND, verdict
 
 
 def report(path: Path, *runs: str, against: str | None = None) -> dict[str, Any]:
     with Store(path, create=False) as store:
-        return build(load(store, runs), load(store, [against]) if against else None)
+        return build_report(load_results(store, runs), load_results(store, [against]) if against else None)
 
 
 def test_every_outcome_has_a_look_of_its_own() -> None:
@@ -197,4 +197,4 @@ def test_report_is_strict_json_and_the_same_every_time(filled: Path) -> None:
     ],
 )
 def test_signature_drops_what_differs_from_case_to_case(message: str, expected: str) -> None:
-    assert signature(message) == expected
+    assert message_pattern(message) == expected

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from torchstone.conformance.escape import lines
+from torchstone.conformance.escape import printable_lines
 from torchstone.conformance.store import Store
 from torchstone.reports import html, markdown, site
-from torchstone.reports.model import build
-from torchstone.reports.results import ReportError, load
+from torchstone.reports.model import build_report
+from torchstone.reports.results import ReportError, load_results
 
 from .conftest import FIRST, HOSTILE, SECOND, verdict
 
@@ -28,7 +28,7 @@ from .conftest import FIRST, HOSTILE, SECOND, verdict
 @pytest.fixture
 def report(filled: Path) -> dict[str, Any]:
     with Store(filled, create=False) as store:
-        return build(load(store))
+        return build_report(load_results(store))
 
 
 class Page(HTMLParser):
@@ -64,7 +64,7 @@ class Page(HTMLParser):
 
 
 def test_page_is_well_formed_and_needs_no_network(report: dict[str, Any]) -> None:
-    page = Page(html.render(report, {"report.json": "report.json"}))
+    page = Page(html.render_html(report, {"report.json": "report.json"}))
     for tag, attributes in page.tags:
         assert tag not in ("link", "img", "iframe", "object"), tag
         assert "src" not in attributes and "srcset" not in attributes
@@ -76,12 +76,12 @@ def test_page_is_well_formed_and_needs_no_network(report: dict[str, Any]) -> Non
 
 
 def test_hostile_text_stays_text(report: dict[str, Any]) -> None:
-    text = html.render(report, {})
+    text = html.render_html(report, {})
     page = Page(text)
     assert len(page.scripts) == 2 and "alert(1)" not in page.scripts[1]
     assert "<script>alert(1)" not in text
     data = json.loads(page.scripts[0])
-    assert any(lines(HOSTILE) in entry for entry in data["texts"])
+    assert any(printable_lines(HOSTILE) in entry for entry in data["texts"])
     assert "alert(1)</script>" in page.text  # shown as what it is
     allowed = next(str(a["content"]) for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
@@ -90,12 +90,12 @@ def test_hostile_text_stays_text(report: dict[str, Any]) -> None:
 
 
 def test_control_characters_are_shown_not_written(report: dict[str, Any]) -> None:
-    for text in (html.render(report, {}), markdown.render(report)):
+    for text in (html.render_html(report, {}), markdown.render_markdown(report)):
         assert "␀" in text and not [c for c in text if ord(c) < 32 and c not in "\n\t"]
 
 
 def test_page_tells_untested_from_unsupported(report: dict[str, Any]) -> None:
-    page = Page(html.render(report, {}))
+    page = Page(html.render_html(report, {}))
     chips = [a["class"] for t, a in page.tags if t == "span" and str(a.get("class", "")).startswith("chip o-")]
     assert "chip o-untested" in chips and "chip o-unsupported" in chips
     style = html.palette()
@@ -148,11 +148,11 @@ def test_page_stays_small_at_the_size_of_the_op_database(report: dict[str, Any])
         for b in backends for op in ops
     ]  # fmt: skip
     report["lonely"] = report["fallback"] = report["untested"] = []
-    assert len(html.render(report, {}).encode()) < 10e6
+    assert len(html.render_html(report, {}).encode()) < 10e6
 
 
 def test_markdown_keeps_hostile_text_out_of_the_markup(report: dict[str, Any]) -> None:
-    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(markdown.render(report))
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(markdown.render_markdown(report))
     headings = [b.content for a, b in itertools.pairwise(tokens) if a.type == "heading_open"]
     assert "title" not in headings
     raw = [t.content for t in tokens if t.type == "html_block"]
@@ -165,7 +165,7 @@ def test_markdown_keeps_hostile_text_out_of_the_markup(report: dict[str, Any]) -
 
 
 def test_markdown_tables_keep_their_columns(report: dict[str, Any]) -> None:
-    tokens = MarkdownIt().enable("table").parse(markdown.render(report))
+    tokens = MarkdownIt().enable("table").parse(markdown.render_markdown(report))
     width = seen = 0
     for token in tokens:
         if token.type == "thead_open":
@@ -177,7 +177,7 @@ def test_markdown_tables_keep_their_columns(report: dict[str, Any]) -> None:
         elif token.type == "tr_close":
             width = seen if width < 0 else width
             assert seen == width
-    text = markdown.render(report)
+    text = markdown.render_markdown(report)
     assert "| `mul` | ✗ 1 | ≠ 1 |" in text  # linalg's row of the matrix: bool, float32
     assert "torchstone replay opinfo:mul:float32:0 --backend linalg" in text
 
@@ -193,28 +193,28 @@ def test_markdown_quoting_reads_back(value: str) -> None:
 
 
 def test_files_are_the_same_every_time(report: dict[str, Any], tmp_path: Path) -> None:
-    first, second = (site.write(report, tmp_path / name) for name in ("a", "b"))
+    first, second = (site.write_site(report, tmp_path / name) for name in ("a", "b"))
     assert [path.name for path in first] == ["index.html", "report.md", "report.json"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert json.loads(first[2].read_text()) == report
 
 
 def test_only_the_wanted_formats_are_written(report: dict[str, Any], tmp_path: Path) -> None:
-    assert [path.name for path in site.write(report, tmp_path / "out", ["json"])] == ["report.json"]
+    assert [path.name for path in site.write_site(report, tmp_path / "out", ["json"])] == ["report.json"]
     assert os.listdir(tmp_path / "out") == ["report.json"]
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(report: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ReportError, match=r"cannot write the report into .*file: .*; give another folder with --out"):
-        site.write(report, tmp_path / "file")
+        site.write_site(report, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_full_disk_leaves_the_earlier_report_as_it_was(
     report: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.write(report, tmp_path)
+    site.write_site(report, tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
 
     def chmod(path: str, mode: int) -> None:
@@ -224,22 +224,22 @@ def test_a_full_disk_leaves_the_earlier_report_as_it_was(
     monkeypatch.setattr(os, "chmod", chmod)
     report["torchstone"] = "9"
     with pytest.raises(ReportError, match="No space left"):
-        site.write(report, tmp_path)
+        site.write_site(report, tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == before
 
 
 def test_changes_are_in_every_format(make_store: Callable[..., Path]) -> None:
     with Store(make_store(FIRST, SECOND), create=False) as store:
-        data = build(load(store), load(store, ["r1"]))
-    assert "2 regressions, 2 fixes" in Page(html.render(data, {})).text
-    assert "## Changes since r1" in markdown.render(data)
+        data = build_report(load_results(store), load_results(store, ["r1"]))
+    assert "2 regressions, 2 fixes" in Page(html.render_html(data, {})).text
+    assert "## Changes since r1" in markdown.render_markdown(data)
 
 
 def test_one_passing_case_makes_a_report(make_store: Callable[..., Path]) -> None:
     with Store(make_store([verdict("eager", "add:float32:0", "pass")]), create=False) as store:
-        data = build(load(store))
-    assert "No case failed." in Page(html.render(data, {})).text
-    assert "No case failed." in markdown.render(data)
+        data = build_report(load_results(store))
+    assert "No case failed." in Page(html.render_html(data, {})).text
+    assert "No case failed." in markdown.render_markdown(data)
 
 
 def test_shares_never_round_to_all_or_nothing() -> None:
@@ -253,10 +253,10 @@ def test_fallbacks_are_counted_and_told_apart_from_passes(make_store: Callable[.
         verdict("linalg", "inv:float32:0", "fallback", message="eager ran aten.linalg_inv_ex.default"),
     ]
     with Store(make_store(verdicts), create=False) as store:
-        report = build(load(store))
+        report = build_report(load_results(store))
     (row,) = report["backends"]
     assert (row["outcomes"], row["ops"]["complete"]) == ({"pass": 1, "fallback": 1}, 1)
-    page, text = Page(html.render(report, {})).text, markdown.render(report)
+    page, text = Page(html.render_html(report, {})).text, markdown.render_markdown(report)
     for written in (page, text):
         assert "eager ran aten.linalg" in written.replace("\\", "") and "Fallbacks, by reason" in written
     assert "Fallbacks1" in "".join(page.split())

@@ -41,15 +41,15 @@ def visible(text: str) -> None:
 
 
 def lines(text: str) -> None:
-    shown = escape.lines(text)
-    assert quiet(shown) and escape.lines(shown) == shown
+    shown = escape.printable_lines(text)
+    assert quiet(shown) and escape.printable_lines(shown) == shown
     assert shown.count("\n") == text.count("\n")
 
 
 def log(text: str) -> None:
-    shown = escape.log(text)
+    shown = escape.log_lines(text)
     assert quiet(shown) and not commands(shown)
-    assert escape.log(shown) == shown
+    assert escape.log_lines(shown) == shown
 
 
 def utf8(text: str) -> None:
@@ -58,13 +58,13 @@ def utf8(text: str) -> None:
 
 def shell(text: str) -> None:
     words = ["torchstone", "replay", text, "-b", text]
-    command = escape.shell(words)
+    command = escape.shell_command(words)
     assert quiet(command, "")
     assert shlex.split(command, comments=True) == (words if escape.visible(text) == text else [])
 
 
 def replay(text: str) -> None:
-    found = shlex.split(escape.replay(text, "eager"), comments=True)
+    found = shlex.split(escape.replay_command(text, "eager"), comments=True)
     if escape.visible(text) == text:
         assert text in found and (not text.startswith("-") or found.index("--") < found.index(text))
 
@@ -76,7 +76,7 @@ def file_name(text: str) -> None:
 
 
 def literal(text: str) -> None:
-    written = escape.literal(repr(text))
+    written = escape.string_literal(repr(text))
     assert ast.literal_eval(written) == text and not commands(written)
 
 
@@ -105,7 +105,7 @@ def markdown(text: str) -> None:
 
 def markdown_block(text: str) -> None:
     (fence, after, *_) = MARKDOWN.parse(f"{escape.markdown_block(text, 10**6)}\n\nafter\n")
-    assert fence.type == "fence" and fence.content.removesuffix("\n") == escape.log(text)
+    assert fence.type == "fence" and fence.content.removesuffix("\n") == escape.log_lines(text)
     assert after.type == "paragraph_open"
 
 
@@ -134,13 +134,13 @@ def spreadsheet(text: str) -> None:
 
 
 def workflow(text: str) -> None:
-    command = f"::error title={escape.workflow_property(text)},line=1::{escape.workflow(text)}"
+    command = f"::error title={escape.workflow_property(text)},line=1::{escape.workflow_message(text)}"
     assert quiet(command, "")
     _, head, message = command.split("::", 2)
     properties = head.removeprefix("error ").split(",")
     assert len(properties) == 2 and ":" not in properties[0]
     read = message.replace("%0A", "\n").replace("%0D", "\r").replace("%25", "%")
-    assert read == escape.lines(text)
+    assert read == escape.printable_lines(text)
 
 
 def json_text(text: str) -> None:

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.conformance.escape import log, visible
+from torchstone.conformance.escape import log_lines, visible
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case, CaseError
 from torchstone.conformance.program.program import Call, Program, ProgramError, Ref, is_name
@@ -77,7 +77,7 @@ def script_of(*, backend: str = "linalg", **program: object) -> str:
     """The script, as `torchstone replay --script` prints it, of a case from a file with such a program."""
     case = read(program={"inputs": ["x"], "calls": [NEG], "outputs": {"ref": ["v0"]}} | program)
     script = case.script(backend)
-    assert log(script) == script and not commands(script), "to be printed as it is"
+    assert log_lines(script) == script and not commands(script), "to be printed as it is"
     return script
 
 

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from torchstone import cli
+from torchstone.cli import output
 from torchstone.cli import output as say
-from torchstone.cli import tables
 from torchstone.cli.commands import fuzz as fuzz_command
 from torchstone.cli.commands import reduce as reduce_command
 from torchstone.cli.commands import replay as replay_command
@@ -28,10 +28,10 @@ from torchstone.conformance.escape import visible
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.pytest_plugin.items import tell
+from torchstone.conformance.pytest_plugin.items import failure_text
 from torchstone.fuzz import selftrial
-from torchstone.fuzz.campaign import Plan, Tally
-from torchstone.fuzz.findings import Finding
+from torchstone.fuzz.campaign import CampaignOptions, Tally
+from torchstone.fuzz.findings import FuzzFinding
 from torchstone.reducers import write
 from torchstone.reducers.batch import Failure
 from torchstone.reducers.failure import Reduction
@@ -81,19 +81,19 @@ def replayed(text: str, tmp_path: Path) -> None:
 
 def reduced(text: str, tmp_path: Path) -> None:
     folder = tmp_path / "reduced"
-    write.write(reduction(text), folder)
+    write.write_reduction(reduction(text), folder)
     reduce_command._show(reduction(text), Path("folder"))
     told = json.loads((folder / write.SUMMARY).read_text(encoding="utf-8"))
     words = shlex.split(told["replay"], comments=True)
     assert words == (["torchstone", "replay", write.CASE, "--backend", text] if visible(text) == text else [])
     compile((folder / write.SCRIPT).read_text(encoding="utf-8"), "script", "exec")
-    kept = write.keep(reduction(text), tmp_path / "kept")
+    kept = write.add_to_corpus(reduction(text), tmp_path / "kept")
     assert kept.parent == tmp_path / "kept"
 
 
 def found(text: str, tmp_path: Path) -> None:
     case, verdict = hostile(text)
-    finding = Finding(signature(verdict), case, verdict, reduction(text), [text])
+    finding = FuzzFinding(signature(verdict), case, verdict, reduction(text), [text])
     failure = Failure(text, signature(verdict), text, text, (text,))
     for name in (finding.name, failure.name):
         assert (tmp_path / name).resolve().parent == tmp_path.resolve() and len(name) <= 120
@@ -102,21 +102,21 @@ def found(text: str, tmp_path: Path) -> None:
     tally.findings.add(finding)
     tally.reducing = text
     say.warn(fuzz_command._Progress.line(tally))
-    fuzz_command._show(Plan(text, 1.0, 1, Path("out")), tally)
+    fuzz_command._show(CampaignOptions(text, 1.0, 1, Path("out")), tally)
 
 
 def trials(text: str, tmp_path: Path) -> None:
-    one = selftrial.Found(text, text, text or "-", text, text, text, text, 1, 1.0, [text])
-    say.say(selftrial.markdown({text: one}))
+    one = selftrial.TrialResult(text, text, text or "-", text, text, text, text, 1, 1.0, [text])
+    say.say(selftrial.markdown_tables({text: one}))
 
 
 def listed(text: str, tmp_path: Path) -> None:
     row = {"name": text, "list": [text, text], "dict": {text: text}, "none": None, "yes": True, "n": -1.5}
-    tables.show([row], list(row), tables.Format.table)
+    output.show_table([row], list(row), output.TableFormat.table)
 
 
 def pytests(text: str, tmp_path: Path) -> None:
-    print(tell(*hostile(text), "again"))
+    print(failure_text(*hostile(text), "again"))
 
 
 WRITERS: dict[str, Callable[[str, Path], None]] = {
@@ -146,12 +146,12 @@ def test_on_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    tables.show([{"text": text, "other": "end"}], ("text", "other"), tables.Format.table)
+    output.show_table([{"text": text, "other": "end"}], ("text", "other"), output.TableFormat.table)
     table = out.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
     assert quiet(table) and " ".join(f"{visible(text)} end".split()) in " ".join(table.split())
     with Progress([text, "b"], {"source": ["op"]}) as progress:
         progress.tick()
-    say.live(text)
+    say.replace_line(text)
     sent = err.getvalue()
     for code in ("\x1b[?25l", "\x1b[?25h", "\x1b[2K", "\x1b[1A", "\x1b[K", "\r"):
         sent = sent.replace(code, "")
@@ -161,7 +161,7 @@ def test_on_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_stdout_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
-    say.writable()
+    say.escape_unencodable()
     for text in TEXTS.values():
         say.say(text)
     assert sys.stdout.buffer.getvalue().isascii()  # type: ignore[attr-defined]
@@ -180,6 +180,6 @@ def test_a_command_of_the_users_own(monkeypatch: pytest.MonkeyPatch, capfd: pyte
 
 def test_texts_reach_the_summary_as_they_are(tmp_path: Path) -> None:
     for text in TEXTS.values():
-        write.write(reduction(text), tmp_path)
+        write.write_reduction(reduction(text), tmp_path)
         told: dict[str, Any] = json.loads((tmp_path / write.SUMMARY).read_text(encoding="utf-8"))
         assert told["message"] == text and told["backend"] == text

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from torchstone.cli.errors import report_error
-from torchstone.cli.output import plugin_warnings, say, writable
+from torchstone.cli.output import escape_unencodable, plugin_warnings, say
 
 COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("run", "torchstone.cli.commands.run:run", "Run the conformance suite on one or more backends."),
@@ -27,7 +27,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     (
         "selftrial",
         "torchstone.cli.commands.selftrial:selftrial",
-        "Plant bugs in the built-in compiler; say which are found.",
+        "Try mutants of the built-in compiler; say which are found.",
     ),
     ("compile", "torchstone.cli.commands.compile:compile", "Compile a function and print the IR of any stage."),
     ("runs", "torchstone.cli.commands.runs:runs", "List, show, compare, export and prune the runs in a store."),
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(args: list[str]) -> int:
     """Run one command and return its exit code; every error is printed as a line on stderr."""
-    writable()
+    escape_unencodable()
     try:
         name = next((arg for arg in args if not arg.startswith("-")), "")
         if name and name not in (known := [row[0] for row in COMMANDS]):

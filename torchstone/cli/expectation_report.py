@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchstone.cli.output import put, say
-from torchstone.cli.tables import Format, show
-from torchstone.conformance.escape import shell
+from torchstone.cli.output import TableFormat, say, show_table, write_raw
+from torchstone.conformance.escape import shell_command
 
 if TYPE_CHECKING:
-    from torchstone.conformance.expectations import Expectations, Finding, Judgement
-    from torchstone.conformance.store import Run, Store
-    from torchstone.reports.annotations import Problem
-    from torchstone.reports.junit import Entry
+    from torchstone.conformance.expectations import CheckedVerdict, ExpectationFile, ExpectationReport
+    from torchstone.conformance.store import RunRecord, Store
+    from torchstone.reports.annotations import Annotation
+    from torchstone.reports.junit import JunitTest
 
 COLUMNS = ("kind", "backend", "case", "expected", "outcome", "message", "where")
 SHOWN = 20
@@ -50,10 +49,10 @@ AnnotationsOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a run is held against, and where that is told."""
+class Baseline:
+    """The expectations that a run is held against, and where the result is reported: JUnit XML, annotations."""
 
-    files: tuple[Expectations, ...] = ()
+    files: tuple[ExpectationFile, ...] = ()
     junit: Path | None = None
     annotate: bool = False
 
@@ -61,12 +60,12 @@ class Held:
     def of(
         cls, expect: Sequence[Path] | None, junit: Path | None, annotations: Annotations,
         backends: Collection[str], whose: str,
-    ) -> Held:  # fmt: skip
+    ) -> Baseline:  # fmt: skip
         """Read the files. Raises InputError for what cannot be used, before anything is run."""
         from torchstone.conformance.errors import InputError
-        from torchstone.conformance.expectations import check_backends, load
+        from torchstone.conformance.expectations import files_by_backend, load_expectations
 
-        files = tuple(check_backends([load(path) for path in expect or ()], backends, whose).values())
+        files = tuple(files_by_backend([load_expectations(path) for path in expect or ()], backends, whose).values())
         if junit is not None and junit.is_dir():
             raise InputError(f"cannot write {junit}: it is a folder; give the path of a file")
         wanted = annotations is Annotations.github
@@ -74,62 +73,62 @@ class Held:
             wanted = os.environ.get("GITHUB_ACTIONS", "").lower() in ("true", "1")
         return cls(files, junit, wanted)
 
-    def judge(self, db: Store, record: Run) -> Judgement:
-        """Judge a run that has ended, write the JUnit file, and return the judgement."""
-        from torchstone.conformance.expectations import judge
+    def check(self, db: Store, record: RunRecord) -> ExpectationReport:
+        """Hold a run that has ended against the baseline, write the JUnit file, and return the report."""
+        from torchstone.conformance.expectations import check_run
         from torchstone.reports import junit
 
-        judgement = judge(db, record, self.files)
+        report = check_run(db, record, self.files)
         if self.junit is not None:
             properties = {"run": record.run, "command": record.command, "device": record.device, **record.versions}
-            tests = _tests(db, record, self.files, judgement)
-            junit.write(self.junit, tests, started=record.started, host=record.host or "", properties=properties)
-        return judgement
+            tests = _tests(db, record, self.files, report)
+            junit.write_junit(self.junit, tests, started=record.started, host=record.host or "", properties=properties)
+        return report
 
-    def annotations(self, record: Run, judgement: Judgement) -> list[str]:
+    def annotations(self, record: RunRecord, report: ExpectationReport) -> list[str]:
         """Return the lines that annotate what is wrong, none when nobody wants them."""
         from torchstone.reports import annotations
 
-        return list(annotations.lines(list(_problems(record, judgement)))) if self.annotate else []
+        return list(annotations.annotation_lines(list(_problems(record, report)))) if self.annotate else []
 
 
-def conclude(held: Held, db: Store, run: str) -> bool:
+def conclude_run(baseline: Baseline, db: Store, run: str) -> bool:
     """Say what came otherwise than expected at the end of ``torchstone run``; return whether all is well."""
     record = db.run(run)
-    judgement = held.judge(db, record)
-    if held.files:
-        say(f"\n{headline(judgement)}")
-        rows = problem_rows(judgement)
+    report = baseline.check(db, record)
+    if baseline.files:
+        say(f"\n{headline(report)}")
+        rows = problem_rows(report)
         if rows:
-            show(rows[:SHOWN], COLUMNS, Format.table)
+            show_table(rows[:SHOWN], COLUMNS, TableFormat.table)
         if len(rows) > SHOWN:
-            names = [word for file in held.files for word in ("--expect", str(file.path))]
+            names = [word for file in baseline.files for word in ("--expect", str(file.path))]
             command = ["torchstone", "expect", "check", "--run", run, "--store", str(db.path), *names]
-            say(f"and {len(rows) - SHOWN:,} more: {shell(command)}")
-    for line in held.annotations(record, judgement):
-        put(f"{line}\n")
+            say(f"and {len(rows) - SHOWN:,} more: {shell_command(command)}")
+    for line in baseline.annotations(record, report):
+        write_raw(f"{line}\n")
     sys.stdout.flush()
-    return judgement.ok
+    return report.ok
 
 
-def headline(judgement: Judgement) -> str:
+def headline(report: ExpectationReport) -> str:
     """Return the counts in one line."""
-    counts = judgement.counts
+    counts = report.counts
     parts = [
         f"{counts['expected failures']:,} expected failures",
-        f"{len(judgement.unexpected):,} cases otherwise than expected",
-        f"{len(judgement.stale):,} stale rows",
+        f"{len(report.unexpected):,} cases otherwise than expected",
+        f"{len(report.stale):,} stale rows",
     ]
-    if judgement.out_of_scope:
-        parts.append(f"{judgement.out_of_scope:,} rows about what the run was not asked for")
-    if judgement.todo:
-        parts.append(f"{judgement.todo:,} rows whose reason is still to be written (TODO)")
+    if report.out_of_scope:
+        parts.append(f"{report.out_of_scope:,} rows about what the run was not asked for")
+    if report.todo:
+        parts.append(f"{report.todo:,} rows whose reason is still to be written (TODO)")
     return "expectations: " + ", ".join(parts)
 
 
-def problem_rows(judgement: Judgement) -> list[dict[str, Any]]:
+def problem_rows(report: ExpectationReport) -> list[dict[str, Any]]:
     """Return one row of ``COLUMNS`` for each case that came otherwise, then for each stale row."""
-    from torchstone.conformance.text import one_line
+    from torchstone.conformance.escape import one_line
 
     rows = [
         {
@@ -137,39 +136,39 @@ def problem_rows(judgement: Judgement) -> list[dict[str, Any]]:
             "expected": finding.expected, "outcome": finding.result.outcome,
             "message": one_line(finding.result.message), "where": _where(finding),
         }
-        for finding in judgement.unexpected
+        for finding in report.unexpected
     ]  # fmt: skip
     return rows + [
         {
             "kind": "stale", "backend": backend, "case": str(row), "expected": " or ".join(row.outcomes),
             "outcome": "", "message": "matches no case of the run", "where": f"{path}:{row.line}",
         }
-        for path, backend, row in judgement.stale
+        for path, backend, row in report.stale
     ]  # fmt: skip
 
 
-def _kind(finding: Finding) -> str:
+def _kind(finding: CheckedVerdict) -> str:
     harness = finding.result.outcome == "harness-error"
     return "harness-error" if harness else str(finding.unexpected)
 
 
-def _where(finding: Finding) -> str:
+def _where(finding: CheckedVerdict) -> str:
     return f"{finding.path}:{finding.row.line}" if finding.row is not None else str(finding.path or "")
 
 
-def _problems(record: Run, judgement: Judgement) -> Iterator[Problem]:
-    from torchstone.reports.annotations import Problem
+def _problems(record: RunRecord, report: ExpectationReport) -> Iterator[Annotation]:
+    from torchstone.reports.annotations import Annotation
 
     for backend, reason in record.errors.items():
-        yield Problem(f"{backend} could not be run to the end", reason)
-    for path, backend, row in judgement.stale:
+        yield Annotation(f"{backend} could not be run to the end", reason)
+    for path, backend, row in report.stale:
         message = f"{row}: matches no case of run {record.run}"
-        yield Problem(f"{backend}: stale expectation", message, _in_workspace(path), row.line)
-    for finding in judgement.unexpected:
+        yield Annotation(f"{backend}: stale expectation", message, _in_workspace(path), row.line)
+    for finding in report.unexpected:
         result = finding.result
         message = f"expected {finding.expected}, got {result.outcome}: {result.message}"
         where = (_in_workspace(finding.path), finding.row.line) if finding.path and finding.row else ("", 0)
-        yield Problem(f"{result.backend}: {_kind(finding)} of {result.case_id}", message, *where)
+        yield Annotation(f"{result.backend}: {_kind(finding)} of {result.case_id}", message, *where)
 
 
 def _in_workspace(path: Path) -> str:
@@ -180,24 +179,25 @@ def _in_workspace(path: Path) -> str:
     return str(path)
 
 
-def _tests(db: Store, record: Run, files: Sequence[Expectations], judgement: Judgement) -> Iterator[Entry]:
-    from torchstone.conformance.expectations import judged
-    from torchstone.reports.junit import Entry
+def _tests(
+    db: Store, record: RunRecord, files: Sequence[ExpectationFile], report: ExpectationReport
+) -> Iterator[JunitTest]:
+    from torchstone.conformance.expectations import checked_verdicts
+    from torchstone.reports.junit import JunitTest
 
-    for finding in judged(db, record.run, files):
+    for finding in checked_verdicts(db, record.run, files):
         yield _test(finding)
-    for path, backend, row in judgement.stale:
+    for path, backend, row in report.stale:
         message = f"{row}: matches no case of run {record.run}"
-        yield Entry(backend, f"{backend}.expectations", f"{path}:{row.line}", "failed", message, "stale")
+        yield JunitTest(backend, f"{backend}.expectations", f"{path}:{row.line}", "failed", message, "stale")
     for backend, reason in record.errors.items():
-        yield Entry(backend, f"{backend}.harness", "run to the end", "error", reason, "harness-error")
+        yield JunitTest(backend, f"{backend}.harness", "run to the end", "error", reason, "harness-error")
 
 
-def _test(finding: Finding) -> Entry:
+def _test(finding: CheckedVerdict) -> JunitTest:
+    from torchstone.conformance.escape import one_line, replay_command
     from torchstone.conformance.execution.verdict import FAILURES, Outcome
-    from torchstone.conformance.text import one_line
-    from torchstone.reports.junit import Entry
-    from torchstone.reports.model import replay_command
+    from torchstone.reports.junit import JunitTest
 
     result, row = finding.result, finding.row
     state, message, detail = "passed", "", ""
@@ -214,4 +214,4 @@ def _test(finding: Finding) -> Entry:
         state, message = "skipped", f"{result.outcome}: {one_line(result.message)}"
     classname = ".".join((result.backend, result.source, result.op, result.dtype))
     kind = f"{result.outcome} {result.kind}".strip()
-    return Entry(result.backend, classname, result.case_id, state, message, kind, detail, result.seconds)
+    return JunitTest(result.backend, classname, result.case_id, state, message, kind, detail, result.seconds)

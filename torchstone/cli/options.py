@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +32,7 @@ CpuLevelOption = Annotated[
 ]
 
 
-def hold_to(wanted: str | None) -> str:
+def set_cpu_level(wanted: str | None) -> str:
     """Hold the CPU runtime of this process, and of those it starts, to a level; return it.
 
     None is what the environment says. Raises UnknownName, and InputError for what the processor has not.
@@ -43,7 +44,7 @@ def hold_to(wanted: str | None) -> str:
 
     here = os.environ.get(VARIABLE) or NATIVE
     wanted = wanted or here
-    check_names("level of x86-64", [wanted], LEVELS)
+    check_known("level of x86-64", [wanted], LEVELS)
     if problem := unavailable(wanted):
         raise InputError(problem)
     if wanted != here:
@@ -51,7 +52,7 @@ def hold_to(wanted: str | None) -> str:
     return wanted
 
 
-def check_dtypes(wanted: Sequence[str]) -> list[str] | None:
+def parse_dtypes(wanted: Sequence[str]) -> list[str] | None:
     """Return the dtypes to run, None for all. Raises UnknownName."""
     from torchstone.conformance.errors import UnknownName
 
@@ -63,7 +64,7 @@ def check_dtypes(wanted: Sequence[str]) -> list[str] | None:
     return list(dict.fromkeys(wanted))
 
 
-def check_names(kind: str, wanted: Sequence[str], known: Iterable[str], *, more: str = "") -> None:
+def check_known(kind: str, wanted: Sequence[str], known: Iterable[str], *, more: str = "") -> None:
     """Raise UnknownName for the first of ``wanted`` that is not ``known``."""
     from torchstone.conformance.errors import UnknownName
 
@@ -71,3 +72,23 @@ def check_names(kind: str, wanted: Sequence[str], known: Iterable[str], *, more:
     for name in wanted:
         if name not in names:
             raise UnknownName(kind, name, names, more=more)
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([hms])")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds a text like ``90``, ``60s``, ``10m`` or ``1h30m`` stands for. Raises InputError."""
+    from torchstone.conformance.errors import InputError
+
+    wanted = text.strip().lower()
+    if re.fullmatch(r"\d+(?:\.\d+)?", wanted):
+        total = float(wanted)
+    elif re.fullmatch(rf"(?:{_PART.pattern})+", wanted):
+        total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(wanted))
+    else:
+        raise InputError(f'bad time "{text}": give a number and a unit, like 60s, 10m or 1h30m')
+    if not total > 0:
+        raise InputError(f'bad time "{text}": it must be more than zero')
+    return total

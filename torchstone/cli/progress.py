@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a live line on a terminal, a plain line every ten seconds elsewhere."""
+"""What ``torchstone run`` shows: the progress while cases are running, and the table of outcomes at the end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchstone.cli.output import warn
-from torchstone.conformance.escape import visible
+from torchstone.cli.output import TableFormat, say, show_table, warn
+from torchstone.conformance.escape import shell_command, visible
 
 if TYPE_CHECKING:
     from torchstone.conformance.execution.verdict import Verdict
+    from torchstone.conformance.store import Store
 
 PLAIN_SECONDS = 10.0
 LIVE_SECONDS = 0.2
@@ -112,3 +113,26 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def show_summary(db: Store, run: str) -> None:
+    """Print on stdout what the store holds of the run."""
+    from torchstone.conformance.execution.verdict import EAGER_FURTHER, Outcome
+    from torchstone.conformance.store import DEFAULT_PATH
+
+    counts = db.counts(run)
+    seen = {outcome for outcomes in counts.values() for outcome in outcomes}
+    columns = [str(outcome) for outcome in Outcome if outcome in seen]
+    passing = db.passing_ops(run)
+    rows = [
+        {"backend": backend, "cases": sum(outcomes.values()), **{name: outcomes.get(name, 0) for name in columns}}
+        | {"ops passing": f"{passing[backend][0]} of {passing[backend][1]}"}
+        for backend, outcomes in counts.items()
+    ]
+    say()
+    show_table(rows, ["backend", "cases", *columns, "ops passing"], TableFormat.table)
+    for backend, count in db.noted(run, EAGER_FURTHER).items():
+        cases = "1 case" if count == 1 else f"{count} cases"
+        say(f"\nin {cases} eager is further from the float64 result than {backend}: no failure of the backend's")
+    where = [] if db.path == DEFAULT_PATH else ["--store", str(db.path)]
+    say(f"\nrun {run} is in {db.path}; for the report: {shell_command(['torchstone', 'report', '--run', run, *where])}")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchstone.cli.options import check_dtypes
-from torchstone.cli.pythons import check_consent
+from torchstone.cli.options import check_known, parse_dtypes
+from torchstone.cli.workers import check_consent, check_usable
 
 
-def options_of(
+def run_options(
     *,
     backend: Sequence[str] | None,
     source: Sequence[str] | None,
@@ -43,20 +43,21 @@ def options_of(
         "ops": op, "limit": limit, "tags": tag, "cases": case, "shard": shard,
     }  # fmt: skip
     if case:
-        from torchstone.conformance.selection.plan import Pattern, sources_of
+        from torchstone.conformance.selection.filters import Pattern
+        from torchstone.conformance.selection.selection import sources_of
 
         sources = sources or sources_of(map(Pattern.parse, case))
     if shard is not None:
-        from torchstone.conformance.selection.plan import Shard
+        from torchstone.conformance.selection.filters import Shard
 
         Shard.parse(shard)
     rule = "last-failed" if last_failed is not None else "changed-since"
     if last_failed is not None or changed_since is not None:
-        from torchstone.conformance.selection.plan import Earlier
+        from torchstone.conformance.selection.earlier_runs import EarlierRuns
         from torchstone.conformance.store import Store
 
         with Store(store, readonly=True) as db:
-            earlier = Earlier.since(rule, db, last_failed or changed_since or "", backend)
+            earlier = EarlierRuns.since(rule, db, last_failed or changed_since or "", backend)
             ids = earlier.ids(db)
             meant = {name.split(":")[0] for names in ids.values() for name in names}
             before = [name for record in db.run_list() for name in record.options.get("sources", ())]
@@ -69,6 +70,14 @@ def options_of(
     of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
     named = case or options.get("earlier") or of_corpora
     options["sources"] = list(dict.fromkeys(sources or ["opinfo"]))
-    options["dtypes"] = check_dtypes(dtype or (["all"] if named else ["float32"]))
+    options["dtypes"] = parse_dtypes(dtype or (["all"] if named else ["float32"]))
     options["variants"] = list(dict.fromkeys(variants or ["default"]))
     return options
+
+
+def check_options(options: dict[str, Any]) -> dict[str, str]:
+    """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
+    from torchstone.conformance.sources import FOLDER, SOURCES
+
+    check_known("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
+    return check_usable(options["backends"], options.get("pythons", {}))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
 from torchstone.compiler.capture.leaves import Computed, Result
 from torchstone.compiler.capture.memory.aliases import results_of
 from torchstone.compiler.capture.program import Captured, flatten_arguments

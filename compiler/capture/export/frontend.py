@@ -14,11 +14,15 @@ from typing import Any, TypeAlias
 
 import torch
 import torch.fx.traceback as fx_traceback
-from torch._guards import detect_fake_mode
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
+from torchstone.compiler._torch.fake_tensors import detect_fake_mode
+from torchstone.compiler._torch.functorch import transforms_kept
+from torchstone.compiler._torch.modes import DisableTorchFunction
+from torchstone.compiler._torch.operators import OpOverload
+from torchstone.compiler._torch.pytrees import tree_leaves
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.leaf_gradients import keep_data
 from torchstone.compiler.capture.leaves import Computed, Number
 from torchstone.compiler.capture.memory.aliases import results_of
@@ -48,7 +52,6 @@ from torchstone.compiler.capture.trace.generator_state import Draws, generator_k
 from torchstone.compiler.capture.trace.recorder import Mutation, Policy, Recorder
 from torchstone.compiler.capture.trace.replay import FRAMES, is_composite, replay
 from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
-from torchstone.compiler.capture.trace.value_leaks import transforms_kept
 from torchstone.compiler.capture.user_code import raised_at, raised_by_user, user_location
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.ir import Graph, TensorType, Value
@@ -112,9 +115,9 @@ class _Wrapper(torch.nn.Module):
 
 def _place(tensor: torch.Tensor, arguments: Sequence[torch.Tensor]) -> int | None:
     """Return which argument's memory a tensor has."""
-    with torch._C.DisableTorchFunction():
-        storages = [a.untyped_storage()._cdata if a.layout is torch.strided else None for a in arguments]
-        mine = tensor.untyped_storage()._cdata if tensor.layout is torch.strided else -1
+    with DisableTorchFunction():
+        storages = [storage_key(a) if a.layout is torch.strided else None for a in arguments]
+        mine = storage_key(tensor) if tensor.layout is torch.strided else -1
     return storages.index(mine) if mine in storages else None
 
 
@@ -225,7 +228,7 @@ def _message(error: Exception) -> str:
 
 def _functionalize(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Let torch.export functionalize, which takes it 100 ms and more; composite ops are taken apart for that."""
-    ops = {n.target for n in program.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
+    ops = {n.target for n in program.graph.nodes if isinstance(n.target, OpOverload)}
     table = torch.export.default_decompositions()
     apart: dict[Any, Any] = {op: table[op] for op in ops if is_composite(op) and op in table}
     with warnings.catch_warnings():

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler.capture.leaves import Aliased, Computed, Result, Shared, Sizes, View
 from torchstone.compiler.capture.memory.layouts import Copying, Layouts, Strides, row_major
 from torchstone.compiler.capture.memory.shared_results import Base, Copied
@@ -226,7 +227,7 @@ def is_view(op: Operation) -> bool:
         return False
     if op.name in _VIEWS_OF_WHAT_NOBODY_HAS:
         return True
-    schema = _overload(op)._schema
+    schema = schema_of(_overload(op))
     aliased = [a for a in schema.arguments if a.alias_info is not None]
     returned = [r.alias_info for r in schema.returns]
     return (

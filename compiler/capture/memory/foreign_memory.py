@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from torchstone.compiler._torch.modes import DisableTorchFunction
+from torchstone.compiler._torch.tensors import version
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.heap import Heap
 from torchstone.compiler.diagnostics import Unsupported
@@ -30,7 +32,7 @@ class _Apart(TorchFunctionMode):
         data = args[0] if args else next(iter((kwargs or {}).values()), None)
         if getattr(func, "__name__", "") not in _SEEN or isinstance(data, torch.Tensor | list | tuple | int | float):
             return out
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return self.copy(out)
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -60,8 +62,8 @@ def memory_apart(made: list[torch.Tensor]) -> Iterator[None]:
 
 def written(made: Sequence[torch.Tensor]) -> bool:
     """Say whether one of these copies, or a view of it, has been written to."""
-    with torch._C.DisableTorchFunction():
-        return any(tensor._version for tensor in made)
+    with DisableTorchFunction():
+        return any(map(version, made))
 
 
 def check_memory(heap: Heap, changed: set[int], tensors: Sequence[tuple[torch.Tensor, bool]]) -> None:

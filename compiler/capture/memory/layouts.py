@@ -14,8 +14,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
+from torchstone.compiler._torch.functionalization import held_by
+from torchstone.compiler._torch.operators import OpOverload, schema_of
+from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler.capture.symbolic.sizes import to_dim
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
@@ -40,7 +42,7 @@ def draws(func: Any, leaves: Sequence[Any] = ()) -> bool:
     """Say whether an ATen op takes numbers from PyTorch's generator, with these arguments if they are given."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
-    given = zip((a.name for a in func._schema.arguments), leaves, strict=False)
+    given = zip((a.name for a in schema_of(func).arguments), leaves, strict=False)
     return not any(name == "dropout_p" and leaf == 0 for name, leaf in given)
 
 
@@ -120,7 +122,7 @@ class Layouts:
         order = any(id(t) in self._order_unsure for t in tensors)
         gaps = any(id(t) in self._gaps_unsure for t in tensors)
         if draws(func):
-            given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | dict(kwargs or {})
+            given = dict(zip((a.name for a in schema_of(func).arguments), args, strict=False)) | dict(kwargs or {})
             out = given.pop("out", None)
             mine = [t for t in tree_leaves(list(given.values())) if isinstance(t, torch.Tensor)]
             into = strides_of(out) if isinstance(out, torch.Tensor) else None
@@ -155,7 +157,7 @@ class Layouts:
             raise _refused(func, "for a tensor made of a view with gaps that was written to")
         if all(s is None for s in (*call.strides, call.into)):
             return {}
-        name, schema = _base(call.func), call.func._schema
+        name, schema = _base(call.func), schema_of(call.func)
         if name != _base(func):
             raise _refused(call.func, "into memory that is not in row-major order")
         out = {"strides": call.strides}
@@ -167,12 +169,12 @@ class Layouts:
         if (
             call is None
             or not isinstance(out, torch.Tensor)
-            or not call.func._schema.is_mutable
+            or not schema_of(call.func).is_mutable
             or call.into is not None
         ):
             return out
         target = call.target
-        if target is None or any(a.is_out for a in call.func._schema.arguments) or out.shape != target.shape:
+        if target is None or any(a.is_out for a in schema_of(call.func).arguments) or out.shape != target.shape:
             return out
         return out if strides_of(out) == strides_of(target) else _like(out, target.stride())
 
@@ -183,7 +185,7 @@ def _like(tensor: torch.Tensor, strides: Sequence[Any]) -> torch.Tensor:
 
 
 def _base(func: Any) -> str:
-    return func._schema.name.rpartition("::")[2].removesuffix("_").removesuffix("_functional")
+    return schema_of(func).name.rpartition("::")[2].removesuffix("_").removesuffix("_functional")
 
 
 def drawn_into_out(graph: torch.fx.Graph) -> None:
@@ -207,8 +209,7 @@ def _told_and_held(tensor: torch.Tensor) -> tuple[_Outline, _Outline] | None:
     elem = getattr(tensor, "elem", None)
     if elem is None:
         return None
-    torch._sync(elem)
-    inside = torch._from_functional_tensor(elem)
+    inside = held_by(elem)
     if strides_of(inside) == strides_of(tensor):
         return None
     return (tensor.shape, tensor.stride()), (inside.shape, inside.stride())
@@ -227,7 +228,7 @@ def _differs_in_place(func: Any, tensor: torch.Tensor, strides: Strides) -> bool
         return True
     return (
         _base(func) in _INTO
-        and func._schema.name != "aten::normal"
+        and schema_of(func).name != "aten::normal"
         and not torch.ops.aten.is_non_overlapping_and_dense.default(tensor)
     )
 
@@ -236,10 +237,10 @@ def drawn_into(graph: torch.fx.Graph) -> None:
     """Refuse a graph, not functionalized yet, that draws into a tensor that is not row-major: that would be lost."""
     for node in graph.nodes:
         func = node.target
-        if not isinstance(func, torch._ops.OpOverload) or not (draws(func) and func._schema.is_mutable):
+        if not isinstance(func, OpOverload) or not (draws(func) and schema_of(func).is_mutable):
             continue
-        given = dict(zip((a.name for a in func._schema.arguments), node.args, strict=False)) | node.kwargs
-        written = [given.get(a.name) for a in func._schema.arguments if a.alias_info is not None]
+        given = dict(zip((a.name for a in schema_of(func).arguments), node.args, strict=False)) | node.kwargs
+        written = [given.get(a.name) for a in schema_of(func).arguments if a.alias_info is not None]
         seen = [n.meta.get("val") for n in written if isinstance(n, torch.fx.Node)]
         if any(not isinstance(t, torch.Tensor) or strides_of(t) is not None for t in seen):
             raise Unsupported(f"{func} into a tensor that is not row-major", op=str(func), stage="capture")

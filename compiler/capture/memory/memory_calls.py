@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.modes import DisableTorchFunction
+from torchstone.compiler._torch.tensors import known_version, storage_key
 from torchstone.compiler.capture.memory.layouts import Copying
 from torchstone.compiler.capture.memory.shared_results import Copied
 from torchstone.compiler.capture.symbolic.sizes import to_dim
@@ -55,7 +57,7 @@ class Choice:
 
     def guard(self) -> Copied:
         """Return a guard that the call decides the same for other sizes, of a tensor that lies in the same way."""
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             shape, strides = (tuple(map(to_dim, d)) for d in (self.operand.shape, self.operand.stride()))
             into = tuple(map(to_dim, self.result.shape)) if self.name in _INTO_SHAPE else None
         return Copied(self.name, shape, strides, replace(self.copying, into=into), spared=self.shared)
@@ -143,11 +145,11 @@ def _copying(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Copyi
 
 def _version(tensor: torch.Tensor) -> int | None:
     """Return how often a tensor's memory was written to; None where PyTorch does not count."""
-    with torch._C.DisableTorchFunction():
-        return None if tensor.is_inference() else tensor._version
+    with DisableTorchFunction():
+        return known_version(tensor)
 
 
 def _storage(tensor: Any) -> int | None:
     """Return what tells the memory of a tensor from that of others; None for one that has none of its own."""
-    with torch._C.DisableTorchFunction():
-        return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else None
+    with DisableTorchFunction():
+        return storage_key(tensor) if tensor.layout is torch.strided else None

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch._subclasses.functional_tensor import FunctionalTensor
 
+from torchstone.compiler._torch.functionalization import FunctionalTensor
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.leaves import Aliased, Computed, Result, Shared, View
 from torchstone.compiler.capture.memory.layouts import Copying, Strides, overlaps, strides_of
 from torchstone.compiler.diagnostics import Unsupported
@@ -44,7 +45,7 @@ def grouped(
 
     ``bases`` has the functional tensors that are no views, by their storage.
     """
-    storages = [t.untyped_storage()._cdata if isinstance(t, FunctionalTensor) else None for t in flat]
+    storages = [storage_key(t) if isinstance(t, FunctionalTensor) else None for t in flat]
     out: list[Viewed | None] = []
     for leaf, storage in zip(flat, storages, strict=True):
         alone = storages.count(storage) == 1 and not overlaps(leaf.shape, leaf.stride())
@@ -94,9 +95,9 @@ def held_as_in_eager(
 ) -> None:
     """Unsupported where results that share memory in eager, with each other or an argument, do not here."""
     places: dict[int, list[int]] = {}
-    owned = {t.untyped_storage()._cdata for t in arguments}
+    owned = {storage_key(t) for t in arguments}
     for index, leaf in enumerate(flat):
-        places.setdefault(leaf.untyped_storage()._cdata, []).append(index)
+        places.setdefault(storage_key(leaf), []).append(index)
     for storage, indices in places.items():
         told = {_root(results[i]) for i in indices}
         argued = all(isinstance(results[i], Aliased) for i in indices)

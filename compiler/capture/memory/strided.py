@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler.diagnostics import Unsupported
 
 _AS_STRIDED = frozenset({torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default})
@@ -22,7 +23,7 @@ _MOST_PLACES = 1 << 20
 
 def by_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
     """Compute the result of an op in ``BY_MEMORY`` by the places of the elements in the flattened tensor."""
-    given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
+    given = dict(zip((a.name for a in schema_of(func).arguments), args, strict=False)) | kwargs
     x, size, stride = given["self"], given["size"], given["stride"]
     offset = given.get("storage_offset")
     offset = 0 if offset is None else offset

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._device import DeviceContext
 
+from torchstone.compiler._torch.modes import device_in_force
 from torchstone.compiler.capture.state.blame import Effectful
 from torchstone.compiler.capture.state.heap import Heap
 from torchstone.compiler.capture.state.settings import SETTINGS, check_readable
@@ -24,17 +24,8 @@ _WARNED = "__warningregistry__"
 def settings() -> tuple[Any, ...]:
     """Return PyTorch's settings that decide what a program computes: a call has to find those of the capture."""
     autocast = torch.is_autocast_enabled("cpu")
-    modes = torch._C._len_torch_function_stack()  # one of which says on which device tensors are made
-    device = _device(modes) if modes else _CPU
+    device = device_in_force() or _CPU
     return torch.get_default_dtype(), torch.get_autocast_dtype("cpu") if autocast else None, device
-
-
-def _device(modes: int) -> torch.device:
-    for place in reversed(range(modes)):
-        mode = torch._C._get_function_stack_at(place)
-        if isinstance(mode, DeviceContext):
-            return mode.device
-    return _CPU
 
 
 def check_settings(was: tuple[Any, ...]) -> None:

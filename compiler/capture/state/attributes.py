@@ -10,21 +10,15 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.nn_modules import UNREAD_BY_CALLS
+from torchstone.compiler._torch.tensors import OWN_ATTRIBUTES
+
 Entries = dict[Hashable, Any]
 Only = frozenset[str] | None
 MISSING = object()
 
 # What an exception keeps beside its attributes, and what raising it sets.
 _RAISED = ("args", "__traceback__", "__context__", "__cause__", "__suppress_context__")
-# Of a torch.nn.Module: what calling it does not look at.
-_NOT_CALLED = frozenset(
-    {
-        "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
-        "_load_state_dict_post_hooks", "_is_full_backward_hook",
-    }
-)  # fmt: skip
-# What PyTorch keeps in the attributes of tensors.
-_OF_TENSORS = ("_dynamo", "_is_param", "_typed_storage")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -48,7 +42,7 @@ def attributes_of(obj: Any) -> dict[str, Any] | None:
 
 
 def _unseen(obj: Any) -> frozenset[str]:
-    return _NOT_CALLED if issubclass(type(obj), torch.nn.Module) else frozenset()
+    return UNREAD_BY_CALLS if issubclass(type(obj), torch.nn.Module) else frozenset()
 
 
 def of_instance(obj: Any, only: Only) -> Entries:
@@ -84,7 +78,7 @@ def write_instance(obj: Any, entries: Entries, only: Only) -> None:
 
 def of_tensor(obj: torch.Tensor, only: Only) -> Entries:
     own = attributes_of(obj) or {}
-    return {n: v for n, v in own.items() if not n.startswith(_OF_TENSORS) and (only is None or n in only)}
+    return {n: v for n, v in own.items() if not n.startswith(OWN_ATTRIBUTES) and (only is None or n in only)}
 
 
 def write_tensor(obj: torch.Tensor, entries: Entries, only: Only) -> None:

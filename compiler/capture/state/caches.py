@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NoReturn, Protocol
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
+from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.modes import no_dispatch_modes
+from torchstone.compiler._torch.tensors import known_version
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.state.kinds import ATOMS, MISSING
 from torchstone.compiler.capture.state.opaque import never_changes
@@ -86,7 +87,7 @@ def signature(value: Any, name: str) -> Any:
 
 def _leaf_signature(leaf: Any, name: str) -> Any:
     if isinstance(leaf, torch.Tensor):
-        return id(leaf), None if leaf.is_inference() else leaf._version
+        return id(leaf), known_version(leaf)
     if isinstance(leaf, ATOMS):
         return type(leaf), leaf
     if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool) or never_changes(type(leaf)):
@@ -107,7 +108,7 @@ def check_given(given: Iterable[Given]) -> None:
 
 
 def _drawn() -> torch.Tensor:
-    with _disable_current_modes():
+    with no_dispatch_modes():
         return torch.default_generator.get_state()
 
 

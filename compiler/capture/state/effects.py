@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.tensors import is_marked_parameter
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.blame import Effectful
 from torchstone.compiler.capture.state.blind import add, only_grew
@@ -62,7 +63,7 @@ class Containers:
         self.before: list[tuple[Kind | None, Entries]] = []
 
     def _meet(self, node: Any) -> bool:
-        if type(node) in pytree.SUPPORTED_NODES or pytree.is_namedtuple_instance(node):
+        if pytree.is_container(node):
             self.found.append(node)
         return False
 
@@ -191,7 +192,7 @@ def check_attributes(heap: Heap, results: Sequence[Any]) -> None:
 
 def _check_written(kind: Kind, label: str, key: Hashable, value: Any) -> None:
     tensor = issubclass(type(value), torch.Tensor)
-    if tensor and (isinstance(value, torch.nn.Parameter) or getattr(value, "_is_param", False)):
+    if tensor and (isinstance(value, torch.nn.Parameter) or is_marked_parameter(value)):
         raise Unsupported(
             f"the program puts another parameter in the place of {kind.show(label, key)}; write to it instead, as "
             "copy_() does",

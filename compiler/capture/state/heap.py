@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from torchstone.compiler._torch.nn_modules import READ_BY_CALLS
 from torchstone.compiler.capture.state import environment, kinds
 from torchstone.compiler.capture.state.caches import Again, Given, Recalled, check_given
 from torchstone.compiler.capture.state.code import Names, is_user_class, is_user_function, is_user_module, names_in
@@ -29,13 +30,7 @@ from torchstone.compiler.diagnostics import Unsupported
 # Walking takes a microsecond an object, and each call looks at them again.
 _MOST_OBJECTS = 200_000
 # What calling a torch.nn.Module reads of it without naming it in the user's code.
-_CALLED = frozenset(
-    {
-        "forward", "_compiled_call_impl", "training", "_parameters", "_buffers", "_modules", "_backward_pre_hooks",
-        "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-        "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
-    }
-)  # fmt: skip
+_CALLED = READ_BY_CALLS | {"forward", "training"}
 _ASKS = frozenset({"hasattr", "AttributeError", "Exception", "BaseException"})
 _OF_TENSOR = frozenset(dir(torch.Tensor))
 _NAMED = (type, types.BuiltinFunctionType, types.FunctionType)

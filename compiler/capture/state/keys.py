@@ -10,8 +10,7 @@ import collections
 from collections.abc import Iterable
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
+from torchstone.compiler._torch import pytrees as pytree
 from torchstone.compiler.capture.symbolic.numbers import NUMBERS
 from torchstone.compiler.capture.symbolic.symbol_queries import concrete
 from torchstone.compiler.capture.user_code import is_user_file

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.nn_modules import DERIVED, TENSOR_DICTS, put_tensor
 from torchstone.compiler.capture.state.attributes import (
     MISSING,
     Entries,
@@ -54,9 +55,6 @@ ATOMS = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, enum.Enum,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
-# And what PyTorch's recurrent modules make of their parameters: made again whenever those are others.
-_DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
-_TENSOR_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 
 # Attributes of a class that Python makes.
 _MADE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "_abc_impl"})
@@ -74,7 +72,7 @@ class Kind:
 
 def _attribute(label: str, key: Any) -> str:
     # A module keeps its tensors and its submodules in dicts, which nobody has written in the program.
-    return label if key in _TENSOR_DICTS else f"{label}.{key}"
+    return label if key in TENSOR_DICTS else f"{label}.{key}"
 
 
 def _member(label: str, key: Any) -> str:
@@ -211,7 +209,7 @@ def _write_scripted(obj: torch.jit.ScriptModule, entries: Entries, only: Only) -
         if name != "training" and value is not had[name]:
             *path, last = str(name).split(".")
             module = functools.reduce(getattr, path, obj)
-            (module._parameters if last in module._parameters else module._buffers)[last] = value
+            put_tensor(module, last, value)
 
 
 LIST = Kind("list", of_list, show_item, write_list)
@@ -328,13 +326,13 @@ _BY_CLASS: Mapping[type, Kind] = {
 
 def kind_of_entry(obj: Any, key: Any, kind: Kind | None) -> Kind | None:
     """Return how an entry of an object is taken apart, of which ``kind_of`` says so much."""
-    return MEMBERS if kind is DICT and key in _TENSOR_DICTS and isinstance(obj, torch.nn.Module) else kind
+    return MEMBERS if kind is DICT and key in TENSOR_DICTS and isinstance(obj, torch.nn.Module) else kind
 
 
 def underived(obj: Any, entries: Entries) -> Entries:
     """Return the entries without those that PyTorch makes of the others."""
     if issubclass(type(obj), torch.nn.RNNBase):
-        return {name: value for name, value in entries.items() if name not in _DERIVED}
+        return {name: value for name, value in entries.items() if name not in DERIVED}
     return entries
 
 

@@ -16,6 +16,8 @@ import typing
 import weakref
 from typing import Any
 
+from torchstone.compiler._torch import python_modules
+
 _MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 # Classes in C that keep nothing to themselves, or nothing but what makes an object what it is.
@@ -38,13 +40,6 @@ _UNCHANGING_MODULES = frozenset(
     }
 )  # fmt: skip
 _UNCHANGING_NUMPY = frozenset({"ufunc", "dtype", "_ArrayFunctionDispatcher", "finfo", "iinfo", "_NoValueType"})
-# Of PyTorch: ops, what makes or marks a program, and contexts that leave what they found.
-_UNCHANGING_TORCH = (
-    "torch._C", "torch._ops", "torch._library", "torch.library", "torch.autograd", "torch.jit", "torch.fx",
-    "torch._export", "torch.export", "torch.ao", "torch._dynamo", "torch._functorch", "torch.func", "torch.overrides",
-    "torch._higher_order_ops", "torch._jit_internal", "torch._prims", "torch._refs", "torch.backends", "torch.types",
-    "torch._tensor", "torch._classes", "torch.random", "torch.return_types", "torch._subclasses", "torch.utils._",
-)  # fmt: skip
 _FUNCTIONS_OF_C = frozenset({"cython_function_or_method", "fused_cython_function", "instancemethod", "nb_func"})
 
 _hiding: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
@@ -83,7 +78,7 @@ def _never_changes(cls: type) -> bool:
     if top == "numpy":
         return cls.__name__ in _UNCHANGING_NUMPY or any(base.__name__ == "generic" for base in cls.__mro__)
     if top == "torch":
-        return module == "torch" or module.startswith(_UNCHANGING_TORCH)
+        return module == "torch" or module.startswith(python_modules.UNCHANGING)
     if top in _UNCHANGING_MODULES:
         return True
     # One without attributes, slots or a class in C has nothing that could change.

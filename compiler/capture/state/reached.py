@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.functorch import is_wrapped, transforms_kept
+from torchstone.compiler._torch.tensors import flip_bits_of, mark_parameter
 from torchstone.compiler.capture.memory.foreign_memory import memory_apart, written
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.ambient import ambient_kept
@@ -22,7 +23,7 @@ from torchstone.compiler.capture.state.standins import stand_in
 from torchstone.compiler.capture.symbolic.run_time_sizes import quiet
 from torchstone.compiler.capture.tensor_guards import MODES, Asking, Facts, Owner
 from torchstone.compiler.capture.trace.generator_state import generator_kept
-from torchstone.compiler.capture.trace.value_leaks import NoEscape, no_back_doors, transforms_kept
+from torchstone.compiler.capture.trace.value_leaks import NoEscape, no_back_doors
 from torchstone.compiler.diagnostics import Unsupported
 
 # Arguments that may be run-time numbers. A bool is what programs branch on.
@@ -100,7 +101,7 @@ class Reached:
         if self.heap.mentions(("Parameter",)):
             for original, other in zip(originals, stand_ins, strict=True):
                 if isinstance(original, torch.nn.Parameter) and isinstance(other, torch.Tensor):
-                    other._is_param = True
+                    mark_parameter(other)
 
     def blinds(self) -> dict[int, Any]:
         """Return containers that tell nothing, for those that the program is thought only to add to."""
@@ -151,7 +152,7 @@ def _one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _is_plain(tensor: torch.Tensor) -> bool:
     """Say whether a tensor is one that a graph may have for an argument."""
     kind = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_quantized and not tensor.is_nested
-    return kind and tensor.is_cpu and tensor.layout is torch.strided and not is_functorch_wrapped_tensor(tensor)
+    return kind and tensor.is_cpu and tensor.layout is torch.strided and not is_wrapped(tensor)
 
 
 def line_of(error: Effectful, fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec) -> str:
@@ -220,5 +221,4 @@ def _clone_one(tensor: torch.Tensor) -> torch.Tensor:
         return plain.clone()
     storage = plain.untyped_storage().clone()
     copy = torch.empty(0, dtype=plain.dtype).set_(storage, plain.storage_offset(), plain.shape, plain.stride())
-    copy = torch._neg_view(copy) if plain.is_neg() else copy
-    return torch._conj(copy) if plain.is_conj() else copy
+    return flip_bits_of(copy, plain)

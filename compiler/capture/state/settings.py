@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._tensor_str import PRINT_OPTS
 
+from torchstone.compiler._torch import settings as private
 from torchstone.compiler.capture.state.questions import Question
 from torchstone.compiler.diagnostics import Unsupported
 
@@ -25,13 +25,8 @@ class Setting:
     names: frozenset[str] = frozenset()
 
 
-def _default_device() -> Any:
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if context is None else context.device
-
-
 def _printing() -> Any:
-    return tuple(vars(PRINT_OPTS).items())
+    return tuple(vars(private.print_options).items())
 
 
 def _autocast() -> Any:
@@ -62,28 +57,20 @@ def _put_opt_einsum(was: Any) -> None:
 
 
 _BACKENDS = frozenset({"backends", "cudnn", "mkldnn", "cuda", "nnpack", "opt_einsum", "mha", "cpu"})
-# Of PyTorch's backends: what is asked for by ``torch._C._get_…`` and set by ``torch._C._set_…``.
-_FLAGS = (
-    "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "cudnn_allow_tf32", "mkldnn_enabled",
-    "mkldnn_deterministic", "onednn_allow_tf32", "cublas_allow_tf32", "nnpack_enabled", "linalg_preferred_backend",
-    "blas_preferred_backend", "cublas_allow_fp16_accumulation", "math_sdp_allow_fp16_bf16_reduction",
-    "cpu_allow_fp16_reduced_precision_reduction",
-)  # fmt: skip
 
 
 def _flag(name: str) -> Setting:
-    get = getattr(torch._C, f"_get_{name}")
+    get, put = private.flag(name)
 
     def ask() -> Any:
         with contextlib.suppress(RuntimeError):  # of some PyTorch says nothing, where others were set in another way
             return get()
 
-    return Setting(name.replace("_", " "), ask, getattr(torch._C, f"_set_{name}"), _BACKENDS)
+    return Setting(name.replace("_", " "), ask, put, _BACKENDS)
 
 
-def _sdp(name: str, use: str) -> Setting:
-    get, put = getattr(torch._C, f"_get_{name}_sdp_enabled"), getattr(torch._C, f"_set_sdp_use_{use}")
-    return Setting(f"use of {name} attention", get, put, _BACKENDS)
+def _attention(name: str) -> Setting:
+    return Setting(f"use of {name} attention", *private.attention(name), _BACKENDS)
 
 
 def _named(what: str, get: Callable[[], Any], put: Callable[[Any], Any], *names: str) -> Setting:
@@ -93,7 +80,7 @@ def _named(what: str, get: Callable[[], Any], put: Callable[[Any], Any], *names:
 SETTINGS = (
     _named("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
     _named("default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    _named("default device", _default_device, torch.set_default_device, "get_default_device"),
+    _named("default device", private.default_device, torch.set_default_device, "get_default_device"),
     _named("autocast", _autocast, _put_autocast, "is_autocast_cache_enabled"),
     _named(
         "mode of deterministic algorithms", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode,
@@ -101,8 +88,8 @@ SETTINGS = (
         "is_deterministic_algorithms_warn_only_enabled",
     ),
     _named(
-        "fill of uninitialized memory", torch._C._get_deterministic_fill_uninitialized_memory,
-        torch._C._set_deterministic_fill_uninitialized_memory, "fill_uninitialized_memory",
+        "fill of uninitialized memory", private.get_uninitialized_fill, private.set_uninitialized_fill,
+        "fill_uninitialized_memory",
     ),
     _named("number of threads", torch.get_num_threads, torch.set_num_threads, "get_num_threads"),
     _named(
@@ -115,14 +102,14 @@ SETTINGS = (
     ),
     _named("rule for repeated warnings", torch.is_warn_always_enabled, torch.set_warn_always, "is_warn_always_enabled"),
     _named(
-        "way of printing tensors", _printing, lambda was: vars(PRINT_OPTS).update(was), "PRINT_OPTS",
+        "way of printing tensors", _printing, lambda was: vars(private.print_options).update(was), "PRINT_OPTS",
         "get_printoptions",
     ),
     _named("treatment of denormal numbers", _flushes, torch.set_flush_denormal),
     _named("level below which nothing is logged", lambda: logging.root.manager.disable, logging.disable),
     Setting("strategy of einsum", _opt_einsum, _put_opt_einsum, _BACKENDS),
-    *map(_flag, _FLAGS),
-    *(_sdp(*names) for names in (("flash", "flash"), ("mem_efficient", "mem_efficient"), ("math", "math"))),
+    *map(_flag, private.FLAGS),
+    *map(_attention, private.ATTENTION),
 )  # fmt: skip
 
 

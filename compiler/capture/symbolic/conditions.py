@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import sympy
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, SLoc
 
+from torchstone.compiler._torch.symbolic_shapes import ShapeEnv, SLoc, guards_located
 from torchstone.compiler.capture.program import Guard
 from torchstone.compiler.capture.symbolic.sizes import holds
 from torchstone.compiler.diagnostics import origin
@@ -19,7 +18,7 @@ from torchstone.compiler.ir import Location
 @contextmanager
 def placed(location: Callable[[], Location]) -> Iterator[None]:
     """In the block, what PyTorch takes for granted is due to the op and the line that ``location`` tells."""
-    with mock.patch.object(ShapeEnv, "_get_sloc", lambda env, framework_loc=None: due_to(location(), framework_loc)):
+    with guards_located(lambda framework_loc=None: due_to(location(), framework_loc)):
         yield
 
 

@@ -14,10 +14,14 @@ from typing import Any
 
 import sympy
 import torch
-from torch.fx.experimental import proxy_tensor
-from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
+from torchstone.compiler._torch.symbolic_shapes import (
+    ProxyTorchDispatchMode,
+    ShapeEnv,
+    free_unbacked_symbols,
+    math_functions,
+    note_symbol,
+)
 from torchstone.compiler.capture.symbolic.numbers import Emitter
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Value
@@ -33,10 +37,8 @@ _ARITHMETIC: dict[Any, tuple[str, tuple[Any, ...]]] = {
     torch.sym_sqrt: ("aten.sqrt.default", ()),
 }
 # Of sizes alone, which are finite and not negative; where Python raises, the result is not finite.
-_OF_SIZES: dict[Any, str] = {
-    getattr(torch, f"_sym_{name}"): f"aten.{name}.default"
-    for name in ("log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")
-} | {operator.pow: "aten.pow.Tensor_Tensor"}
+_MATH = math_functions()
+_OF_SIZES = {func: f"aten.{name}.default" for func, name in _MATH.items()} | {operator.pow: "aten.pow.Tensor_Tensor"}
 # Python's ints of floats.
 _WHOLE: dict[Any, str] = {
     math.trunc: "aten.trunc.default",
@@ -102,7 +104,7 @@ def compute(
         if checked:
             size = emitter.emit("aten.abs.default", dt.float64, out)
             finite = emitter.emit("aten.lt.Tensor", dt.boolean, size, emitter.constant(float("inf"), dt.float64))
-            emitter.check(finite, f"Python's {func.__name__.removeprefix('_sym_')} raises for this size")
+            emitter.check(finite, f"Python's {_MATH.get(func, func.__name__)} raises for this size")
         return out
     if func in _WHOLE and not any(isinstance(digits, int) for digits in args[1:]):
         whole = emitter.emit(_WHOLE[func], dt.float64, operand(args[0]))
@@ -164,7 +166,7 @@ def traced_as_written() -> Iterator[None]:
             return kept(self, func, types, args, kwargs)
         out = opaque(func, given[0].node.shape_env)
         made.extend((out.node.shape_env, symbol) for symbol in out.node.expr.free_symbols)
-        proxy_tensor._sym_register(self.tracer, func, args, out)
+        note_symbol(self.tracer, func, args, out)
         return out
 
     ProxyTorchDispatchMode.__sym_dispatch__ = dispatch

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 import sympy
 import torch
-from torch.utils._sympy import functions as tsf
 
+from torchstone.compiler._torch import sympy_functions as tsf
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler.capture.symbolic.sizes import from_sympy
 from torchstone.compiler.capture.trace.aten_literals import FROM_TORCH
 from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
@@ -163,4 +164,4 @@ _COMPUTING = frozenset(
 def takes_number(func: Any, argument: Any) -> bool:
     """Say whether an argument of an op may be a number of any value."""
     kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
-    return kind == "Tensor" or (kind == "number" and func._schema.name.removeprefix("aten::") in _COMPUTING)
+    return kind == "Tensor" or (kind == "number" and schema_of(func).name.removeprefix("aten::") in _COMPUTING)

@@ -13,9 +13,9 @@ from typing import Any
 
 import sympy
 import torch
-from torch._subclasses import fake_tensor
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from torchstone.compiler._torch import fake_tensors
+from torchstone.compiler._torch.symbolic_shapes import ShapeEnv
 from torchstone.compiler.capture.symbolic.sizes import from_sympy
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Operation, TensorType
@@ -62,14 +62,9 @@ SHAPES: dict[Any, Callable[..., Any]] = {
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """PyTorch logs what its shape functions raise; here another way is tried then."""
-    logger = fake_tensor.log
-    was, logger.disabled = logger.disabled, True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.disabled = was
+    with fake_tensors.refusals_unlogged(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def settle(graph: Graph, env: ShapeEnv) -> None:

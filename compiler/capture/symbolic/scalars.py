@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchstone.compiler._torch.decompositions import whole_table
+from torchstone.compiler._torch.operators import overload_name, schema_of
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.refusals import attempt
 from torchstone.compiler.capture.symbolic.numbers import NOTE, NUMBERS, takes_number
 from torchstone.compiler.diagnostics import Unsupported
@@ -53,9 +56,9 @@ def _as_tensors(func: Any) -> Any:
     """Return the overload that takes a tensor where this one takes a scalar: it is given the scalar, as a 0-d one."""
     if func in _OURS:
         return None
-    overload = _TENSORS.get(func._overloadname)
+    overload = _TENSORS.get(overload_name(func))
     other = getattr(func.overloadpacket, overload, None) if overload is not None else None
-    if other is None or [a.name for a in other._schema.arguments] != [a.name for a in func._schema.arguments]:
+    if other is None or [a.name for a in schema_of(other).arguments] != [a.name for a in schema_of(func).arguments]:
         return None
 
     def call(x: torch.Tensor, number: Any, *rest: Any, **more: Any) -> Any:
@@ -66,10 +69,7 @@ def _as_tensors(func: Any) -> Any:
 
 @cache
 def _rules() -> Mapping[Any, Callable[..., Any]]:
-    import torch._refs  # noqa: F401 - registers its functions; it takes a while
-    from torch._decomp import decomposition_table
-
-    return {**decomposition_table, **_OURS}
+    return {**whole_table(), **_OURS}
 
 
 def decompose(
@@ -79,7 +79,7 @@ def decompose(
 
     None as well where no decomposition does: the number is then specialized.
     """
-    schema = func._schema.arguments
+    schema = schema_of(func).arguments
     if not any(_is_untaken(recorder, func, a, leaf) for a, leaf in zip(schema, leaves, strict=True)):
         return None
     if func in recorder.decomposing:
@@ -126,10 +126,10 @@ def _tensors(out: Any) -> list[Any]:
 
 def _fresh(out: Any, leaves: Sequence[Any]) -> Any:
     """Return results that are no arguments: those of an op are new."""
-    given = {t.untyped_storage()._cdata for t in leaves if isinstance(t, torch.Tensor)}
+    given = {storage_key(t) for t in leaves if isinstance(t, torch.Tensor)}
 
     def fresh(t: Any) -> Any:
-        return t.clone() if isinstance(t, torch.Tensor) and t.untyped_storage()._cdata in given else t
+        return t.clone() if isinstance(t, torch.Tensor) and storage_key(t) in given else t
 
     return tuple(map(fresh, out)) if isinstance(out, list | tuple) else fresh(out)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy import functions as tsf
 
+from torchstone.compiler._torch import sympy_functions as tsf
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir.dims import Dim, dim_max, dim_min, floordiv, mod, symbol
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.operators import assert_async
+from torchstone.compiler._torch.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torchstone.compiler.capture.symbolic.attempts import Bake
 from torchstone.compiler.capture.symbolic.numbers import NOTE
 from torchstone.compiler.diagnostics import NOT_TAKEN, Unsupported
@@ -90,7 +91,7 @@ class Decisions:
                 return (x != 0).item()
             if kind is int and x.is_floating_point():
                 x = x.to(torch.float64).trunc()
-                torch._assert_async(x.abs() <= 2.0**62, NOT_TAKEN + "an int of a float over 2**62, or of none")
+                assert_async(x.abs() <= 2.0**62, NOT_TAKEN + "an int of a float over 2**62, or of none")
             return x.to(torch.float64 if kind is float else torch.int64).item()
 
     def stand_in(self, number: Any) -> Any:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._higher_order_ops import utils
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Location, Operation, Value
 
 if TYPE_CHECKING:
     from torchstone.compiler.capture.trace.recorder import Recorder
-
-
-@contextlib.contextmanager
-def called_directly() -> Iterator[None]:
-    """Have torch.cond and torch.while_loop call their op, and compile no wrapper of it.
-
-    Under a dispatch mode PyTorch gives up on compiling the wrapper for good: the same call in eager, later in the
-    process, then fails.
-    """
-    compiled = utils._hop_compile_and_call
-    utils._hop_compile_and_call = lambda fn, args, kwargs=None: fn(*args, **(kwargs or {}))
-    try:
-        yield
-    finally:
-        utils._hop_compile_and_call = compiled
 
 
 def record(recorder: Recorder, func: Any, args: Sequence[Any], location: Location) -> Any:

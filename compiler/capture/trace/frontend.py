@@ -13,10 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.control_flow import called_directly
+from torchstone.compiler._torch.fake_tensors import FakeTensorMode
+from torchstone.compiler._torch.functionalization import FunctionalTensor, was_written
+from torchstone.compiler._torch.functorch import transforms_kept
+from torchstone.compiler._torch.modes import DisableTorchFunction
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.leaf_gradients import WatchGradients
 from torchstone.compiler.capture.leaves import Aliased, Computed, Number, Plain, Result, Scalar, Shared
 from torchstone.compiler.capture.memory.aliases import Told, results_of
@@ -40,11 +44,10 @@ from torchstone.compiler.capture.symbolic.specialize import DecidingEnv, Returne
 from torchstone.compiler.capture.symbolic.symbol_queries import asked_by_python, asked_to_convert
 from torchstone.compiler.capture.tensor_guards import Asking
 from torchstone.compiler.capture.trace.builtin_calls import globals_of, replaced
-from torchstone.compiler.capture.trace.control_flow import called_directly
 from torchstone.compiler.capture.trace.functionalize import Share, functionalized, told_by_values, unwrap
 from torchstone.compiler.capture.trace.generator_state import Draws, generator_kept
 from torchstone.compiler.capture.trace.recorder import Mutation, Policy, Recorder, SizedByValues
-from torchstone.compiler.capture.trace.value_leaks import NoEscape, no_back_doors, transforms_kept
+from torchstone.compiler.capture.trace.value_leaks import NoEscape, no_back_doors
 from torchstone.compiler.capture.user_code import raised_at
 from torchstone.compiler.diagnostics import Unsupported, describe
 from torchstone.compiler.ir import Graph, Location
@@ -381,9 +384,9 @@ def _results(graph: Graph, outputs: Sequence[Any], shared: Sequence[Share] | Non
 
 def _returned(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[torch.Tensor]:
     """Return those of these tensors that a result shares memory with."""
-    with torch._C.DisableTorchFunction():
-        owned = {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, torch.Tensor)}
-        return [t for t in tensors if t.untyped_storage()._cdata in owned]
+    with DisableTorchFunction():
+        owned = {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+        return [t for t in tensors if storage_key(t) in owned]
 
 
 def _check_cached(cached: list[Any], results: Sequence[Any]) -> None:
@@ -393,7 +396,7 @@ def _check_cached(cached: list[Any], results: Sequence[Any]) -> None:
     """
     kept = [leaf for leaf in pytree.tree_leaves(cached) if isinstance(leaf, torch.Tensor)]
     for leaf in kept:
-        if isinstance(leaf, FunctionalTensor) and torch._functionalize_has_data_mutation(leaf.elem):  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(leaf, FunctionalTensor) and was_written(leaf):
             raise Unsupported("the program writes to a tensor that a function with an lru_cache keeps", stage="capture")
     if kept and _returned(kept, results):
         raise Unsupported(

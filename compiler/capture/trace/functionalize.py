@@ -6,10 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
-from torch._higher_order_ops.effects import has_effects
-from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, PythonFunctionalizeAPI
-from torch.utils import _pytree as pytree
 
+from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.functionalization import (
+    FunctionalTensor,
+    FunctionalTensorMode,
+    PythonFunctionalizeAPI,
+    has_effects,
+    replay_views,
+    views_to,
+    was_moved,
+    was_reshaped,
+    was_written,
+    without_tracer_notes,
+)
+from torchstone.compiler._torch.modes import DisableTorchFunction
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.leaves import View
 from torchstone.compiler.capture.memory.layouts import Layouts
 from torchstone.compiler.capture.memory.memory_calls import MemoryCalls
@@ -20,6 +32,7 @@ from torchstone.compiler.diagnostics import Unsupported
 Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 
+@without_tracer_notes
 class _Functionalize(FunctionalTensorMode):
     """PyTorch's functionalization, with the recorder in the place of PyTorch's own tracer.
 
@@ -33,10 +46,10 @@ class _Functionalize(FunctionalTensorMode):
 
     def note(self, out: Any) -> None:
         """Note the tensors that an op gives and that are no views."""
-        with torch._C.DisableTorchFunction():  # TorchScript calls ops with the modes on that watch Python's calls
+        with DisableTorchFunction():  # TorchScript calls ops with the modes on that watch Python's calls
             for leaf in pytree.tree_leaves(out):
-                if isinstance(leaf, FunctionalTensor) and not _steps_to(leaf):
-                    self.bases.setdefault(leaf.untyped_storage()._cdata, leaf)
+                if isinstance(leaf, FunctionalTensor) and not views_to(leaf):
+                    self.bases.setdefault(storage_key(leaf), leaf)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not has_effects(func):
@@ -54,17 +67,14 @@ class _Functionalize(FunctionalTensorMode):
             args, kwargs = below.unwrap_tensors((args, kwargs or {}))  # type: ignore[arg-type]
             return below.wrap_tensors(func(*args, **kwargs))
 
-    def _sync_view_replay_annotations(self, args: Any, kwargs: Any) -> None:
-        """Nothing to do: these are notes for PyTorch's tracer."""
-
 
 Share: TypeAlias = "tuple[torch.Tensor, View | None] | Viewed | None"
 
 
 def _same_outline(tensor: Any, culprit: str) -> None:
-    if torch._functionalize_has_metadata_mutation(tensor.elem):
+    if was_reshaped(tensor):
         raise Unsupported(f"{culprit} changes the sizes or strides of an argument in place", stage="capture")
-    if torch._functionalize_was_storage_changed(tensor.elem):
+    if was_moved(tensor):
         raise Unsupported(f"{culprit} gives an argument other memory; write to it with copy_", stage="capture")
 
 
@@ -106,41 +116,33 @@ def functionalized(
         raise Unsupported("the program writes to a tensor that is no argument", stage="capture") from error
     for _, tensor in wrapped:
         _same_outline(tensor, "the program")
-    owners = {f.untyped_storage()._cdata: (t, f) for t, f in wrapped}
+    owners = {storage_key(f): (t, f) for t, f in wrapped}
     shared: list[Share] = []
     for leaf in flat:
-        owner = owners.get(leaf.untyped_storage()._cdata) if isinstance(leaf, FunctionalTensor) else None
+        owner = owners.get(storage_key(leaf)) if isinstance(leaf, FunctionalTensor) else None
         if owner is not None:
             shared.append((owner[0], None if leaf is owner[1] else _view_of(leaf)))
         elif isinstance(leaf, torch.Tensor):
             shared.append(None)
-    mode.bases.update({f.untyped_storage()._cdata: f for _, f in wrapped})
+    mode.bases.update({storage_key(f): f for _, f in wrapped})
     found = iter(grouped([leaf for leaf in flat if isinstance(leaf, torch.Tensor)], mode.bases, _view_of))
     shared = [group if share is None else share for share, group in zip(shared, found, strict=True)]
-    has_data_mutation = torch._functionalize_has_data_mutation  # pyright: ignore[reportAttributeAccessIssue]
-    written = [(t, unwrap(f)) for t, f in wrapped if has_data_mutation(f.elem)]
+    written = [(t, unwrap(f)) for t, f in wrapped if was_written(f)]
     left = [(t, unwrap(f.grad)) for t, f in wrapped if f.is_leaf and f.grad is not None]
     return [unwrap(leaf) for leaf in flat], written, shared, left
 
 
 def _view_of(tensor: FunctionalTensor) -> View:
     """Return what makes a tensor of its base: the views that functionalization has noted."""
-    steps = _steps_to(tensor)
+    steps = views_to(tensor)
     if any(step.has_symbolic_inputs for step in steps):
         return told_by_values
-    return lambda base, sizes: _FUNCTIONALIZATION.apply_view_meta_sequence(base, steps)
+    return lambda base, sizes: replay_views(base, steps)
 
 
 def told_by_values(base: torch.Tensor, sizes: Any) -> torch.Tensor:
     """Stand for a view at a place that values tell, which the graph has to tell."""
     raise AssertionError("unreachable")
-
-
-_FUNCTIONALIZATION: Any = getattr(torch._C, "_functionalization")  # noqa: B009 - PyTorch's stubs leave it out
-
-
-def _steps_to(tensor: FunctionalTensor) -> Any:
-    return _FUNCTIONALIZATION.get_view_meta_sequence(tensor.elem)
 
 
 def unwrap(leaf: Any) -> Any:

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
+from torchstone.compiler._torch.modes import no_dispatch_modes
 from torchstone.compiler.diagnostics import Unsupported
 
 # No program sets this one, so that every seed it sets is seen.
@@ -41,12 +41,12 @@ class Draws:
 
     def drawn(self) -> None:
         """Note that the program has drawn."""
-        with _disable_current_modes():
+        with no_dispatch_modes():
             self._state = torch.default_generator.get_state()
 
     def seed(self) -> int | None:
         """Return the seed that the program has set since its last draw, None when it has not."""
-        with _disable_current_modes():
+        with no_dispatch_modes():
             state = torch.default_generator.get_state()
             if torch.equal(state, self._state):
                 return None

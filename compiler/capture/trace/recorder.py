@@ -8,10 +8,12 @@ from enum import Enum
 from typing import Any
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from torchstone.compiler._torch.functorch import is_wrapped
+from torchstone.compiler._torch.modes import TorchDispatchMode, no_dispatch_modes, take_tracers_place
+from torchstone.compiler._torch.operators import HigherOrderOperator, call_for_any_device, schema_of
+from torchstone.compiler._torch.settings import get_onednn, set_onednn
+from torchstone.compiler._torch.symbolic_shapes import ShapeEnv
 from torchstone.compiler.capture.leaf_gradients import KeepGradients
 from torchstone.compiler.capture.memory.layouts import Layouts, draws, strides_of
 from torchstone.compiler.capture.memory.strided import BY_MEMORY, by_place
@@ -71,9 +73,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, name: str, *, functional: bool = False, policy: Policy = Policy.REFUSE) -> None:
         super().__init__()
-        # PyTorch runs ordinary modes before its own FunctionalTensorMode; the recorder has to come after it. In the
-        # place of PyTorch's own tracer, it is also told of what Python does with symbols.
-        self._mode_key = torch._C._TorchDispatchModeKey.PROXY
+        take_tracers_place(self)
         self.graph = Graph(name, [])
         self.captures: list[tuple[Value, torch.Tensor]] = []
         self.mutations: dict[int, Value] = {}
@@ -182,7 +182,7 @@ class Recorder(TorchDispatchMode):
             self.hint(cast, self.hints.get(id(value)))
             return cast
 
-        return tuple(operand(a, leaf) for a, leaf in zip(func._schema.arguments, leaves, strict=True))
+        return tuple(operand(a, leaf) for a, leaf in zip(schema_of(func).arguments, leaves, strict=True))
 
     def _at_place(self, func: Any, x: torch.Tensor, *more: Any) -> Operation:
         """Return the op that reads or writes at a place that values tell, from the end when it is negative."""
@@ -213,7 +213,7 @@ class Recorder(TorchDispatchMode):
 
     def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
         """Announce an argument of the graph that stands for a tensor the program holds; read again at each call."""
-        if is_functorch_wrapped_tensor(original):
+        if is_wrapped(original):
             raise Unsupported("a tensor inside of torch.func that is taken for a constant", stage="capture")
         value = self.input(tensor, f"c{len(self.captures)}")
         self.layouts.arguments[-1] = strides_of(original)
@@ -231,13 +231,13 @@ class Recorder(TorchDispatchMode):
 
     def __enter__(self) -> Recorder:
         # oneDNN's LSTM is one op of its own, with memory of its own kind among its results.
-        self._onednn.append(torch._C._get_mkldnn_enabled())
-        torch._C._set_mkldnn_enabled(False)
+        self._onednn.append(get_onednn())
+        set_onednn(False)
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        torch._C._set_mkldnn_enabled(self._onednn.pop())
+        set_onednn(self._onednn.pop())
 
     def nested(self, name: str, location: Location) -> Recorder:
         """Return a recorder for a function that an op of the program calls; sizes in it must not depend on values."""
@@ -250,13 +250,13 @@ class Recorder(TorchDispatchMode):
         return self._dispatch(func, args, kwargs or {})
 
     def _dispatch(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if isinstance(func, torch._ops.HigherOrderOperator):
+        if isinstance(func, HigherOrderOperator):
             return control_flow.record(self, func, args, self.location or user_location())
-        if func.namespace in ("prim", "profiler") or func._schema.name.startswith("aten::sym_") or func in FACTS:
+        if func.namespace in ("prim", "profiler") or schema_of(func).name.startswith("aten::sym_") or func in FACTS:
             return func(*args, **kwargs)
-        if func._schema.name.startswith("aten::_foreach_") and not func._schema.is_mutable:
+        if schema_of(func).name.startswith("aten::_foreach_") and not schema_of(func).is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
-                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+                return call_for_any_device(func, *args, **kwargs)
         if func.namespace == "prims" and getattr(func, "impl_aten", None) is not None:
             with self:  # PyTorch's references are written in prims; each prim says what it is in ATen
                 if func is torch.ops.prims.convert_element_type.default:  # of which it says it with a write
@@ -267,7 +267,7 @@ class Recorder(TorchDispatchMode):
         location = self.location or user_location()
         if func in READS:
             return self._number(func, args, kwargs, location)
-        if func._schema.is_mutable and func not in FUNCTIONAL_BY_NATURE:
+        if schema_of(func).is_mutable and func not in FUNCTIONAL_BY_NATURE:
             raise Mutation(str(func))
         if func is torch.ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._training_batch_norm(args, location)
@@ -353,7 +353,7 @@ class Recorder(TorchDispatchMode):
 
         PyTorch's C++ writes a list of numbers straight into memory. The graph takes uninitialized memory to be zeros.
         """
-        with _disable_current_modes():
+        with no_dispatch_modes():
             elements = (
                 blank.detach().reshape(-1).contiguous().view(torch.uint8)
             )  # and nothing of what lies between them

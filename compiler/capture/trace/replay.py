@@ -10,11 +10,14 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
-from torch._dispatch.python import enable_python_dispatcher
-from torch._guards import detect_fake_mode
-from torch.utils._pytree import tree_leaves
 
+from torchstone.compiler._torch import operators
+from torchstone.compiler._torch.decompositions import decomposition_table
+from torchstone.compiler._torch.fake_tensors import detect_fake_mode
+from torchstone.compiler._torch.modes import enable_python_dispatcher
+from torchstone.compiler._torch.operators import OpOverload, schema_of
+from torchstone.compiler._torch.pytrees import tree_leaves
+from torchstone.compiler._torch.tensors import has_symbolic_layout
 from torchstone.compiler.capture.trace.recorder import Mutation, Recorder
 from torchstone.compiler.capture.user_code import is_user_file
 from torchstone.compiler.diagnostics import Unsupported, quote
@@ -82,15 +85,13 @@ class _Replay(torch.fx.Interpreter):
 
 def is_composite(target: Any) -> bool:
     """Say whether PyTorch takes an op apart before a mode sees it."""
-    return isinstance(target, torch._ops.OpOverload) and target.has_kernel_for_dispatch_key(
-        torch._C.DispatchKey.CompositeImplicitAutograd
-    )
+    return isinstance(target, OpOverload) and operators.is_composite(target)
 
 
 def _is_symbolic(*operands: Any) -> bool:
     leaves = tree_leaves(operands)
     return any(
-        isinstance(leaf, torch.SymInt) or (isinstance(leaf, torch.Tensor) and leaf._has_symbolic_sizes_strides)
+        isinstance(leaf, torch.SymInt) or (isinstance(leaf, torch.Tensor) and has_symbolic_layout(leaf))
         for leaf in leaves
     )
 
@@ -105,7 +106,7 @@ def reference(op: Any) -> Callable[..., Any] | None:
     if fn is None:
         return None
     theirs = [p.name for p in inspect.signature(fn).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    ours = op._schema.arguments
+    ours = schema_of(op).arguments
     same = len(theirs) >= len(ours) and all(
         "Tensor" in str(a.type) or a.name == name for a, name in zip(ours, theirs, strict=False)
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchstone.compiler._torch.operators import schema_of
+
 
 def schema_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """Return every argument of a call in the order of its schema, defaults filled in."""
     out = list(args)
-    for argument in func._schema.arguments[len(args) :]:
+    for argument in schema_of(func).arguments[len(args) :]:
         out.append(kwargs.get(argument.name, argument.default_value))
     return out
 
@@ -17,7 +19,7 @@ def schema_call(func: Any, operands: list[Any]) -> tuple[list[Any], dict[str, An
     """Split arguments in schema order into the positional and keyword arguments of a call."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for argument, operand in zip(func._schema.arguments, operands, strict=True):
+    for argument, operand in zip(schema_of(func).arguments, operands, strict=True):
         if argument.kwarg_only:
             kwargs[argument.name] = operand
         else:

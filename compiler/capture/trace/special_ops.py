@@ -9,7 +9,7 @@ import torch
 
 
 def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
-    from torch._refs import isclose
+    from torchstone.compiler._torch.decompositions import isclose
 
     return isclose(*args, **kwargs).all()
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
+from torchstone.compiler._torch.modes import DisableTorchFunction, no_dispatch_modes
 from torchstone.compiler.capture.symbolic.numbers import NUMBERS
 
 # Functions that take a list, by the place and by the name of the argument.
@@ -29,7 +29,7 @@ def made_of_list(func: Callable[..., Any], name: str, args: Sequence[Any], kwarg
     data = args[place] if len(args) > place else kwargs.get(key)
     if not isinstance(data, list | tuple) or not any(isinstance(e, torch.Tensor) for e in _elements(data)):
         return NotImplemented
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
+    with DisableTorchFunction(), no_dispatch_modes():
         like = _zeros(data)
         given = [_zeros(a) if i == place else _plain(a) for i, a in enumerate(args)]
         made = func(*given, **{k: like if k == key else _plain(v) for k, v in kwargs.items()})

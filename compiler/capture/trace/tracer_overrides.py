@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
 
+from torchstone.compiler._torch.operators import DispatchKey, forget_kernels
 from torchstone.compiler.diagnostics import Unsupported
 
 # Of uint8 images eager's kernels blend with 16-bit integers, PyTorch's decompositions with floats: now and then they
@@ -39,10 +39,10 @@ def integer_blends_refused() -> Iterator[None]:
     for op, kernels in kept:
         apart = {key: kernel for key, kernel in kernels.items() if key != DispatchKey.Meta}
         op.py_kernels.update({key: _of_floats(op, kernel) for key, kernel in apart.items()})
-        op._dispatch_cache.clear()
+        forget_kernels(op)
     try:
         yield
     finally:
         for op, kernels in kept:
             op.py_kernels.update(kernels)
-            op._dispatch_cache.clear()
+            forget_kernels(op)

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 import torch
-from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
 from torch.overrides import TorchFunctionMode
 
+from torchstone.compiler._torch.modes import unseen_by_dispatch
+from torchstone.compiler._torch.operators import assert_async
+from torchstone.compiler._torch.tensors import swapping_replaced
 from torchstone.compiler.capture.memory.memory_calls import MemoryCalls
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.trace.tensor_lists import MAKERS, holds_tensor, listed, made_of_list
@@ -21,32 +23,21 @@ _LONGEST_LIST = 64
 
 
 @contextlib.contextmanager
-def transforms_kept() -> Iterator[None]:
-    """Leave torch.func's transforms that an error was raised in: it leaves some of them to the next program."""
-    depth = get_dynamic_layer_stack_depth()
-    try:
-        yield
-    finally:
-        if get_dynamic_layer_stack_depth() > depth:
-            pop_dynamic_layer_stack_and_undo_to_depth(depth)
-
-
-@contextlib.contextmanager
 def no_back_doors() -> Iterator[None]:
     """Refuse functions that no mode sees.
 
     ``torch.utils.swap_tensors`` makes other tensors of two without any op; ``torch.initial_seed`` and ``torch.seed``
     tell of a generator that is another at each call.
     """
-    swap, generator, weakrefs = torch._C._swap_tensor_impl, torch.random.default_generator, torch.utils.weakref
-    torch._C._swap_tensor_impl, torch.random.default_generator = _refuse_swap, _Generator()
+    generator, weakrefs = torch.random.default_generator, torch.utils.weakref
+    torch.random.default_generator = _Generator()
     # swap_tensors asks for weak references first, and ``MemoryCalls`` has some.
     torch.utils.weakref = SimpleNamespace(getweakrefs=_refuse_swap)
     try:
-        yield
+        with swapping_replaced(_refuse_swap):
+            yield
     finally:
-        torch._C._swap_tensor_impl, torch.random.default_generator = swap, generator
-        torch.utils.weakref = weakrefs
+        torch.random.default_generator, torch.utils.weakref = generator, weakrefs
 
 
 class _Generator:
@@ -106,7 +97,7 @@ class NoEscape(TorchFunctionMode):
             return _list(args[0])
         if name in MAKERS and (made := made_of_list(func, name, args, kwargs or {})) is not NotImplemented:
             return made
-        if name in self.NUMBERS and torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python):
+        if name in self.NUMBERS and unseen_by_dispatch():
             why = "PyTorch's C++ makes a tensor of the numbers of others; use torch.tensor, which is seen"
             raise Unsupported(why, stage="capture", op=f"Tensor.{name}")
         if name in self.DOORS:
@@ -153,9 +144,9 @@ class Passing(Protocol):
 def _check_classes(x: Any, num_classes: int = -1) -> None:
     """Record the checks of ``one_hot``, which PyTorch's C++ leaves out where a tensor has no memory yet."""
     if x.dtype is torch.int64:
-        torch._assert_async((x >= 0).all(), "Class values must be non-negative.")
+        assert_async((x >= 0).all(), "Class values must be non-negative.")
         if num_classes > 0:
-            torch._assert_async((x < num_classes).all(), "Class values must be smaller than num_classes.")
+            assert_async((x < num_classes).all(), "Class values must be smaller than num_classes.")
 
 
 def _numbers(tensor: Any) -> Any:

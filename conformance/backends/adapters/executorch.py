@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.export_support import Exported, capture
-from torchstone.conformance.backends.native import words_of
+from torchstone.conformance.backends.native_output import stderr_of_failure
 from torchstone.conformance.backends.packaged import Packaged
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
@@ -60,7 +60,7 @@ class _Executable:
         try:
             self.module = load(program, enable_etdump=True)
         except Exception as error:
-            raise _failure(error, "compile", words_of(load, program)) from error
+            raise _failure(error, "compile", stderr_of_failure(load, program)) from error
 
     def __call__(self, *args: Tensor) -> Any:
         import torch
@@ -69,7 +69,7 @@ class _Executable:
         try:
             values = self.module.forward(given)
         except Exception as error:
-            raise _failure(error, "run", words_of(self.module.forward, given)) from error
+            raise _failure(error, "run", stderr_of_failure(self.module.forward, given)) from error
         if not self.evidence:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # its reader of traces uses what Python has deprecated

@@ -13,8 +13,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported, counted
-from torchstone.conformance.backends.watch import eager_ops
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,32 +54,30 @@ class Inductor:
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         import torch
-        import torch._inductor.config
-        from torch._dynamo import exc
-        from torch._inductor.graph import GraphLowering
-        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+        from torchstone.compiler._torch import dynamo
+        from torchstone.compiler._torch.symbolic_shapes import GuardOnDataDependentSymNode
         from torchstone.conformance.program.fx import as_module
-        from torchstone.conformance.program.tensor_storage import fresh
+        from torchstone.conformance.program.tensor_storage import copy_tensors
 
-        torch._dynamo.reset()
+        dynamo.reset()
         module = as_module(fn)
         sources: list[str] = []
         with (
-            torch._inductor.config.patch(_OPTIONS),
-            torch._dynamo.config.patch(suppress_errors=False),
-            mock.patch.object(GraphLowering, "save_output_code", sources.append),
+            dynamo.inductor_config.patch(_OPTIONS),
+            dynamo.config.patch(suppress_errors=False),
+            mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append),
         ):
             compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="inductor")
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
-                compiled(*fresh(args))
-            except (exc.Unsupported, exc.UserError) as error:  # the second: a branch that hangs on data
+                compiled(*copy_tensors(args))
+            except (dynamo.Unsupported, dynamo.UserError) as error:  # the second: a branch that hangs on data
                 raise BackendUnsupported(_first_lines(error), "capture") from error
-            except exc.BackendCompilerFailed as error:
+            except dynamo.BackendCompilerFailed as error:
                 if isinstance(error.inner_exception, GuardOnDataDependentSymNode):  # seen as late as in a decomposition
                     raise BackendUnsupported(_first_lines(error), "capture") from error
                 raise BackendError(_first_lines(error), "compile") from error
-            except exc.TorchDynamoException as error:
+            except dynamo.TorchDynamoException as error:
                 raise BackendError(_first_lines(error), "capture") from error
             except Exception as error:
                 raise BackendError(_first_lines(error), "run") from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.export_support import Exported, capture
-from torchstone.conformance.backends.native import words_of
+from torchstone.conformance.backends.native_output import stderr_of_failure
 from torchstone.conformance.backends.packaged import Packaged
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
@@ -134,7 +134,7 @@ def _compile(source: str) -> tuple[bytes, str]:
     try:
         if not (invocation.parse_source(Source.wrap_buffer(session, source.encode() + b"\0")) and invocation.execute()):
             # The linker prints for itself.
-            printed = words_of(invocation.execute) if any("check above" in text for text in said) else []
+            printed = stderr_of_failure(invocation.execute) if any("check above" in text for text in said) else []
             raise _failure(printed + said or ["no message"], "compile")
         with Output.open_membuffer() as text, Output.open_membuffer() as binary:
             invocation.output_ir(text)

@@ -10,9 +10,7 @@ the runtime's own profile of the call.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
-import logging
 import os
 import re
 import warnings
@@ -156,25 +154,13 @@ def _ran(profile: str) -> dict[str, list[str]]:
     return {provider: [f"{op} x{n}" if n > 1 else op for op, n in ops.items()] for provider, ops in ran.items()}
 
 
-@functools.cache
-def _registry(opset: int) -> Any:
-    from torch.onnx._internal.exporter import _registration
-
-    logging.getLogger(_registration.__name__).setLevel(logging.ERROR)  # torchvision is missing, it says
-    return _registration.ONNXRegistry.from_torchlib(opset_version=opset)
-
-
 def _to_onnx(program: Any) -> bytes:
-    from torch.onnx import _constants
-    from torch.onnx._internal.exporter import _core
+    from torchstone.compiler._torch.onnx_exporter import export
 
     with warnings.catch_warnings(), composite_ops_known():
         warnings.simplefilter("ignore")
         try:
-            # What torch.onnx.export calls; that builds its table of functions anew each time, which takes 2 s.
-            opset = _constants.ONNX_DEFAULT_OPSET
-            made = _core.export(program, registry=_registry(opset), verbose=False, optimize=True, opset_version=opset)
-            return made.model_proto.SerializeToString()
+            return export(program).model_proto.SerializeToString()
         except Exception as error:
             raise _failure(error, "lower") from error
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.compiler._torch.modes import TorchDispatchMode
 
 aten = torch.ops.aten
 

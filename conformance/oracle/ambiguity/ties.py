@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import schema_of
 
 aten = torch.ops.aten
 
@@ -38,7 +40,7 @@ class Choice(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         if func not in _ORDERS + _ONES or not args[0].dim() or not out[1].numel():
             return out
-        schema = func._schema.arguments
+        schema = schema_of(func).arguments
         bound = {a.name: a.default_value for a in schema if a.has_default_value()}
         bound |= dict(zip([a.name for a in schema], args, strict=False)) | (kwargs or {})
         if bound.get("stable"):

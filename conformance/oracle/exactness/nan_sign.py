@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.reference.runs import Referee
 
@@ -38,7 +39,7 @@ class OtherNans(TorchDispatchMode):
         self._met = met
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.name.partition("::")[2].rstrip("_") not in _BITS:
+        if base_name(func).rstrip("_") not in _BITS:
             return func(*args, **(kwargs or {}))
         *rest, asked = args
         if isinstance(asked, Tensor) and asked.dtype.is_floating_point and bool(asked.isnan().any()):

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.perturbation.rounding import is_exact
 from torchstone.conformance.oracle.ulp import wide
 
@@ -34,7 +35,7 @@ KEPT = frozenset(("hardtanh", "mul"))
 
 def keeps_zeros(func: Any) -> bool:
     """Whether the signs of an op's operands decide, alone, those of the zeros it gives."""
-    name = func._schema.name.partition("::")[2].rstrip("_")
+    name = base_name(func).rstrip("_")
     return name in KEPT or (is_exact(func) and name.lstrip("_") not in NOT_KEPT and name not in NOT_KEPT)
 
 
@@ -48,7 +49,7 @@ _ON_BITS = """
 
 def keeps_nans(func: Any) -> bool:
     """Whether the signs of an op's operands decide, alone, those of the NaN it gives: see nans.py."""
-    return func.is_view or func._schema.name.partition("::")[2] in _BITS
+    return func.is_view or base_name(func) in _BITS
 
 
 _BITS = frozenset(_ON_BITS.split())

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import base_name
+from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.oracle.perturbation.rounding import is_exact
 from torchstone.conformance.oracle.tolerances import NEAREST
 from torchstone.conformance.oracle.ulp import precision, representable, ulp
@@ -28,7 +29,7 @@ class Steps(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        name = func._schema.name.partition("::")[2].rstrip("_")
+        name = base_name(func).rstrip("_")
         leaves = tree_leaves((args, kwargs or {}))
         if name in CONVERSIONS and isinstance(out, Tensor):
             source = args[1] if name == "copy" else args[0]

@@ -31,8 +31,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from torchstone.compiler._torch.operators import base_name
+from torchstone.compiler._torch.pytrees import tree_flatten, tree_map, tree_unflatten
 from torchstone.conformance.oracle.overflow.products import FACTORS, orders_of_factors
 from torchstone.conformance.oracle.overflow.scaling import SHIFT, Products, changed, plain, restored, shifted, terms
 from torchstone.conformance.oracle.perturbation.rounding import RoundingNoise, agree, decompositions, length_of, movable
@@ -219,7 +220,7 @@ def _copied(args: Any) -> Any:
 
 
 def _name(func: Any) -> str:
-    return func._schema.name.partition("::")[2]
+    return base_name(func)
 
 
 def _where_finite(steps: Any, whole: Any) -> list[Any]:

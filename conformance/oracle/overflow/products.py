@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.oracle.tolerances import SAME_EDGE
 
 FACTORS = frozenset(("cumprod", "prod"))
@@ -33,7 +34,7 @@ def orders_of_factors(func: Any, args: Any, out: Tensor, room: float, choose: Ca
 
     def total(values: Tensor) -> Tensor:
         """The sums of values over the factors of each result."""
-        if func._schema.name == "aten::cumprod":
+        if schema_of(func).name == "aten::cumprod":
             return values.cumsum(rest[0])
         return values.sum(*rest[:2]) if rest else values.sum()
 

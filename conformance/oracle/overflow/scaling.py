@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.weak import WeakIdKeyDictionary
 
+from torchstone.compiler._torch.pytrees import tree_flatten, tree_unflatten
 from torchstone.conformance.oracle.elementwise import same
 from torchstone.conformance.oracle.perturbation.rounding import movable
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
+
+from torchstone.compiler._torch.modes import no_dispatch_modes
 
 special = torch.special
 
@@ -36,7 +37,7 @@ def _wave(name: str) -> Callable[[Tensor], Tensor]:
     function, amplitude_of = getattr(special, name), _AMPLITUDES[name]
 
     def wave(x: Tensor) -> Tensor:
-        with _disable_current_modes():
+        with no_dispatch_modes():
             value, amplitude = function(x), amplitude_of(x)
             waves = (x.abs() > _BEFORE_ALL_ZEROS) & torch.isfinite(value) & torch.isfinite(amplitude)
             amplitude = torch.where(waves, amplitude, 0.0)

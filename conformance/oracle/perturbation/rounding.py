@@ -17,9 +17,10 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
 from torchstone.conformance.oracle.perturbation.oscillatory_zeros import WAVES
 from torchstone.conformance.oracle.perturbation.recurrences import RECURRENCES
 from torchstone.conformance.oracle.perturbation.sums import adds_in_float32
@@ -53,7 +54,7 @@ EXACT_PRIMS = frozenset(_EXACT_PRIMS.split())
 
 def is_exact(func: Any) -> bool:
     """Whether an op's results are the same numbers in any precision: it selects, moves, compares or rounds."""
-    space, name = func._schema.name.split("::")
+    space, name = schema_of(func).name.split("::")
     if func.is_view or name in EXACT or name.rstrip("_") in EXACT or _copies_view(name):
         return True
     return space == "prims" and name in EXACT_PRIMS
@@ -67,7 +68,8 @@ def _copies_view(name: str) -> bool:
 
 @functools.cache
 def decompositions() -> dict[Any, Any]:
-    from torch._decomp import decomposition_table  # half a second, and only for cases that need a referee
+    # half a second, and only for cases that need a referee
+    from torchstone.compiler._torch.decompositions import decomposition_table
 
     table = {**decomposition_table, **RECURRENCES, **WAVES}
     for scan in (torch.ops.aten.cumsum.default, torch.ops.aten.cumprod.default):
@@ -86,7 +88,7 @@ def agree(left: Any, right: Any) -> bool:
 
 
 def _accumulates(func: Any) -> bool:
-    space, name = func._schema.name.split("::")
+    space, name = schema_of(func).name.split("::")
     if space == "prims":  # they carry no tags
         return name in ("sum", "prod", "var", "svd") or name.startswith("fft_")
     return torch.Tag.pointwise not in func.tags
@@ -95,7 +97,7 @@ def _accumulates(func: Any) -> bool:
 def _results(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Tensor]:
     """What an op gives; of an embedding bag's sums, not the integers beside them, which tell of its indices alone."""
     tensors = [result for result in tree_flatten(out)[0] if isinstance(result, Tensor)]
-    if func._schema.name not in ("aten::_embedding_bag", "aten::_embedding_bag_forward_only"):
+    if schema_of(func).name not in ("aten::_embedding_bag", "aten::_embedding_bag_forward_only"):
         return tensors
     mode = args[4] if len(args) > 4 else kwargs.get("mode", 0)
     return tensors if mode == 2 else [result for result in tensors if movable(result)]  # 2 is the maximum
@@ -109,10 +111,10 @@ def movable(value: Any) -> bool:
 
 def transformed(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
     """How many terms go into one result of a Fourier transform, of all its dims together; 1 for any other op."""
-    name = func._schema.name.split("::")[1].lstrip("_")
+    name = schema_of(func).name.split("::")[1].lstrip("_")
     if not name.startswith("fft_"):
         return 1.0
-    given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    given = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
     sizes = [args[0].shape[dim] for dim in given["dim"]]
     return float(math.prod([*sizes[:-1], given.get("last_dim_size", sizes[-1])])) if sizes else 1.0
 
@@ -120,7 +122,7 @@ def transformed(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
 def _by_complex(func: Any, given: Any, imaginary: Tensor, shape: torch.Size) -> Tensor:
     """The transform of real numbers as one of complex numbers: imaginary parts that cancel leave their rounding."""
     args, kwargs = given
-    named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    named = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
     dims = list(named["dim"])
     whole = torch.ops.aten._fft_c2c(torch.complex(args[0], imaginary), dims, named.get("normalization", 0), True)
     return whole.narrow(dims[-1], 0, shape[dims[-1]]) if dims else whole
@@ -199,9 +201,9 @@ class RoundingNoise(TorchDispatchMode):
             out, drew = watched(func, args, kwargs)
             if drew:
                 return out
-            if func._schema.is_mutable:  # and cannot be run again on what it has written to
+            if schema_of(func).is_mutable:  # and cannot be run again on what it has written to
                 return self._rounded(_written(func, args, kwargs), out)
-        if func._schema.is_mutable:
+        if schema_of(func).is_mutable:
             return self._written_to(func, args, kwargs)
         steps = self._decomposed(func, args, kwargs)
         if steps is not NotImplemented:
@@ -222,7 +224,7 @@ class RoundingNoise(TorchDispatchMode):
             return out
         terms = transformed(func, args, kwargs)
         moved = self._moved_operands(args, kwargs, [], results, terms)
-        if func._schema.name.endswith("fft_r2c"):
+        if schema_of(func).name.endswith("fft_r2c"):
             again = self._moved_operands(args, kwargs, [], results, terms)
             return _by_complex(func, moved, again[0][0] - moved[0][0], results[0].shape)
         return func(*moved[0], **moved[1])
@@ -315,7 +317,7 @@ def _holds(tensors: list[Any], leaf: Any) -> bool:
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
     written: list[Any] = []
-    for index, argument in enumerate(func._schema.arguments):
+    for index, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
             written.extend(tree_flatten(value)[0])

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.operators import base_name
+
 _SUMS = """
     sum mean nansum cumsum mm mv dot vdot bmm addmm addmv baddbmm _softmax _log_softmax native_layer_norm
     native_group_norm var var_mean std std_mean linalg_vector_norm logsumexp
@@ -20,5 +22,5 @@ SUMS = frozenset(_SUMS.split())
 
 def adds_in_float32(func: Any, dtype: torch.dtype) -> bool:
     """Whether eager adds up in float32 what an op is given in ``dtype``."""
-    name = func._schema.name.partition("::")[2].rstrip("_")
+    name = base_name(func).rstrip("_")
     return name in SUMS and dtype in (torch.float16, torch.bfloat16)

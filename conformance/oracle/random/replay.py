@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.pytrees import tree_flatten
 
 
 class DrawnOtherwise(Exception):

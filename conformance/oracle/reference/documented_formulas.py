@@ -14,14 +14,14 @@ import functools
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.conformance.oracle.perturbation.recurrences import RECURRENCES
 
 
 @functools.cache
 def _formulas() -> dict[Any, Any]:
-    from torch._decomp import decomposition_table
+    from torchstone.compiler._torch.decompositions import decomposition_table
 
     attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
     return {**RECURRENCES, attention: decomposition_table[attention]}

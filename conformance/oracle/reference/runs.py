@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.ambiguity.phases import Aligned, Factors
 from torchstone.conformance.oracle.exactness.signed_zero import keeps_nans, keeps_zeros
 from torchstone.conformance.oracle.exactness.single_rounding import Steps
@@ -27,7 +28,7 @@ from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_def
 from torchstone.conformance.oracle.tolerances import TINY_STEP
 from torchstone.conformance.oracle.ulp import precision, step
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 NOISE = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_NOISE = ((1.0, 0),) * 12
@@ -77,7 +78,7 @@ class Referee:
 
     def args(self) -> tuple[Tensor, ...]:
         """Copies of the inputs to run on."""
-        return fresh(self.pristine)
+        return copy_tensors(self.pristine)
 
     @functools.cached_property
     def dtype(self) -> torch.dtype:
@@ -91,7 +92,7 @@ class Referee:
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             try:
-                before = fresh(args)
+                before = copy_tensors(args)
                 with self.around(), drawn, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
                     outputs = program(*args)
                 return Run(flatten((self.derive(before, outputs), args)))
@@ -267,9 +268,9 @@ def _write_moved(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) -> 
         if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or not tensor.numel():
             continue
         storage = tensor.untyped_storage()
-        if storage._cdata in done:
+        if storage_key(storage) in done:
             continue
-        done.add(storage._cdata)
+        done.add(storage_key(storage))
         length = storage.nbytes() // tensor.element_size()
         row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
         row.copy_(move(row))

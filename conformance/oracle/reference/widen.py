@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchstone.conformance.program.literals import map_leaves
-from torchstone.conformance.program.program import Call, Program
+from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
+from torchstone.conformance.program.program import Program
 
 
 class NoTwin(Exception):
@@ -36,16 +37,7 @@ def widen_program(program: Program) -> Program:
     def leaf(value: Any) -> Any:
         return wider(value) if isinstance(value, torch.dtype) else value
 
-    calls = [
-        Call(
-            _CASTS.get(call.target, call.target),
-            map_leaves(call.args, leaf),
-            map_leaves(call.kwargs, leaf),
-            call.result,
-        )
-        for call in program.calls
-    ]
-    return Program(program.inputs, tuple(calls), program.outputs)
+    return program.rewrite(lambda call: replace(call.map_arguments(leaf), target=_CASTS.get(call.target, call.target)))
 
 
 def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
@@ -54,20 +46,17 @@ def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
     result: list[Tensor] = []
     for tensor in tensors:
         plain = tensor.detach()
-        negative, conjugate = plain.is_neg(), plain.is_conj()
-        plain = torch._neg_view(plain) if negative else plain
-        plain = torch._conj(plain) if conjugate else plain
+        plain = flip_bits_of(plain, plain)
         storage = plain.untyped_storage()
-        if storage._cdata not in rows:
+        if storage_key(storage) not in rows:
             length = storage.nbytes() // plain.element_size()
             row = torch.empty(0, dtype=plain.dtype).set_(storage, 0, (length,), (1,))
-            rows[storage._cdata] = (plain.dtype, row.to(wider(plain.dtype), copy=True))
-        dtype, row = rows[storage._cdata]
+            rows[storage_key(storage)] = (plain.dtype, row.to(wider(plain.dtype), copy=True))
+        dtype, row = rows[storage_key(storage)]
         if dtype != plain.dtype:
             raise NoTwin(f"two inputs view the same memory as {dtype} and as {plain.dtype}")
         copy = row.as_strided(plain.size(), plain.stride(), plain.storage_offset())
-        copy = torch._conj(copy) if conjugate else copy
-        result.append(torch._neg_view(copy) if negative else copy)
+        result.append(flip_bits_of(copy, tensor))
     return tuple(result)
 
 

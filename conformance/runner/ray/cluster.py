@@ -1,9 +1,9 @@
 """Workers on a Ray cluster, asked as a local pool is: ``results`` in, verdicts out.
 
-A *seat* is a Ray actor that takes one CPU and holds a pool of one isolated worker, so a case is tried on a node just as
-it is at home. Cases travel as the bytes of their files; only the isolated worker reads them. Each seat has one batch in
-hand and one behind it; a batch is about as many cases as take half a second. What a lost node had in hand is asked
-again elsewhere, each case alone, and a verdict counts once: that of the call that came back.
+A Ray actor takes one CPU and holds a pool of one isolated worker, so a case runs on a node just as it does at home.
+Cases travel as the bytes of their files, and only the isolated worker reads them. Each actor works on one batch and has
+another waiting; a batch is as many cases as take about half a second. The cases of a lost node are run again elsewhere,
+each alone. A verdict counts once: that of the call that came back.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
-from torchstone.conformance.runner.interrupts import no_interrupt
-from torchstone.conformance.runner.pool import Result
-from torchstone.conformance.runner.ray.node_pool import Seat, describe, differences
-from torchstone.conformance.runner.retry import about
+from torchstone.conformance.runner.cleanup import no_interrupt
+from torchstone.conformance.runner.pool import CaseResult
+from torchstone.conformance.runner.ray.node_pool import NodeActor, describe_node, version_differences
+from torchstone.conformance.runner.retry import case_labels
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case
 
 INSTALL = "pip install torchstone[ray]"
 TICK_SECONDS = 0.2
-HIRE_SECONDS = 3.0
+SCALE_SECONDS = 3.0
 STARTUP_SECONDS = 300.0
 CLOSE_SECONDS = 10.0
 BATCH_SECONDS = 0.5
-BATCH_MOST = 64
+MAX_BATCH = 64
 CALLS_AHEAD = 2
-LOSSES = 3  # so many seats may die of one case alone before it is given up
+MAX_LOSSES = 3  # so many actors may die of one case alone before it is given up
 
 
 @contextlib.contextmanager
@@ -88,14 +88,14 @@ class _Task:
 
 @dataclass(eq=False)
 class _Call:
-    seat: _Seat
+    actor: _Actor
     tasks: list[_Task]
     began: float
 
 
 @dataclass(eq=False)
-class _Seat:
-    actor: Any
+class _Actor:
+    handle: Any
     node: str = ""  # known once it is ready
     calls: list[Any] = field(default_factory=list)  # references, oldest first
     size: int = 1
@@ -103,10 +103,10 @@ class _Seat:
 
 
 class Cluster:
-    """Seats for one backend; a context manager, inside ``connect``. ``jobs`` seats at most, None for every CPU.
+    """Actors for one backend; a context manager, inside ``connect``. ``jobs`` actors at most, None for every CPU.
 
     ``on_node(name, versions)`` is told of each node that joins. Raises ``HarnessError`` for a node whose versions are
-    not those of this machine, when no seat can be had, and when workers cannot start.
+    not those of this machine, when no actor can be had, and when workers cannot start.
     """
 
     def __init__(
@@ -122,49 +122,49 @@ class Cluster:
         self.backend, self.jobs, self.tick, self.on_node = backend, jobs, tick, on_node
         self._ray: Any = import_module("ray")
         self._settings = (backend, timeout, memory, os.getcwd(), os.environ.get("OMP_NUM_THREADS"))
-        self._here = describe(backend)
+        self._here = describe_node(backend)
         self._nodes: dict[str, Any] = {}  # node id to the reference of its description, None once it is as it should
-        self._joining: dict[Any, _Seat] = {}  # the reference of its node's id to a seat that is starting
-        self._held: dict[str, list[_Seat]] = {}  # seats that are ready, by nodes that are not described yet
-        self._seats: list[_Seat] = []
+        self._joining: dict[Any, _Actor] = {}  # the reference of its node's id to an actor that is starting
+        self._undescribed: dict[str, list[_Actor]] = {}  # actors that are ready, by nodes that are not described yet
+        self._actors: list[_Actor] = []
         self._calls: dict[Any, _Call] = {}
-        self._again: deque[_Task] = deque()
-        self._hired = 0.0
-        self._useful = time.monotonic()  # when a seat was last there
+        self._retries: deque[_Task] = deque()
+        self._last_scaled = 0.0
+        self._last_ready = time.monotonic()  # when an actor was last there
         self._trouble = ""
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------
 
-    def results(self, cases: Iterable[Case]) -> Iterator[Result]:
+    def results(self, cases: Iterable[Case]) -> Iterator[CaseResult]:
         """Try cases as they are generated, and yield the results as they come, in whatever order."""
         numbers = itertools.count()
         source = ((number, case) for number, case in zip(numbers, cases, strict=False))
         drained = False
-        while not drained or self._again or self._calls:
-            self._hire()
-            for seat in [seat for seat in self._seats if len(seat.calls) < CALLS_AHEAD]:
-                tasks = self._batch(seat, source)
+        while not drained or self._retries or self._calls:
+            self._scale()
+            for actor in [actor for actor in self._actors if len(actor.calls) < CALLS_AHEAD]:
+                tasks = self._batch(actor, source)
                 if not tasks:
                     drained = True
                     break
-                self._ask(seat, tasks)
+                self._ask(actor, tasks)
             yield from self._wait()
             if self.tick is not None:
                 self.tick()
 
-    def _batch(self, seat: _Seat, source: Iterator[tuple[int, Case]]) -> list[_Task]:
-        if self._again:
-            return [self._again.popleft()]
-        chosen = itertools.islice(source, seat.size)
+    def _batch(self, actor: _Actor, source: Iterator[tuple[int, Case]]) -> list[_Task]:
+        if self._retries:
+            return [self._retries.popleft()]
+        chosen = itertools.islice(source, actor.size)
         return [_Task(number, case, case.to_bytes()) for number, case in chosen]
 
-    def _ask(self, seat: _Seat, tasks: list[_Task]) -> None:
-        batch = [(task.number, about(task.case), task.data) for task in tasks]
-        reference = seat.actor.attempt.remote(batch)
-        seat.calls.append(reference)
-        self._calls[reference] = _Call(seat, tasks, time.monotonic())
+    def _ask(self, actor: _Actor, tasks: list[_Task]) -> None:
+        batch = [(task.number, case_labels(task.case), task.data) for task in tasks]
+        reference = actor.handle.run_cases.remote(batch)
+        actor.calls.append(reference)
+        self._calls[reference] = _Call(actor, tasks, time.monotonic())
 
-    def _wait(self) -> Iterator[Result]:
+    def _wait(self) -> Iterator[CaseResult]:
         """Wait for news, at most a tick, and act on it."""
         described = [reference for reference in self._nodes.values() if reference is not None]
         waited = [*self._calls, *self._joining, *described]
@@ -176,56 +176,56 @@ class Cluster:
             done, _ = self._ray.wait(waited, num_returns=1, timeout=TICK_SECONDS)
         for reference in done:
             if reference in self._joining:
-                self._joined(reference)
+                self._actor_started(reference)
             elif reference in self._calls:
                 yield from self._answered(reference)
             else:
-                self._admit(reference)
+                self._node_described(reference)
 
-    # -- seats --------------------------------------------------------------------------------------------------
+    # -- actors --------------------------------------------------------------------------------------------------
 
-    def _hire(self) -> None:
-        """Ask for as many seats as there are CPUs, now and then: nodes come and go."""
+    def _scale(self) -> None:
+        """Ask for as many actors as there are CPUs, now and then: nodes come and go."""
         now = time.monotonic()
-        if self._seats:
-            self._useful = now
-        elif now - self._useful > STARTUP_SECONDS:
+        if self._actors:
+            self._last_ready = now
+        elif now - self._last_ready > STARTUP_SECONDS:
             known = self._ray.cluster_resources().get("CPU", 0)
             free = self._ray.available_resources().get("CPU", 0)
             why = self._trouble or f"{free:g} of its {known:g} CPUs are free"
             raise HarnessError(f"no worker could be had from the cluster in {STARTUP_SECONDS:.0f} s: {why}")
-        if now - self._hired < HIRE_SECONDS:
+        if now - self._last_scaled < SCALE_SECONDS:
             return
-        self._hired = now
+        self._last_scaled = now
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         most = cpus if self.jobs is None else min(cpus, self.jobs)
-        held = sum(map(len, self._held.values()))
-        for _ in range(most - len(self._seats) - len(self._joining) - held):
-            actor = self._ray.remote(num_cpus=1, max_concurrency=CALLS_AHEAD + 1)(Seat).remote(*self._settings)
-            self._joining[actor.node.remote()] = _Seat(actor)
+        undescribed = sum(map(len, self._undescribed.values()))
+        for _ in range(most - len(self._actors) - len(self._joining) - undescribed):
+            handle = self._ray.remote(num_cpus=1, max_concurrency=CALLS_AHEAD + 1)(NodeActor).remote(*self._settings)
+            self._joining[handle.node.remote()] = _Actor(handle)
 
-    def _joined(self, reference: Any) -> None:
-        seat = self._joining.pop(reference)
+    def _actor_started(self, reference: Any) -> None:
+        actor = self._joining.pop(reference)
         try:
-            seat.node = self._ray.get(reference)
+            actor.node = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
             self._trouble = _brief(error)
             if "torchstone" in self._trouble:  # a node that has none, or another one
                 raise HarnessError(f"a node of the cluster cannot run torchstone: {self._trouble}") from error
             return
-        if seat.node not in self._nodes:
+        if actor.node not in self._nodes:
             strategies: Any = import_module("ray.util.scheduling_strategies")
-            there = strategies.NodeAffinitySchedulingStrategy(seat.node, soft=False)
-            task = self._ray.remote(num_cpus=0, max_calls=1, max_retries=0)(describe)
-            self._nodes[seat.node] = task.options(scheduling_strategy=there).remote(self.backend)
-        if self._nodes[seat.node] is None:
-            self._seats.append(seat)
+            there = strategies.NodeAffinitySchedulingStrategy(actor.node, soft=False)
+            task = self._ray.remote(num_cpus=0, max_calls=1, max_retries=0)(describe_node)
+            self._nodes[actor.node] = task.options(scheduling_strategy=there).remote(self.backend)
+        if self._nodes[actor.node] is None:
+            self._actors.append(actor)
         else:
-            self._held.setdefault(seat.node, []).append(seat)
+            self._undescribed.setdefault(actor.node, []).append(actor)
 
-    def _admit(self, reference: Any) -> None:
+    def _node_described(self, reference: Any) -> None:
         node = next(node for node, asked in self._nodes.items() if asked is reference)
-        seats = self._held.pop(node, [])
+        actors = self._undescribed.pop(node, [])
         try:
             there = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
@@ -233,77 +233,77 @@ class Cluster:
         except self._ray.exceptions.RayError as error:  # the node went away meanwhile
             self._trouble = _brief(error)
             del self._nodes[node]
-            for seat in seats:
-                self._ray.kill(seat.actor)
+            for actor in actors:
+                self._ray.kill(actor.handle)
             return
-        unlike = differences(self._here, there)
+        unlike = version_differences(self._here, there)
         if unlike:
             raise HarnessError(
                 f"node {there['host']} of the cluster has {unlike}: verdicts of a run come from the same versions, "
                 "so install the same ones on every node"
             )
         self._nodes[node] = None
-        self._seats += seats
+        self._actors += actors
         if self.on_node is not None:
             self.on_node(f"{there['host']} ({node[:8]})", there)
 
     # -- answers ------------------------------------------------------------------------------------------------
 
-    def _answered(self, reference: Any) -> Iterator[Result]:
+    def _answered(self, reference: Any) -> Iterator[CaseResult]:
         call = self._calls.pop(reference)
-        oldest = call.seat.calls[0]
-        call.seat.calls.remove(reference)
+        oldest = call.actor.calls[0]
+        call.actor.calls.remove(reference)
         try:
             verdicts, ended = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             raise HarnessError(f"a worker of the cluster failed: {_brief(error)}") from error
-        except self._ray.exceptions.RayError as error:  # the seat, its node or the way there is lost
-            call.seat.lost = call.seat.lost or oldest
-            yield from self._lost(call, call.seat.lost is reference, _brief(error))
+        except self._ray.exceptions.RayError as error:  # the actor, its node or the way there is lost
+            call.actor.lost = call.actor.lost or oldest
+            yield from self._lost(call, call.actor.lost is reference, _brief(error))
             return
         tasks = {task.number: task for task in call.tasks}
         for number, text in verdicts:
             task = tasks.pop(number)
-            yield Result(task.case, Verdict.from_json(text), task.data)
+            yield CaseResult(task.case, Verdict.from_json(text), task.data)
         if ended:
             raise HarnessError(ended)
         seconds = time.monotonic() - call.began
-        if seconds < BATCH_SECONDS and len(call.tasks) == call.seat.size:
-            call.seat.size = min(2 * call.seat.size, BATCH_MOST)
+        if seconds < BATCH_SECONDS and len(call.tasks) == call.actor.size:
+            call.actor.size = min(2 * call.actor.size, MAX_BATCH)
         elif seconds > 4 * BATCH_SECONDS:
-            call.seat.size = max(1, call.seat.size // 2)
+            call.actor.size = max(1, call.actor.size // 2)
 
-    def _lost(self, call: _Call, in_hand: bool, why: str) -> Iterator[Result]:
-        """Ask the cases of a lost call again; what was in hand when seat after seat died, alone, is given up."""
-        if call.seat in self._seats:
-            self._seats.remove(call.seat)
-            self._ray.kill(call.seat.actor)  # it may be alive behind a network that is not
+    def _lost(self, call: _Call, in_hand: bool, why: str) -> Iterator[CaseResult]:
+        """Ask the cases of a lost call again; a case that several actors died of, alone, is given up."""
+        if call.actor in self._actors:
+            self._actors.remove(call.actor)
+            self._ray.kill(call.actor.handle)  # it may be alive behind a network that is not
         for task in call.tasks:
             task.losses += in_hand
-            if task.losses < LOSSES:
-                self._again.append(task)
+            if task.losses < MAX_LOSSES:
+                self._retries.append(task)
                 continue
             verdict = Verdict(
-                **about(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
-                message=f"{LOSSES} workers of the cluster were lost with this case: {why}", evidence={}, seconds=0.0,
+                **case_labels(task.case), backend=self.backend, stage=Stage.RUN, outcome=Outcome.HARNESS_ERROR,
+                message=f"{MAX_LOSSES} workers of the cluster were lost with this case: {why}",
             )  # fmt: skip
-            yield Result(task.case, verdict, task.data)
+            yield CaseResult(task.case, verdict, task.data)
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the seats, with their workers and files."""
+        """End the actors, with their workers and files."""
         with no_interrupt():
-            held = [seat for seats in self._held.values() for seat in seats]
-            ready, starting = [*self._seats, *held], list(self._joining.values())
-            stopping = [seat.actor.stop.remote() for seat in ready]
+            undescribed = [actor for actors in self._undescribed.values() for actor in actors]
+            ready, starting = [*self._actors, *undescribed], list(self._joining.values())
+            stopping = [actor.handle.stop.remote() for actor in ready]
             if stopping:
                 with contextlib.suppress(Exception):
                     self._ray.wait(stopping, num_returns=len(stopping), timeout=CLOSE_SECONDS)
-            for seat in [*ready, *starting]:
+            for actor in [*ready, *starting]:
                 with contextlib.suppress(Exception):
-                    self._ray.kill(seat.actor)
-            self._seats.clear()
+                    self._ray.kill(actor.handle)
+            self._actors.clear()
             self._joining.clear()
             self._calls.clear()
 

@@ -1,4 +1,4 @@
-"""What runs on a node of a Ray cluster: a local pool of one isolated worker, and what tells nodes apart."""
+"""What runs on a node of a Ray cluster: a local pool of one isolated worker, and a description of the node."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 from torchstone.compiler.runtime.cpu import level
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.runner.preflight import look
+from torchstone.conformance.runner.preflight import preflight
 
 MAY_DIFFER = frozenset({"cpu", "host"})  # what is told of a node, and explains a verdict more than it decides it
 
 
 @dataclass(frozen=True)
-class _Parcel:
+class _CaseBytes:
     """What a pool asks of a case, without reading it."""
 
     number: int
@@ -41,8 +41,11 @@ class _Stop(Exception):
     """Raised out of a pool's loop."""
 
 
-class Seat:
-    """A Ray actor of one CPU. Its calls run in threads of their own, so that ``stop`` does not wait for its turn."""
+class NodeActor:
+    """A Ray actor of one CPU, with a pool of one worker.
+
+    Its calls run in threads of their own, so that ``stop`` does not wait for its turn.
+    """
 
     def __init__(self, backend: str, timeout: float, memory: int, folder: str, threads: str | None) -> None:
         with contextlib.suppress(OSError):
@@ -50,11 +53,11 @@ class Seat:
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray's own; a worker's environment is what it is at home
         if threads is not None:
             os.environ["OMP_NUM_THREADS"] = threads
-        self._pool = Pool(backend, jobs=1, timeout=timeout, memory=memory, tick=self._look)
+        self._pool = Pool(backend, jobs=1, timeout=timeout, memory=memory, tick=self._check_stopping)
         self._stopping = False
         self._turn = threading.Lock()
 
-    def _look(self) -> None:
+    def _check_stopping(self) -> None:
         if self._stopping:
             raise _Stop
 
@@ -63,17 +66,17 @@ class Seat:
         ray: Any = import_module("ray")
         return ray.get_runtime_context().get_node_id()
 
-    def attempt(self, batch: Sequence[tuple[int, Mapping[str, str], bytes]]) -> tuple[list[tuple[int, str]], str]:
+    def run_cases(self, batch: Sequence[tuple[int, Mapping[str, str], bytes]]) -> tuple[list[tuple[int, str]], str]:
         """Try cases; return the verdicts as JSON, and what ended the pool before it was through, if anything did."""
-        parcels = [
-            _Parcel(number, about["case_id"], about["source"], about["op"], about["dtype"], about["variant"], data)
+        cases = [
+            _CaseBytes(number, about["case_id"], about["source"], about["op"], about["dtype"], about["variant"], data)
             for number, about, data in batch
         ]
         verdicts: list[tuple[int, str]] = []
         with self._turn:
             try:
-                self._look()
-                for result in self._pool.results(parcels):  # type: ignore[arg-type]
+                self._check_stopping()
+                for result in self._pool.results(cases):  # type: ignore[arg-type]
                     verdicts.append((result.case.number, result.verdict.to_json()))  # type: ignore[attr-defined]
             except HarnessError as error:
                 return verdicts, str(error)
@@ -88,24 +91,24 @@ class Seat:
             self._pool.close()
 
 
-def describe(backend: str) -> dict[str, str]:
+def describe_node(backend: str) -> dict[str, str]:
     """The versions of what decides a verdict here, and of the machine what explains it."""
     from importlib.metadata import version
 
     import torch
 
-    found = look(backend)
+    found = preflight(backend)
     if not found.get("ok", True):
         how = f"; install it with: {found['install']}" if found["install"] else ""
         raise InputError(f'backend "{backend}" cannot be used there: {found["reason"]}{how}')
-    told = {name: version(name) for name in ("torchstone", "torch")}
-    told |= {"python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
-    told |= {"cpu": torch.backends.cpu.get_cpu_capability(), "host": socket.gethostname()}
-    told |= {"code generator": os.environ.get(level.VARIABLE) or level.NATIVE}
-    return found.get("versions", {}) | told
+    facts = {name: version(name) for name in ("torchstone", "torch")}
+    facts |= {"python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
+    facts |= {"cpu": torch.backends.cpu.get_cpu_capability(), "host": socket.gethostname()}
+    facts |= {"code generator": os.environ.get(level.VARIABLE) or level.NATIVE}
+    return found.get("versions", {}) | facts
 
 
-def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
+def version_differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
     """What two descriptions do not have in common, in words; empty when a verdict may come from either."""
     names = sorted((here.keys() | there.keys()) - MAY_DIFFER)
     return ", ".join(

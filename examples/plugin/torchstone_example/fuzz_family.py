@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchstone.fuzz.generator.draft import Arguments, Draft
-from torchstone.fuzz.generator.rules import Rule, rule
+from torchstone.fuzz.generator.rules import OpRule, rules_for
 
 
-def rules() -> Iterator[Rule]:
-    yield from rule("cdist", _cdist)
+def rules() -> Iterator[OpRule]:
+    yield from rules_for("cdist", _cdist)
 
 
 def _cdist(draft: Draft) -> Arguments:

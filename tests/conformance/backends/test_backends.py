@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_structure
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendUnsupported
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.fx import to_module
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -22,7 +22,7 @@ SHIPPED = {
 
 
 def test_every_shipped_backend_loads_and_keeps_its_name():
-    assert set(backends.names()) >= SHIPPED
+    assert set(backends.backend_names()) >= SHIPPED
     for name in SHIPPED:
         backend = backends.load(name)
         assert isinstance(backend, Backend) and backend.name == name
@@ -204,7 +204,7 @@ def test_a_program_that_dynamo_runs_in_eager_is_no_pass_of_inductor(monkeypatch)
         "relu",
         "float32",
     )
-    verdict = try_case(case, backend)
+    verdict = run_case(case, backend)
     assert (verdict.outcome, verdict.message) == ("fallback", "eager ran aten::relu")
 
 

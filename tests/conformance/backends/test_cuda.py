@@ -11,10 +11,10 @@ import torch
 from torchstone.conformance.backends import load
 from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.backends.cuda import OnCuda
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.runner import progress_mark
-from torchstone.conformance.runner.sandbox import Boundary
+from torchstone.conformance.runner.sandbox import Sandbox
 from torchstone.conformance.sources import opinfo
 
 OPS = (
@@ -39,7 +39,7 @@ def there() -> OnCuda:
 
 @pytest.mark.parametrize("op", OPS)
 def test_what_eager_does_there_is_what_it_does_here(op: str) -> None:
-    found = [try_case(case, there()) for case in opinfo.iterate([op], ["float32"], 3) if hasattr(case, "program")]
+    found = [run_case(case, there()) for case in opinfo.iterate([op], ["float32"], 3) if hasattr(case, "program")]
     assert all(verdict.outcome in (Outcome.PASS, Outcome.UNTESTED) for verdict in found), found
 
 
@@ -106,7 +106,7 @@ def test_a_device_that_is_out_of_order_ends_its_process(monkeypatch: pytest.Monk
     with pytest.raises(IndexError):
         run(torch.ones(1))
     assert backend.spent() == "the device is out of order: CUDA error: device-side assert triggered"
-    assert Boundary(backend, progress_mark.create()).spent() == backend.spent()
+    assert Sandbox(backend, progress_mark.create_mark()).spent() == backend.spent()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -122,6 +122,6 @@ def test_without_a_device_it_says_so(name: str) -> None:
 @pytest.mark.parametrize("name", ["eager+cuda", "inductor+cuda"])
 def test_on_the_device(name: str) -> None:
     for case in opinfo.iterate(["add", "mm", "softmax"], ["float32"], 2):
-        verdict = try_case(case, load(name))  # type: ignore[arg-type]
+        verdict = run_case(case, load(name))  # type: ignore[arg-type]
         assert verdict.outcome in (Outcome.PASS, Outcome.FALLBACK), verdict
         assert verdict.evidence["device"] == "cuda"

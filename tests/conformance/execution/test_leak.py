@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.conformance.execution.leak import _growth, _held, _kept
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.leak import _after_trim, _growth, _process_bytes
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -48,7 +48,7 @@ class Keeping:
 def test_what_grows_by_each_call(keep: Any, outcome: str) -> None:
     program = Program(("x",), (Call("torch.neg", (Ref("x"),), {}, "r"),), Ref("r"))
     case = Case(program, {"x": torch.randn(3)}, "test", "neg", "float32")
-    verdict = try_case(case, Keeping(keep))
+    verdict = run_case(case, Keeping(keep))
     assert verdict.outcome == outcome
     assert outcome == "pass" or (verdict.kind == "leak" and min(verdict.evidence["bytes"]) > 1 << 20)
 
@@ -86,16 +86,16 @@ def test_memory_that_is_given_back_with_the_arguments() -> None:
     program = Program(("x",), (Call("torch.neg", (Ref("x"),), {}, "r"),), Ref("r"))
     case = Case(program, {"x": torch.randn(3)}, "test", "neg", "float32")
     assert _growth(case, Lending().compile(program, ())) > 3 << 20, "which is looked into"
-    assert try_case(case, Lending()).outcome == "pass"
+    assert run_case(case, Lending()).outcome == "pass"
 
 
 def test_memory_that_the_allocator_keeps_is_nobodys() -> None:
-    before = _kept()
+    before = _after_trim()
     *blocks, last = [torch.ones(MEGABYTE // 64) for _ in range(64 * 64)]
-    most = _held()
+    most = _process_bytes()
     blocks.clear()
     assert all(most > then + (60 << 20) for most, then in zip(most, before, strict=True))
-    assert len(last) and all(now < then + (2 << 20) for now, then in zip(_kept(), before, strict=True))
+    assert len(last) and all(now < then + (2 << 20) for now, then in zip(_after_trim(), before, strict=True))
 
 
 class Hoarding:
@@ -117,5 +117,5 @@ class Hoarding:
 def test_arguments_that_each_call_keeps() -> None:
     program = Program(("x",), (Call("torch.neg", (Ref("x"),), {}, "r"),), Ref("r"))
     case = Case(program, {"x": torch.ones(8 * MEGABYTE)}, "test", "neg", "float32")
-    verdict = try_case(case, Hoarding())
+    verdict = run_case(case, Hoarding())
     assert verdict.kind == "leak" and min(verdict.evidence["bytes"]) >= 8 << 20

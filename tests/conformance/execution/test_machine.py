@@ -12,7 +12,7 @@ import torch
 from tests.conformance.store.test_store import verdict
 from torchstone import cli
 from torchstone.compiler.runtime.cpu import level
-from torchstone.conformance.execution.machine import differences, machine, processor
+from torchstone.conformance.execution.machine import differing_facts, machine_facts, processor
 from torchstone.conformance.store import Store
 
 CPUINFO = """processor\t: 0
@@ -27,7 +27,7 @@ stepping\t: 7
 def test_the_facts_are_those_of_the_libraries_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     monkeypatch.setenv(level.VARIABLE, "x86-64-v2")
-    facts = machine()
+    facts = machine_facts()
     assert facts["aten capability"] == torch.backends.cpu.get_cpu_capability()
     assert facts["onednn isa"] == "AVX2" and facts["code generator"] == "x86-64-v2"
     assert facts["mkl"] in torch.__config__.show() and facts["onednn"] in torch.__config__.show()
@@ -42,7 +42,7 @@ def test_the_processor_as_linux_tells_it(tmp_path: Path) -> None:
 
 
 def test_what_only_one_of_two_tells_is_no_difference() -> None:
-    assert differences({"mkl": "1", "cores": "2", "old": "x"}, {"mkl": "1", "cores": "4"}) == {"cores": ("2", "4")}
+    assert differing_facts({"mkl": "1", "cores": "2", "old": "x"}, {"mkl": "1", "cores": "4"}) == {"cores": ("2", "4")}
 
 
 @pytest.fixture
@@ -80,13 +80,13 @@ def test_a_run_tells_its_machine_and_is_resumed_at_its_level(capfd, tmp_path: Pa
     )
     with Store(store[1]) as db:
         record = db.run("latest")
-        assert record.machine == machine() and record.machine["code generator"] == held
+        assert record.machine == machine_facts() and record.machine["code generator"] == held
         db.note_machine("r1", record.machine | {"mkl cbwr": "avx"})
     monkeypatch.setenv(level.VARIABLE, level.NATIVE)
     capfd.readouterr()
     assert cli.invoke(["run", "--resume", "r1", *store]) == 0
     assert os.environ[level.VARIABLE] == held
-    now = machine()["mkl cbwr"]
+    now = machine_facts()["mkl cbwr"]
     assert capfd.readouterr().err == f"warning: r1 was begun where mkl cbwr is avx; here it is {now}\n"
     with Store(store[1], readonly=True) as db:
         assert db.run("r1").machine["mkl cbwr"] == f"avx, then {now}"

@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from torchstone.conformance import backends
+from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.backends.protocol import counted
-from torchstone.conformance.backends.watch import eager_ops
-from torchstone.conformance.execution.provenance import prove
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.provenance import classify
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import UNPROVEN, Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.runner import progress_mark
-from torchstone.conformance.runner.sandbox import Boundary
+from torchstone.conformance.runner.sandbox import Sandbox
 from torchstone.conformance.variants.dynamic import DYNAMIC
 
 
@@ -39,14 +39,14 @@ RIGHT = Finding(Outcome.PASS, evidence={"rule": "kept"})
 
 def test_what_the_backend_ran_itself_passes() -> None:
     compiled = Compiled(ran={"ours": ["mm x2"], "ours too": ["add"], "eager": []}, more=1)
-    assert prove(RIGHT, Told(), compiled) == Finding(Outcome.PASS, evidence={"rule": "kept"} | compiled.evidence)
-    assert prove(RIGHT, Told(), Compiled(ran={})).outcome is Outcome.PASS
+    assert classify(RIGHT, Told(), compiled) == Finding(Outcome.PASS, evidence={"rule": "kept"} | compiled.evidence)
+    assert classify(RIGHT, Told(), Compiled(ran={})).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("ours", [{}, {"ours": ["add"]}])
 def test_what_another_ran_is_a_fallback_that_names_the_ops(ours: dict[str, list[str]]) -> None:
     compiled = Compiled(ran=ours | {"eager": ["aten::mm x2", "aten::sort", "aten::mm"], "host": ["copy"]})
-    finding = prove(RIGHT, Told(), compiled)
+    finding = classify(RIGHT, Told(), compiled)
     assert finding.outcome is Outcome.FALLBACK
     assert finding.message == "eager ran aten::mm, aten::sort; host ran copy"
     assert finding.evidence["ran"] == compiled.evidence["ran"]
@@ -62,17 +62,17 @@ def test_what_another_ran_is_a_fallback_that_names_the_ops(ours: dict[str, list[
     ],
 )
 def test_a_pass_that_nothing_proves_is_marked(backend: Any, evidence: dict[str, Any], missing: str) -> None:
-    finding = prove(RIGHT, backend, Compiled(**evidence))
+    finding = classify(RIGHT, backend, Compiled(**evidence))
     assert finding.outcome is Outcome.PASS and missing in finding.evidence[UNPROVEN]
-    assert UNPROVEN in prove(RIGHT, backend, lambda: None).evidence
+    assert UNPROVEN in classify(RIGHT, backend, lambda: None).evidence
 
 
 @pytest.mark.parametrize("outcome", [Outcome.MISMATCH, Outcome.ILL_CONDITIONED, Outcome.UNTESTED])
 def test_what_is_not_right_stays_what_it_is(outcome: Outcome) -> None:
     found = Finding(outcome, Kind.VALUE, "why")
-    finding = prove(found, Told(), Compiled(ran={"eager": ["aten::mm"]}))
+    finding = classify(found, Told(), Compiled(ran={"eager": ["aten::mm"]}))
     assert (finding.outcome, finding.message) == (outcome, "why") and "ran" in finding.evidence
-    assert prove(found, Told(), Compiled()) == found
+    assert classify(found, Told(), Compiled()) == found
 
 
 def case_of(target: str, variant: str = "") -> Case:
@@ -82,13 +82,13 @@ def case_of(target: str, variant: str = "") -> Case:
 
 def test_eager_and_compiled_code_pass_and_library_calls_are_fallbacks() -> None:
     eager, linalg = backends.load("eager"), backends.load("linalg")
-    verdict = try_case(case_of("torch.det"), eager)
+    verdict = run_case(case_of("torch.det"), eager)
     assert (verdict.outcome, verdict.evidence) == ("pass", {"ran": {"eager": ["torch.det"]}})
-    verdict = try_case(case_of("torch.exp"), linalg)
+    verdict = run_case(case_of("torch.exp"), linalg)
     assert (
         verdict.outcome == "pass" and list(verdict.evidence["ran"]) == ["linalg"] and verdict.evidence["ran"]["linalg"]
     )
-    verdict = try_case(case_of("torch.det"), linalg)
+    verdict = run_case(case_of("torch.det"), linalg)
     assert (verdict.outcome, verdict.message) == ("fallback", "eager ran aten._linalg_det.default")
     assert not verdict.failed
 
@@ -108,7 +108,7 @@ def test_a_fallback_is_tried_at_every_size() -> None:
             return wrong
 
     case = case_of("torch.exp", DYNAMIC)
-    assert try_case(case, Fixed()).outcome == "mismatch"
+    assert run_case(case, Fixed()).outcome == "mismatch"
 
 
 def test_the_profiler_sees_the_kernels_of_pytorch_and_no_views() -> None:
@@ -137,7 +137,7 @@ def test_what_is_known_after_the_call_only_comes_out_of_a_worker() -> None:
         def compile(self, fn: Any, args: Any) -> Any:
             return Late()
 
-    byte = progress_mark.create()
-    verdict = try_case(case_of("torch.exp"), Boundary(Backend(), byte))
+    byte = progress_mark.create_mark()
+    verdict = run_case(case_of("torch.exp"), Sandbox(Backend(), byte))
     assert verdict.outcome == "pass" and verdict.evidence["ran"] == {"eager": ["exp"]}
-    assert progress_mark.read(byte) == "compare"
+    assert progress_mark.read_stage(byte) == "compare"

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from tests.conformance.execution.test_run_case import Fake, case_of, outcome, running
 from torchstone.conformance.backends.adapters.eager import Eager
-from torchstone.conformance.execution.memory import overlapping, same_bits, scribble, touched
-from torchstone.conformance.execution.poison import HUGE, HUGER, garbage
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.memory import find_stray_writes, overlapping_pairs, overwrite, same_bits
+from torchstone.conformance.execution.poison import FILL, OTHER_FILL, poisoned_memory
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 X = torch.linspace(-2, 2, 6)
 RELU = case_of("torch.relu", inputs={"x0": X})
@@ -81,7 +81,7 @@ SHARED: dict[str, tuple[Case, Fake, str]] = {
 @pytest.mark.parametrize("name", SHARED)
 def test_memory_that_is_not_the_results_own_is_caught(name: str) -> None:
     case, backend, message = SHARED[name]
-    verdict = try_case(case, backend)
+    verdict = run_case(case, backend)
     assert outcome(verdict) == ("compare", "mismatch", "aliasing"), verdict
     assert message in verdict.message
 
@@ -105,7 +105,7 @@ RIGHT: dict[str, tuple[Case, Fake]] = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_memory_that_pytorch_lets_results_have_is_right(name: str) -> None:
-    verdict = try_case(*RIGHT[name])
+    verdict = run_case(*RIGHT[name])
     assert verdict.outcome is Outcome.PASS, verdict
 
 
@@ -119,7 +119,7 @@ def writes_beside(x: Tensor) -> Tensor:
 
 
 def test_padding_around_an_input_is_not_the_backends() -> None:
-    verdict = try_case(padded(), running(writes_beside))
+    verdict = run_case(padded(), running(writes_beside))
     assert outcome(verdict) == ("compare", "mismatch", "mutation")
     assert "around input[0]" in verdict.message
     assert verdict.evidence["byte"] // 4 == 2
@@ -134,7 +134,7 @@ def test_the_smallest_write_to_an_input_is_a_mutation(old: float, new: float) ->
         x[0, 1] = new
         return out
 
-    assert outcome(try_case(case, running(run))) == ("compare", "mismatch", "mutation")
+    assert outcome(run_case(case, running(run))) == ("compare", "mismatch", "mutation")
 
 
 def test_reads_of_memory_that_nobody_wrote_to_are_caught() -> None:
@@ -143,14 +143,14 @@ def test_reads_of_memory_that_nobody_wrote_to_are_caught() -> None:
         out[:-1] = torch.relu(x)[:-1]
         return out
 
-    assert outcome(try_case(RELU, running(run)))[1] == "mismatch"
+    assert outcome(run_case(RELU, running(run)))[1] == "mismatch"
 
 
 def test_fresh_memory_holds_garbage_of_two_kinds() -> None:
-    with garbage(HUGE):
+    with poisoned_memory(FILL):
         torch.empty(4096)
         first = torch.empty(4096)
-    with garbage(HUGER):
+    with poisoned_memory(OTHER_FILL):
         second = torch.empty(4096)
     if not (first < -1e38).all():
         pytest.skip("this C library's allocator does not fill memory")
@@ -159,14 +159,14 @@ def test_fresh_memory_holds_garbage_of_two_kinds() -> None:
 
 def test_a_third_call_may_be_the_wrong_one() -> None:
     calls = iter([0.0, 2**-22, 1.0, *[0.0] * 9])
-    verdict = try_case(RELU, running(lambda x: torch.relu(x) * (1 + next(calls))))
+    verdict = run_case(RELU, running(lambda x: torch.relu(x) * (1 + next(calls))))
     assert outcome(verdict) == ("compare", "mismatch", "nondeterministic")
     assert verdict.evidence["call"] == 3
 
 
 def test_bits_that_vary_within_the_tolerance_are_noted() -> None:
     calls = iter([0.0, 2**-23] * 9)
-    verdict = try_case(RELU, running(lambda x: torch.relu(x) * (1 + next(calls))))
+    verdict = run_case(RELU, running(lambda x: torch.relu(x) * (1 + next(calls))))
     assert verdict.outcome is Outcome.PASS
     assert "from one call to the next" in verdict.evidence["varies"]
 
@@ -178,7 +178,7 @@ def test_a_backend_that_fails_when_called_again() -> None:
         next(calls)
         return torch.relu(x)
 
-    verdict = try_case(RELU, running(run))
+    verdict = run_case(RELU, running(run))
     assert outcome(verdict) == ("run", "error", "")
     assert verdict.message.startswith("called again: StopIteration")
 
@@ -190,7 +190,7 @@ def test_an_answer_kept_from_the_first_call() -> None:
         kept.append(torch.relu(x))
         return kept[0]
 
-    assert outcome(try_case(RELU, running(run))) == ("compare", "mismatch", "aliasing")
+    assert outcome(run_case(RELU, running(run))) == ("compare", "mismatch", "aliasing")
 
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.complex128, torch.int8, torch.bool]
@@ -215,20 +215,20 @@ def views(draw: st.DrawFn) -> Tensor:
 @given(views(), st.integers(0, 10**6), st.integers(1, 255))
 def test_any_changed_byte_of_an_input_is_found(tensor: Tensor, at: int, flip: int) -> None:
     before = (tensor,)
-    expected, actual = fresh(before), fresh(before)
-    assert touched(before, expected, actual) == ([True], "", {})
+    expected, actual = copy_tensors(before), copy_tensors(before)
+    assert find_stray_writes(before, expected, actual) == ([True], "", {})
     storage = torch.empty(0, dtype=torch.uint8).set_(actual[0].untyped_storage())
     storage[at % len(storage)] ^= flip
-    settled, message, evidence = touched(before, expected, actual)
+    settled, message, evidence = find_stray_writes(before, expected, actual)
     assert not settled[0] and message and evidence["byte"] == at % len(storage)
-    assert touched(before, actual, actual) == ([True], "", {})
+    assert find_stray_writes(before, actual, actual) == ([True], "", {})
 
 
 @settings(max_examples=40, deadline=None)
 @given(views())
 def test_scribbling_changes_every_element(tensor: Tensor) -> None:
-    (copy,) = fresh((tensor,))
-    scribble(copy)
+    (copy,) = copy_tensors((tensor,))
+    overwrite(copy)
     assert not tensor.numel() or bool((copy != tensor).all())
 
 
@@ -238,25 +238,25 @@ def test_a_tensor_has_the_bits_of_its_copy_alone(tensor: Tensor) -> None:
     assert same_bits(tensor, tensor.clone()) and same_bits(tensor.clone(), tensor)
     other = tensor.clone()
     if other.numel():
-        scribble(other)
+        overwrite(other)
         assert not same_bits(tensor, other) and not same_bits(other, tensor)
 
 
 @settings(max_examples=40, deadline=None)
 @given(views(), views())
 def test_separate_tensors_do_not_overlap_and_views_of_one_do(one: Tensor, other: Tensor) -> None:
-    assert overlapping([one], [other]) == []
-    assert overlapping([one], [one[...]]) == ([(0, 0)] if one.numel() else [])
+    assert overlapping_pairs([one], [other]) == []
+    assert overlapping_pairs([one], [one[...]]) == ([(0, 0)] if one.numel() else [])
 
 
 def test_eager_is_right_when_called_again() -> None:
     programs: tuple[Any, ...] = (RELU, TWICE, VIEW, padded())
-    assert all(try_case(case, Eager()).outcome is Outcome.PASS for case in programs)
+    assert all(run_case(case, Eager()).outcome is Outcome.PASS for case in programs)
 
 
 def test_zeros_that_take_no_memory_share_none() -> None:
     """The gradient of a step function; PyTorch refuses to write to it."""
     zeros = torch._efficientzerotensor((3,))
-    assert overlapping([zeros], [zeros, torch.ones(3)]) == []
+    assert overlapping_pairs([zeros], [zeros, torch.ones(3)]) == []
     x = torch.ones(3)
-    assert overlapping([x], [zeros, x]) == [(0, 1)]
+    assert overlapping_pairs([x], [zeros, x]) == [(0, 1)]

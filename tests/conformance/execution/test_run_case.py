@@ -14,7 +14,7 @@ from torch import Tensor
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.backends.protocol import Availability, BackendError, BackendUnsupported
-from torchstone.conformance.execution.run_case import compile_cases, try_case, untested
+from torchstone.conformance.execution.run_case import compile_cases, run_case, untested_verdict
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle import compare as judge_module
 from torchstone.conformance.program.case import Case, Untested
@@ -56,7 +56,7 @@ def test_eager_is_not_given_what_makes_it_corrupt_memory(target: str) -> None:
     cases = [case_of(target, inputs={"x0": x}) for x in (broken, ordinary, broken)]
     backend: Any = Eager()
     backend.compile_many = lambda programs: [program for program, _ in programs]
-    verdicts = [try_case(*pair) for pair in zip(cases, [backend] * 3, compile_cases(cases, backend), strict=True)]
+    verdicts = [run_case(*pair) for pair in zip(cases, [backend] * 3, compile_cases(cases, backend), strict=True)]
     assert [verdict.outcome for verdict in verdicts] == [Outcome.UNTESTED, Outcome.PASS, Outcome.UNTESTED]
     assert "corrupts memory" in verdicts[0].message
 
@@ -69,7 +69,7 @@ def test_what_the_backend_tells_about_its_code_is_evidence() -> None:
         run.__dict__["evidence"] = {"seen": ["aten.sub"]}
         return run
 
-    verdict = try_case(SUB, Fake(compiler))
+    verdict = run_case(SUB, Fake(compiler))
     assert verdict.outcome is Outcome.PASS
     assert verdict.evidence["seen"] == ["aten.sub"]
 
@@ -90,7 +90,7 @@ def outcome(verdict: Verdict) -> tuple[str, str, str]:
 
 
 def test_eager_passes_and_the_verdict_is_labelled() -> None:
-    verdict = try_case(SUB, Eager())
+    verdict = run_case(SUB, Eager())
     assert outcome(verdict) == ("compare", "pass", "")
     assert verdict.case_id == "test:sub:float32:3:odd"
     assert (verdict.backend, verdict.source, verdict.op, verdict.dtype) == ("eager", "test", "sub", "float32")
@@ -99,7 +99,7 @@ def test_eager_passes_and_the_verdict_is_labelled() -> None:
 
 
 def test_swapped_operands_are_a_mismatch() -> None:
-    verdict = try_case(SUB, running(lambda x, y: y - x))
+    verdict = run_case(SUB, running(lambda x, y: y - x))
     assert outcome(verdict) == ("compare", "mismatch", "value")
     assert verdict.failed
     assert verdict.evidence["count"] == 3
@@ -107,7 +107,7 @@ def test_swapped_operands_are_a_mismatch() -> None:
 
 
 def test_inputs_written_to_are_a_mismatch() -> None:
-    assert outcome(try_case(SUB, running(lambda x, y: x.sub_(y).clone())))[1:] == ("mismatch", "mutation")
+    assert outcome(run_case(SUB, running(lambda x, y: x.sub_(y).clone())))[1:] == ("mismatch", "mutation")
 
 
 def test_a_backend_may_write_to_the_example_inputs_of_its_compilation() -> None:
@@ -115,13 +115,13 @@ def test_a_backend_may_write_to_the_example_inputs_of_its_compilation() -> None:
         args[0].zero_()
         return fn
 
-    assert try_case(SUB, Fake(compiler)).outcome is Outcome.PASS
+    assert run_case(SUB, Fake(compiler)).outcome is Outcome.PASS
     assert SUB.args[0].tolist() == [0, 1, 2, 3]
 
 
 def test_a_backend_that_changes_its_mind_is_nondeterministic() -> None:
     answers = iter(range(1, 100))
-    verdict = try_case(SUB, running(lambda x, y: x - y + next(answers)))
+    verdict = run_case(SUB, running(lambda x, y: x - y + next(answers)))
     assert outcome(verdict) == ("compare", "mismatch", "nondeterministic")
 
 
@@ -138,7 +138,7 @@ def test_a_backend_that_changes_its_mind_is_nondeterministic() -> None:
     ],
 )
 def test_what_a_backend_says_of_itself(error: Exception, stage: Stage, result: Outcome, at_run: bool) -> None:
-    verdict = try_case(SUB, raising(error, at_run))
+    verdict = run_case(SUB, raising(error, at_run))
     assert (verdict.stage, verdict.outcome) == (stage, result)
     op = getattr(error, "op", "")
     if result is Outcome.UNSUPPORTED:
@@ -148,42 +148,42 @@ def test_what_a_backend_says_of_itself(error: Exception, stage: Stage, result: O
 
 @pytest.mark.parametrize(("at_run", "stage"), [(False, "compile"), (True, "run")])
 def test_exceptions_a_backend_did_not_mean(at_run: bool, stage: str) -> None:
-    verdict = try_case(SUB, raising(IndexError("list index out of range"), at_run))
+    verdict = run_case(SUB, raising(IndexError("list index out of range"), at_run))
     assert outcome(verdict) == (stage, "error", "")
     assert verdict.message == "IndexError: list index out of range"
     assert verdict.evidence == {"class": "IndexError"}
-    memory = try_case(SUB, raising(MemoryError(), at_run))
+    memory = run_case(SUB, raising(MemoryError(), at_run))
     assert outcome(memory) == (stage, "oom", "")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_interrupts_pass_through(error: type[BaseException]) -> None:
     with pytest.raises(error):
-        try_case(SUB, raising(error()))
+        run_case(SUB, raising(error()))
 
 
 def test_what_eager_cannot_do_is_untested() -> None:
-    verdict = try_case(case_of("torch.matmul", inputs={"x0": torch.ones(2, 3), "x1": torch.ones(2, 3)}), Eager())
+    verdict = run_case(case_of("torch.matmul", inputs={"x0": torch.ones(2, 3), "x1": torch.ones(2, 3)}), Eager())
     assert verdict.outcome is Outcome.UNTESTED
     assert verdict.message.startswith("eager raises RuntimeError: mat1 and mat2 shapes cannot be multiplied")
 
 
 def test_random_values_have_an_outline() -> None:
     drawn = case_of("torch.bernoulli", inputs={"x0": torch.full((8,), 0.5)})
-    assert outcome(try_case(drawn, running(lambda x: torch.zeros(8)))) == ("compare", "mismatch", "distribution")
-    assert outcome(try_case(drawn, running(lambda x: torch.zeros(7)))) == ("compare", "mismatch", "shape")
-    assert outcome(try_case(drawn, running(lambda x: torch.zeros(8).int()))) == ("compare", "mismatch", "dtype")
-    assert outcome(try_case(drawn, running(lambda x: 1))) == ("compare", "mismatch", "structure")
+    assert outcome(run_case(drawn, running(lambda x: torch.zeros(8)))) == ("compare", "mismatch", "distribution")
+    assert outcome(run_case(drawn, running(lambda x: torch.zeros(7)))) == ("compare", "mismatch", "shape")
+    assert outcome(run_case(drawn, running(lambda x: torch.zeros(8).int()))) == ("compare", "mismatch", "dtype")
+    assert outcome(run_case(drawn, running(lambda x: 1))) == ("compare", "mismatch", "structure")
 
 
 def test_generators_used_without_effect_leave_the_case_tested() -> None:
     still = case_of("torch.nn.functional.dropout", Ref("x0"), 0.0, inputs={"x0": torch.ones(3)})
-    assert try_case(still, Eager()).outcome is Outcome.PASS
-    assert try_case(still, running(lambda x: x + 1)).outcome is Outcome.MISMATCH
+    assert run_case(still, Eager()).outcome is Outcome.PASS
+    assert run_case(still, running(lambda x: x + 1)).outcome is Outcome.MISMATCH
 
 
 def test_memory_kept_beside_uninitialized_memory_is_untested() -> None:
-    verdict = try_case(case_of("torch.Tensor.resize_", Ref("x0"), (5,), inputs={"x0": torch.ones(3)}), Eager())
+    verdict = run_case(case_of("torch.Tensor.resize_", Ref("x0"), (5,), inputs={"x0": torch.ones(3)}), Eager())
     assert verdict.outcome is Outcome.UNTESTED
     assert "memory nobody wrote to" in verdict.message
 
@@ -193,7 +193,7 @@ def test_warnings_of_a_backend_break_nothing() -> None:
         warnings.warn("old", DeprecationWarning, stacklevel=1)
         return x - y
 
-    assert try_case(SUB, running(warn)).outcome is Outcome.PASS
+    assert run_case(SUB, running(warn)).outcome is Outcome.PASS
 
 
 def test_a_fault_of_the_harness_is_not_the_backends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_a_fault_of_the_harness_is_not_the_backends(monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError("ours")
 
     monkeypatch.setattr(judge_module, "_judge", broken)
-    verdict = try_case(SUB, Eager())
+    verdict = run_case(SUB, Eager())
     assert verdict.outcome is Outcome.HARNESS_ERROR
     assert verdict.message == "ZeroDivisionError: ours"
     assert "Traceback" in verdict.evidence["traceback"]
@@ -209,13 +209,13 @@ def test_a_fault_of_the_harness_is_not_the_backends(monkeypatch: pytest.MonkeyPa
 
 def test_evidence_is_json_whatever_the_numbers() -> None:
     odd = case_of("torch.abs", inputs={"x0": torch.tensor([1 + 1j, complex("nan"), complex("inf")])})
-    verdict = try_case(odd, running(lambda x: torch.tensor([float("nan")] * 3)))
+    verdict = run_case(odd, running(lambda x: torch.tensor([float("nan")] * 3)))
     assert json.loads(verdict.to_json())["outcome"] == "mismatch"
     json.dumps(verdict.evidence, allow_nan=False)
 
 
 def test_what_a_source_could_not_express() -> None:
-    verdict = untested(Untested("opinfo", "sparse.mm", "float32", "a sparse tensor", 4), "linalg")
+    verdict = untested_verdict(Untested("opinfo", "sparse.mm", "float32", "a sparse tensor", 4), "linalg")
     assert verdict.case_id == "opinfo:sparse.mm:float32:4"
     assert (verdict.outcome, verdict.message) == (Outcome.UNTESTED, "a sparse tensor")
     assert not verdict.failed
@@ -232,9 +232,9 @@ def test_eager_that_goes_by_layout_is_no_referee() -> None:
     row = torch.tensor([1.0, 10.0, 20.0, 30.0, 40.0])[:1].expand(5)
     odd = case_of("torch.median", Ref("x0"), 0, inputs={"x0": row})
     assert not torch.equal(torch.median(row, 0).values, row[0]), "PyTorch has mended it: another example is needed"
-    verdict = try_case(odd, running(lambda x: torch.median(x.contiguous(), 0)))
+    verdict = run_case(odd, running(lambda x: torch.median(x.contiguous(), 0)))
     assert verdict.outcome is Outcome.UNTESTED and "row-major" in verdict.message
-    verdict = try_case(odd, running(lambda x: (torch.tensor(2.0), torch.tensor(0))))
+    verdict = run_case(odd, running(lambda x: (torch.tensor(2.0), torch.tensor(0))))
     assert verdict.outcome is Outcome.MISMATCH
     plain = case_of("torch.sum", inputs={"x0": torch.randn(4, 3).t()})
-    assert try_case(plain, running(lambda x: x.sum() + 1)).outcome is Outcome.MISMATCH
+    assert run_case(plain, running(lambda x: x.sum() + 1)).outcome is Outcome.MISMATCH

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from torchstone.conformance import backends
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -38,26 +38,26 @@ def _case(program: Program) -> Case:
 
 @pytest.mark.parametrize("program, op", [(ADD, "aten::add"), (NORM, "aten::layer_norm")])
 def test_a_program_that_eager_ran_is_a_fallback(program: Program, op: str) -> None:
-    verdict = try_case(_case(program), Swallows())  # type: ignore[arg-type]
+    verdict = run_case(_case(program), Swallows())  # type: ignore[arg-type]
     assert verdict.outcome is Outcome.FALLBACK
     assert verdict.message == f"eager ran {op}, unseen by the backend, which tells of swallows alone"
 
 
 @pytest.mark.parametrize("program", [ADD, COPY, NORM])
 def test_compiled_code_that_copies_by_eager_passes(program: Program) -> None:
-    assert try_case(_case(program), backends.load("linalg")).outcome is Outcome.PASS
+    assert run_case(_case(program), backends.load("linalg")).outcome is Outcome.PASS
 
 
 def test_copies_are_nobodys_own() -> None:
-    assert try_case(_case(COPY), Swallows()).outcome is Outcome.PASS  # type: ignore[arg-type]
+    assert run_case(_case(COPY), Swallows()).outcome is Outcome.PASS  # type: ignore[arg-type]
 
 
 def test_eager_is_its_own_executor() -> None:
-    assert try_case(_case(ADD), backends.load("eager")).outcome is Outcome.PASS
+    assert run_case(_case(ADD), backends.load("eager")).outcome is Outcome.PASS
 
 
 def test_a_backend_that_is_made_of_pytorchs_kernels_is_not_convicted_by_them() -> None:
     class Interpreter(Swallows):
         uses_eager_kernels = True
 
-    assert try_case(_case(ADD), Interpreter()).outcome is Outcome.PASS  # type: ignore[arg-type]
+    assert run_case(_case(ADD), Interpreter()).outcome is Outcome.PASS  # type: ignore[arg-type]

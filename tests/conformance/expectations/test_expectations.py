@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchstone.conformance.expectations import ExpectationError, Expectations, Row, load
-from torchstone.conformance.expectations.parse import MAX_BYTES, parse
-from torchstone.conformance.expectations.scope import Selection, below, letters, overlap
+from torchstone.conformance.expectations import Expectation, ExpectationError, ExpectationFile, load_expectations
+from torchstone.conformance.expectations.parse import MAX_BYTES, parse_document
+from torchstone.conformance.expectations.scope import RunScope, parse_pattern, patterns_below, patterns_overlap
 
 FILE = Path("expectations/linalg.toml")
 ROW = '[[expect]]\nop = "add"\noutcome = "crash"\nreason = "known"\n'
 HEAD = 'backend = "linalg"\n'
 
 
-def rows(text: str) -> tuple[Row, ...]:
-    return parse(HEAD + text, FILE).expectations.rows
+def rows(text: str) -> tuple[Expectation, ...]:
+    return parse_document(HEAD + text, FILE).expectations.rows
 
 
 def case(number: int = 0, op: str = "add", dtype: str = "float32", variant: str = "default", source: str = "opinfo"):
@@ -44,8 +44,10 @@ outcome = "unsupported"
 reason = "é"
 """
     first, second = rows(text)
-    assert first == Row(("mismatch", "flaky"), "two\nlines", "https://example.org/issues/1?a=b", "opinfo:add:*", line=3)
-    assert second == Row(("unsupported",), "é", op="sub", dtype="float*", line=11)
+    assert first == Expectation(
+        ("mismatch", "flaky"), "two\nlines", "https://example.org/issues/1?a=b", "opinfo:add:*", line=3
+    )
+    assert second == Expectation(("unsupported",), "é", op="sub", dtype="float*", line=11)
     assert rows("") == () and rows("expect = []") == ()
 
 
@@ -89,7 +91,7 @@ reason = "é"
 )
 def test_what_is_wrong_is_told_with_its_place(text, message):
     with pytest.raises(ExpectationError) as caught:
-        parse(text, FILE)
+        parse_document(text, FILE)
     told = str(caught.value)
     assert told.startswith(str(FILE)) and message in told, told
     assert len(told) < 2000 and told.isprintable(), "an error is one line that a terminal may show"
@@ -100,12 +102,12 @@ def test_files_that_are_none(tmp_path):
         path = tmp_path / "bad.toml"
         path.write_bytes(content)
         with pytest.raises(ExpectationError, match=message):
-            load(path)
+            load_expectations(path)
     for path, message in [(tmp_path, "not a file"), (tmp_path / "none", "no such file"), (Path("/dev/zero"), "not a")]:
         with pytest.raises(ExpectationError, match=message):
-            load(path)
+            load_expectations(path)
     with pytest.raises(ExpectationError):
-        load(Path("a\0b"))
+        load_expectations(Path("a\0b"))
 
 
 def test_the_last_row_that_matches_decides():
@@ -133,7 +135,7 @@ variant = "strided"
 outcome = "oom"
 reason = "three"
 """
-    file = parse(HEAD + text, FILE).expectations
+    file = parse_document(HEAD + text, FILE).expectations
 
     def reason(*key: str) -> str | None:
         row = file.find(*key)
@@ -155,21 +157,21 @@ TEXTS = st.text("ab:07[]-", max_size=6)
 @given(PATTERNS, TEXTS)
 def test_the_index_finds_what_the_patterns_match_and_letters_read_them_alike(pattern, text):
     matches = fnmatch.fnmatchcase(text, pattern)
-    file = Expectations(FILE, "x", (Row(("pass",), "r", case=pattern),))
+    file = ExpectationFile(FILE, "x", (Expectation(("pass",), "r", case=pattern),))
     assert bool(file.matching(text, "s", "o", "d", "v")) == matches
-    assert overlap(letters(pattern), letters(text.replace("[", "[[]"))) == matches
+    assert patterns_overlap(parse_pattern(pattern), parse_pattern(text.replace("[", "[[]"))) == matches
 
 
 @settings(max_examples=100, deadline=None)
 @given(PATTERNS, PATTERNS, TEXTS)
 def test_patterns_that_match_one_text_overlap(left, right, text):
     both = fnmatch.fnmatchcase(text, left) and fnmatch.fnmatchcase(text, right)
-    assert overlap(letters(left), letters(right)) or not both
+    assert patterns_overlap(parse_pattern(left), parse_pattern(right)) or not both
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 9, 10, 11, 100, 125, 1000, 1234])
 def test_numbers_below_a_limit(limit):
-    patterns = list(below(limit))
+    patterns = list(patterns_below(limit))
     for number in {*range(min(limit + 5, 140)), limit - 1, limit, limit + 1, 10 * limit} - {-1}:
         matched = sum(fnmatch.fnmatchcase(str(number), pattern) for pattern in patterns)
         assert matched == (number < limit), number
@@ -211,11 +213,13 @@ ASKED = {"sources": ["opinfo"], "ops": ["add", "conv*", "!conv3d"], "dtypes": ["
     ],
 )
 def test_whether_a_run_was_asked_what_a_row_is_about(selectors, options, asked):
-    assert Selection.of(options).asks(Row(("crash",), "r", **selectors)) is asked
+    assert RunScope.of(options).asks(Expectation(("crash",), "r", **selectors)) is asked
 
 
 def test_a_pattern_made_to_take_for_ever_does_not():
     pattern = "*a" * 400 + "b"
-    file = Expectations(FILE, "x", (Row(("pass",), "r", case=pattern),))
+    file = ExpectationFile(FILE, "x", (Expectation(("pass",), "r", case=pattern),))
     assert not file.matching("a" * 2000, "s", "o", "d", "v")
-    assert not overlap(letters("*a" * 100), letters("*b" * 100)) and overlap(letters("*a" * 100), letters("*b*" * 100))
+    assert not patterns_overlap(parse_pattern("*a" * 100), parse_pattern("*b" * 100)) and patterns_overlap(
+        parse_pattern("*a" * 100), parse_pattern("*b*" * 100)
+    )

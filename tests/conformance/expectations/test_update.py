@@ -12,14 +12,14 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.expectations import (
     baseline,
-    check_backends,
     check_complete,
-    load,
+    files_by_backend,
+    load_expectations,
     new_document,
-    read,
-    update,
+    read_document,
+    update_document,
 )
-from torchstone.conformance.expectations.parse import parse
+from torchstone.conformance.expectations.parse import parse_document
 from torchstone.conformance.store import Store
 
 OPTIONS = {"backends": ["linalg"], "sources": ["opinfo"], "ops": None, "dtypes": ["float32"], "limit": None}
@@ -58,7 +58,7 @@ def row(outcome: str, reason: str = "known", **selectors: str) -> str:
 
 
 def judged(store, record, path: Path) -> dict[str, str]:
-    judgement = baseline(store, record, [load(path)])
+    judgement = baseline(store, record, [load_expectations(path)])
     found = {finding.result.case_id: str(finding.unexpected) for finding in judgement.unexpected}
     return found | {str(one): "stale" for _, _, one in judgement.stale}
 
@@ -78,7 +78,7 @@ def test_only_what_nobody_expected_is_told(store, tmp_path):
         "opinfo:mul:float32:0": "regression",
         "op = 'div'": "stale",
     }
-    judgement = baseline(store, record, [load(path)])
+    judgement = baseline(store, record, [load_expectations(path)])
     assert judgement.counts == {"expected failures": 1, "unexpected": 6, "passes": 1}
     without = baseline(store, record)
     assert sorted(finding.result.outcome for finding in without.unexpected) == [
@@ -96,7 +96,7 @@ def test_rows_about_what_was_not_asked_are_not_stale(store, tmp_path):
     text = row("crash", op="sub") + row("crash", case="opinfo:add:float32:7") + row("crash", op="add", dtype="int8")
     path = written(tmp_path, text + row("crash", case="opinfo:add:float32:0:odd"))
     assert judged(store, record, path) == {}
-    assert baseline(store, record, [load(path)]).out_of_scope == 4
+    assert baseline(store, record, [load_expectations(path)]).out_of_scope == 4
 
 
 def test_a_backend_that_was_not_run_to_the_end_has_no_stale_rows(store, tmp_path):
@@ -113,11 +113,11 @@ def test_a_backend_that_was_not_run_to_the_end_has_no_stale_rows(store, tmp_path
 
 
 def test_files_and_backends(tmp_path):
-    file = load(written(tmp_path, ""))
+    file = load_expectations(written(tmp_path, ""))
     with pytest.raises(InputError, match='expectations of backend "linalg", but this run tries eager, tosa'):
-        check_backends([file], {"tosa", "eager"}, "this run")
+        files_by_backend([file], {"tosa", "eager"}, "this run")
     with pytest.raises(InputError, match=r'backend "linalg" has its expectations in .* already'):
-        check_backends([file, file], {"linalg"}, "this run")
+        files_by_backend([file, file], {"linalg"}, "this run")
 
 
 def test_a_new_file_says_how_the_run_came(store, tmp_path):
@@ -129,10 +129,10 @@ def test_a_new_file_says_how_the_run_came(store, tmp_path):
     store.record(record.run, verdict("add", 9, "timeout", "", "strided"))
     store.record(record.run, verdict("add", 8, "pass", "", "strided"))
     path = tmp_path / "new.toml"
-    result = update(new_document(path, "linalg"), store, record)
+    result = update_document(new_document(path, "linalg"), store, record)
     assert (result.kept, len(result.added), result.removed, result.skipped) == (0, 7, (), 1)
     result.write()
-    found = [(one.selectors, one.outcomes, one.reason) for one in load(path).rows]
+    found = [(one.selectors, one.outcomes, one.reason) for one in load_expectations(path).rows]
     group = {"source": "opinfo", "dtype": "float32", "variant": "default"}
     assert found == [
         (group | {"op": "a[[]b"}, ("error",), "TODO reason: a[b error 0"),
@@ -144,18 +144,18 @@ def test_a_new_file_says_how_the_run_came(store, tmp_path):
         ({"case": "opinfo:sub:float32:0"}, ("mismatch",), "TODO reason: sub mismatch 0"),
     ]
     assert judged(store, record, path) == {"opinfo:neg:float32:0": "regression"}
-    assert baseline(store, record, [load(path)]).todo == 7
-    again = update(read(path), store, record)
+    assert baseline(store, record, [load_expectations(path)]).todo == 7
+    again = update_document(read_document(path), store, record)
     assert again.text == path.read_text() and (again.kept, again.added) == (7, ())
 
 
 def test_a_run_of_the_first_samples_says_nothing_about_the_others(store, tmp_path):
     record = run(store, {"add": ["crash"] * 2, "sub": ["pass"]}, limit=2)
-    assert [str(one) for one in update(new_document(tmp_path / "n.toml", "linalg"), store, record).added] == [
+    assert [str(one) for one in update_document(new_document(tmp_path / "n.toml", "linalg"), store, record).added] == [
         "case = 'opinfo:add:float32:0'", "case = 'opinfo:add:float32:1'",
     ]  # fmt: skip
     path = written(tmp_path, row("crash", op="sub") + row("crash", case="opinfo:sub:float32:*"))
-    result = update(read(path), store, record)
+    result = update_document(read_document(path), store, record)
     assert result.removed == () and "opinfo:sub:float32:0" in str(result.added)
     result.write()
     assert judged(store, record, path) == {}
@@ -205,7 +205,7 @@ def test_what_holds_stays_to_the_byte_and_what_does_not_goes(store, tmp_path):
     record = run(store, {"add": ["mismatch", "mismatch", "pass"], "sub": ["pass"], "mul": ["oom"], "conv": ["pass"]})
     path = tmp_path / "linalg.toml"
     path.write_text(KEPT)
-    result = update(read(path), store, record)
+    result = update_document(read_document(path), store, record)
     assert [one.line for one in result.removed] == [19, 28] and result.kept == 2
     gone = KEPT.replace(KEPT[KEPT.index("# sub") : KEPT.index("# ---- the rest")], "")
     gone = gone.replace(gone[gone.index("# typo") : gone.index('[[expect]]\nop = "conv"')], "")
@@ -216,21 +216,21 @@ def test_what_holds_stays_to_the_byte_and_what_does_not_goes(store, tmp_path):
     assert result.text == gone + new
     result.write()
     assert judged(store, record, path) == {}
-    assert update(read(path), store, record).text == result.text
+    assert update_document(read_document(path), store, record).text == result.text
 
 
 def test_line_ends_of_windows_stay(store, tmp_path):
     record = run(store, {"add": ["crash", "pass"], "sub": ["oom"]})
     path = tmp_path / "linalg.toml"
     path.write_bytes(('backend = "linalg"\n' + row("oom", op="sub")).replace("\n", "\r\n").encode())
-    update(read(path), store, record).write()
+    update_document(read_document(path), store, record).write()
     assert b"\n" not in path.read_bytes().replace(b"\r\n", b"") and judged(store, record, path) == {}
 
 
 def test_a_row_that_goes_uncovers_the_one_before_it(store, tmp_path):
     record = run(store, {"add": ["pass", "pass"], "sub": ["crash"]})
     path = written(tmp_path, row("crash", "all", source="opinfo") + row("crash", op="add"))
-    result = update(read(path), store, record)
+    result = update_document(read_document(path), store, record)
     result.write()
     assert judged(store, record, path) == {} and [one.reason for one in result.removed] == ["known"]
     assert [(one.selectors.get("op"), one.outcomes) for one in result.added] == [("add", ("pass",))]
@@ -240,7 +240,7 @@ def test_a_covered_row_about_the_same_cases_moves_with_its_reason(store, tmp_pat
     record = run(store, {"add": ["pass"]}, limit=1)
     one = row("pass", "fixed", case="opinfo:add:float32:0") + 'issue = "https://example.org/2"\n'
     path = written(tmp_path, one + row("crash", op="add"))
-    result = update(read(path), store, record)
+    result = update_document(read_document(path), store, record)
     result.write()
     assert path.read_text() == 'backend = "linalg"\n' + row("crash", op="add") + one
     assert judged(store, record, path) == {}
@@ -255,8 +255,8 @@ def test_the_messages_of_a_backend_cannot_write_rows(store, tmp_path):
         store.record(record.run, verdict("add", 2 * index, "crash", message))
         store.record(record.run, verdict("add", 2 * index + 1, "pass"))
     path = tmp_path / "new.toml"
-    update(new_document(path, "linalg"), store, record).write()
-    found = load(path).rows
+    update_document(new_document(path, "linalg"), store, record).write()
+    found = load_expectations(path).rows
     assert len(found) == 5 and all(one.case.startswith("opinfo:add:float32:") for one in found)
     assert found[1].reason == "TODO reason: {evil} %s {0.__class__}"
 
@@ -265,25 +265,25 @@ def test_the_messages_of_a_backend_cannot_write_rows(store, tmp_path):
 def test_hostile_ops_are_names_like_others(store, tmp_path, op):
     record = run(store, {op: ["crash", "pass"], "other": ["pass"]})
     path = tmp_path / "new.toml"
-    update(new_document(path, "linalg"), store, record).write()
-    assert judged(store, record, path) == {} and len(load(path).rows) == 1
+    update_document(new_document(path, "linalg"), store, record).write()
+    assert judged(store, record, path) == {} and len(load_expectations(path).rows) == 1
     assert sorted(one.name for one in tmp_path.iterdir() if one.suffix == ".toml") == ["new.toml"]
 
 
 def test_an_id_with_control_characters_is_matched_by_a_pattern(store, tmp_path):
     record = run(store, {"add\x1b[2J": ["crash", "pass"], "sub\0": ["crash", "crash"]})
-    result = update(new_document(tmp_path / "new.toml", "linalg"), store, record)
+    result = update_document(new_document(tmp_path / "new.toml", "linalg"), store, record)
     assert [row.selectors for row in result.added] == [
         {"case": "opinfo:add?[[]2J:float32:0"},
         {"source": "opinfo", "op": "sub?", "dtype": "float32", "variant": "default"},
     ]
-    assert update(parse(result.text, result.path), store, record).text == result.text
+    assert update_document(parse_document(result.text, result.path), store, record).text == result.text
 
 
 def test_a_file_that_cannot_be_written_stays(store, tmp_path, monkeypatch):
     record = run(store, {"add": ["crash"]})
     path = written(tmp_path, "")
-    result = update(read(path), store, record)
+    result = update_document(read_document(path), store, record)
     before = path.read_bytes()
 
     def full(*args):
@@ -311,8 +311,8 @@ def test_after_an_update_the_run_is_as_expected_and_another_changes_nothing(tmp_
     text = 'backend = "linalg"\n' + "".join(row(outcome, **{name: value}) for (name, value), outcome in rows)
     with Store(path) as store:
         record = run(store, outcomes, limit=limit)
-        result = update(parse(text, Path("f.toml")), store, record)
-        document = parse(result.text, Path("f.toml"))
+        result = update_document(parse_document(text, Path("f.toml")), store, record)
+        document = parse_document(result.text, Path("f.toml"))
         assert baseline(store, record, [document.expectations]).ok
-        again = update(document, store, record)
+        again = update_document(document, store, record)
         assert again.text == result.text

@@ -36,7 +36,7 @@ def cases(count: int):
 
 
 def main() -> None:
-    from torchstone.conformance.runner.run import run
+    from torchstone.conformance.runner.run import run_cases
     from torchstone.conformance.store import Store
 
     path, count = Path(sys.argv[1]), int(sys.argv[2])
@@ -45,7 +45,7 @@ def main() -> None:
         if records:
             store.reopen(records[-1].run)
         name = records[-1].run if records else store.new_run("killed_run", {"backends": [BACKEND]}, {})
-        summary = run(lambda: cases(count), [BACKEND], store, name, jobs=2)
+        summary = run_cases(lambda: cases(count), [BACKEND], store, name, jobs=2)
         assert summary.ok, summary.errors
         store.finish(name)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from torchstone.conformance.backends import Availability, BackendError, BackendUnsupported
-from torchstone.conformance.runner.protocol import encode
+from torchstone.conformance.runner.frames import encode_frame
 
 NOT_DEEDS = ("name", "available", "versions", "compile", "compiled", "leaked")
 
@@ -313,7 +313,7 @@ class Torture:
         self._write(b"\xff" * 100)
 
     def forge(self):
-        self._write(encode({"case": "none", "verdict": {"outcome": "pass"}, "rss": 0}))
+        self._write(encode_frame({"case": "none", "verdict": {"outcome": "pass"}, "rss": 0}))
 
     def _write(self, data):
         for fd in range(3, 64):

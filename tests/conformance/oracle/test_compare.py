@@ -19,7 +19,7 @@ from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.perturbation.rounding import EXACT, RoundingNoise
 from torchstone.conformance.oracle.reference.widen import NoTwin, widen_inputs, widen_program
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 X, Y = Ref("x0"), Ref("x1")
 
@@ -36,7 +36,7 @@ def several(*calls: tuple[Any, ...], inputs: tuple[str, ...] = ("x0",)) -> Progr
 
 def compare(program: Program, wrong: Callable[..., Any], *tensors: Tensor) -> Finding:
     """What the oracle says of a backend that computes ``wrong``."""
-    eager_args, backend_args = fresh(tensors), fresh(tensors)
+    eager_args, backend_args = copy_tensors(tensors), copy_tensors(tensors)
     expected = Observed(program(*eager_args), eager_args)
     actual = Observed(wrong(*backend_args), backend_args)
     return judge(program, tensors, expected, actual)

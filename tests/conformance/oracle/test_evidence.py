@@ -17,7 +17,7 @@ from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.evidence import FURTHER, SHOWN, Weighed, further, show
 from torchstone.conformance.program.program import Ref
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 NAN, INF = math.nan, math.inf
 
@@ -111,7 +111,7 @@ def test_eager_further_off_is_never_the_backends_failure(truth: float, off: floa
     eager, backend = x + off, x + off * part
     closer = bool(further(backend.double(), eager.double(), x.double()))
     assume(closer or torch.equal(eager, backend))  # not as far, on the other side: nobody can say who is right
-    finding = judge(program, (x,), Observed(eager, fresh((x,))), Observed(backend, fresh((x,))))
+    finding = judge(program, (x,), Observed(eager, copy_tensors((x,))), Observed(backend, copy_tensors((x,))))
     assert finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED)
     if finding.outcome is Outcome.ILL_CONDITIONED:
         assert finding.evidence["eager_further"] == FURTHER

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchstone.conformance.program.allowlist import PRIVATE, REASONS
-from torchstone.conformance.program.call_targets import NAMESPACES, lookup, resolve
+from torchstone.conformance.program.call_targets import DENIED, NAMESPACES, PRIVATE_OPERATORS, lookup, resolve
 from torchstone.conformance.program.case import Case, CaseError
 from torchstone.conformance.program.program import Call, Program, ProgramError, Ref
 
@@ -65,7 +64,7 @@ def test_every_operator_takes_values_alone() -> None:
             assert VALUES.fullmatch(kind) or str(overload) in OF_TORCHSCRIPT, f"{overload}: {argument.name} is a {kind}"
             scalar = kind.removeprefix("Optional[").startswith(("int", "str"))
             assert not (scalar and SUSPECT.search(argument.name or "")), f"{overload}: {argument.name}"
-        assert not name.startswith("_") or name in PRIVATE or name.startswith("__")
+        assert not name.startswith("_") or name in PRIVATE_OPERATORS or name.startswith("__")
         seen += 1
     assert seen > 1500
 
@@ -88,13 +87,13 @@ def test_every_other_function_is_an_operator_by_another_name_or_takes_values_alo
 
 def test_private_functions_are_those_that_are_told() -> None:
     private = {name for _, name, _ in functions() if name.startswith("_") and not name.startswith("__")}
-    assert private <= PRIVATE
-    assert set(operators()) >= PRIVATE, "not of ATen"
+    assert private <= PRIVATE_OPERATORS
+    assert set(operators()) >= PRIVATE_OPERATORS, "not of ATen"
 
 
 def test_what_is_denied_is_denied_under_every_prefix() -> None:
     for prefix in NAMESPACES:
-        for name in REASONS:
+        for name in DENIED:
             assert lookup(f"{prefix}.{name}") is None
             assert lookup(f"{prefix}.{name}.default") is None
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.program.call_targets import name_of, resolve
-from torchstone.conformance.program.literals import ProgramError, decode, encode, parse_dtype
+from torchstone.conformance.program.literals import ProgramError, decode_literal, encode_literal, parse_dtype
 from torchstone.conformance.program.program import Call, Program, Ref
 
 
@@ -92,8 +92,8 @@ def identical(left: Any, right: Any) -> bool:
 
 @given(LITERALS)
 def test_literals_survive_json(value: Any) -> None:
-    text = json.dumps(encode(value), allow_nan=False)
-    assert identical(decode(json.loads(text)), value)
+    text = json.dumps(encode_literal(value), allow_nan=False)
+    assert identical(decode_literal(json.loads(text)), value)
 
 
 def test_programs_survive_json() -> None:
@@ -108,7 +108,7 @@ def test_programs_survive_json() -> None:
 
 def test_a_literal_that_cannot_be_written_says_its_type() -> None:
     with pytest.raises(ProgramError, match=r"a builtins\.object cannot be written"):
-        encode([object()])
+        encode_literal([object()])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.repro.script import source
+from torchstone.conformance.repro.script import python_source
 
 
 def one_call(target: str, *args: Any, inputs: dict[str, Tensor], **kwargs: Any) -> Case:
@@ -127,7 +127,7 @@ def test_literals_print_as_python() -> None:
         '{"mode": torch.bfloat16}': {"mode": torch.bfloat16},
     }
     for text, value in values.items():
-        assert source(value) == text
+        assert python_source(value) == text
 
 
 def test_methods_print_as_methods() -> None:

@@ -15,9 +15,9 @@ from torture_cases import torture_case
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.runner import pool as pool_module
+from torchstone.conformance.runner.cleanup import PREFIX, LockedFolder, remove_abandoned
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.runner.preflight import look
-from torchstone.conformance.runner.temporary_folders import PREFIX, Folder, sweep
+from torchstone.conformance.runner.preflight import preflight
 from torchstone.conformance.runner.worker_process import _ENVIRONMENT
 
 HERE = Path(__file__).parents[1] / "helpers"
@@ -117,7 +117,7 @@ def test_a_worker_killed_mid_case_is_one_crash():
         got.append(next(results))
         slot = pool._slots[0]
         assert slot.worker is not None and slot.sent
-        while not slot.begun():
+        while not slot.has_begun():
             time.sleep(0.01)
         os.kill(slot.worker.pid, 9)
         got += results
@@ -134,7 +134,7 @@ def test_a_worker_killed_while_idle_costs_no_case():
 
 
 def test_what_ends_workers_before_they_have_begun_it_is_tried_no_more_than_thrice(monkeypatch):
-    monkeypatch.setattr("torchstone.conformance.runner.worker_process.WorkerProcess.begun", lambda self: 0)
+    monkeypatch.setattr("torchstone.conformance.runner.worker_process.WorkerProcess.cases_begun", lambda self: 0)
     with Pool(BACKEND, retry=False) as pool:
         verdict = pool.verdict(torture_case("abort"))
         assert (verdict.outcome, verdict.message, pool.spawned) == (Outcome.CRASH, "killed by SIGABRT", 3)
@@ -186,14 +186,14 @@ def test_what_a_backend_prints_as_it_is_imported_is_no_harm():
 
 
 def test_a_look_survives_what_it_looks_at():
-    assert look("torture_import:abort") == {"died": "killed by SIGABRT: LLVM ERROR: the last words"}
-    assert look("torture_import:exit_well") == {"died": "exited with code 0"}
-    assert look("torture_import:daemon")["ok"] and look("torture_import:print_much")["ok"]
-    assert look("torture_backend:Refuses")["reason"] == "its library is missing"
+    assert preflight("torture_import:abort") == {"died": "killed by SIGABRT: LLVM ERROR: the last words"}
+    assert preflight("torture_import:exit_well") == {"died": "exited with code 0"}
+    assert preflight("torture_import:daemon")["ok"] and preflight("torture_import:print_much")["ok"]
+    assert preflight("torture_backend:Refuses")["reason"] == "its library is missing"
     with pytest.raises(InputError, match='"torture_import:raises" cannot be loaded: ZeroDivisionError'):
-        look("torture_import:raises")
+        preflight("torture_import:raises")
     with pytest.raises(InputError, match='"torture_import:sys_exit" cannot be loaded: SystemExit: 3'):
-        look("torture_import:sys_exit")
+        preflight("torture_import:sys_exit")
     assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"time.sleep(600)" in _bytes(path)]
 
 
@@ -278,14 +278,14 @@ os.kill(os.getpid(), 9)
 
 def test_folders_of_pools_that_are_gone_are_swept_and_others_are_not(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    alive, gone, strange = Folder(), Folder(), tmp_path / f"{PREFIX}of-somebody-else"
+    alive, gone, strange = LockedFolder(), LockedFolder(), tmp_path / f"{PREFIX}of-somebody-else"
     (gone.path / "worker-0").mkdir()
     (gone.path / "worker-0" / "file").write_text("left")
     (gone.path / "worker-0").chmod(0)
     os.close(gone._lock)  # as the kernel does for a process that dies
     strange.mkdir()
     (tmp_path / f"{PREFIX}link").symlink_to(tmp_path)
-    sweep()
+    remove_abandoned()
     assert alive.path.exists() and not gone.path.exists()
     assert strange.exists(), "what has no lock was made by nobody we know"
     alive.close()

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from torture_cases import torture_case
 
-from torchstone.cli.pythons import check_backends, in_pythons, pythons_of
+from torchstone.cli.workers import check_usable, parse_pythons, pool_with_pythons
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.runner import interpreter
 from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.runner.run import run
+from torchstone.conformance.runner.run import run_cases
 from torchstone.conformance.store import VERDICT_COLUMNS, Store
 
 HERE = Path(__file__).parents[1] / "helpers"
@@ -50,10 +50,10 @@ def test_what_is_no_interpreter_of_a_backend_is_refused(tmp_path):
         ([f"eager={sys.executable}"] * 2, "two interpreters"),
     ]:
         with pytest.raises(InputError, match=word):
-            pythons_of(given, ["eager", "linalg"])
+            parse_pythons(given, ["eager", "linalg"])
     with pytest.raises(InputError, match="on this machine"):
-        pythons_of([f"eager={sys.executable}"], ["eager"], "ray")
-    assert pythons_of([f"eager={sys.executable}"], ["eager"]) == {"eager": sys.executable}
+        parse_pythons([f"eager={sys.executable}"], ["eager"], "ray")
+    assert parse_pythons([f"eager={sys.executable}"], ["eager"]) == {"eager": sys.executable}
 
 
 def test_an_environment_may_be_named_by_its_folder(bare):
@@ -62,7 +62,7 @@ def test_an_environment_may_be_named_by_its_folder(bare):
 
 def test_an_interpreter_without_pytorch_says_so(bare):
     with pytest.raises(InputError, match=r'backend "eager": .*bin/python: cannot import torch .*-m pip install torch'):
-        check_backends(["eager"], {"eager": str(bare / "bin" / "python")})
+        check_usable(["eager"], {"eager": str(bare / "bin" / "python")})
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_what_is_no_python_says_so(tmp_path, script, word):
     (tmp_path / "python").write_text(script)
     (tmp_path / "python").chmod(0o755)
     with pytest.raises(InputError, match=word):
-        check_backends(["eager"], {"eager": str(tmp_path / "python")})
+        check_usable(["eager"], {"eager": str(tmp_path / "python")})
 
 
 def test_another_protocol_is_refused(monkeypatch, furnished):
     monkeypatch.setattr(interpreter, "VERSION", 99)
     monkeypatch.chdir(HERE)
     with pytest.raises(InputError, match=r"speaks protocol \d of the runner, this is 99"):
-        check_backends(["torture_backend:Torture"], {"torture_backend:Torture": str(furnished / "bin" / "python")})
+        check_usable(["torture_backend:Torture"], {"torture_backend:Torture": str(furnished / "bin" / "python")})
 
 
 def test_two_interpreters_one_run_one_store(tmp_path, monkeypatch, furnished):
@@ -95,7 +95,7 @@ def test_two_interpreters_one_run_one_store(tmp_path, monkeypatch, furnished):
     with Store(tmp_path / "results.sqlite") as store:
         name = store.new_run("", {"backends": backends}, {})
         cases = [torture_case("obey", 0), torture_case("abort", 1)]
-        run(lambda: cases, backends, store, name, pool=in_pythons(Pool, {"torture_backend:Where": python}))
+        run_cases(lambda: cases, backends, store, name, pool=pool_with_pythons(Pool, {"torture_backend:Where": python}))
         rows = [dict(zip(VERDICT_COLUMNS, row, strict=True)) for row in store.iter_verdicts(name)]
         assert store.counts(name) == {"eager": {"pass": 2}, "torture_backend:Where": {"pass": 1, "crash": 1}}
     (passed,) = [row for row in rows if row["backend"] != "eager" and row["outcome"] == "pass"]

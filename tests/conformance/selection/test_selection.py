@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
-from torchstone.conformance.selection.plan import Earlier, Pattern, Shard, agrees, changed, not_passed, plan
+from torchstone.conformance.selection.earlier_runs import EarlierRuns, changed_outcomes, not_passed
+from torchstone.conformance.selection.filters import Pattern, Shard, has_wanted_tag
+from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import select
 from torchstone.conformance.store import Store
 
@@ -20,7 +22,7 @@ BASE = {"sources": ["corpus"], "ops": None, "dtypes": None, "variants": ["defaul
 
 
 def asked(**options: object) -> list[str]:
-    return [entry.id for entry in plan(BASE | options).entries()]
+    return [entry.id for entry in select_cases(BASE | options).entries()]
 
 
 @settings(max_examples=30, deadline=None)
@@ -59,8 +61,12 @@ def test_patterns_of_ids() -> None:
 
 def test_tags_agree_when_one_is_there_and_none_left_out() -> None:
     tags = {"fft", "backward"}
-    assert agrees(tags, ["fft"]) and agrees(tags, ["view", "fft"]) and agrees(tags, ["!view"])
-    assert not agrees(tags, ["view"]) and not agrees(tags, ["fft", "!backward"]) and not agrees(tags, ["!fft"])
+    assert has_wanted_tag(tags, ["fft"]) and has_wanted_tag(tags, ["view", "fft"]) and has_wanted_tag(tags, ["!view"])
+    assert (
+        not has_wanted_tag(tags, ["view"])
+        and not has_wanted_tag(tags, ["fft", "!backward"])
+        and not has_wanted_tag(tags, ["!fft"])
+    )
 
 
 def test_names_behind_a_mark_are_left_out() -> None:
@@ -70,7 +76,7 @@ def test_names_behind_a_mark_are_left_out() -> None:
     with pytest.raises(UnknownName):
         select(["models"], ["!mpl"])
     with pytest.raises(InputError, match="selects nothing: no op is left of mlp, !m"):
-        plan(BASE | {"sources": ["models"], "ops": ["mlp", "!m*"]})
+        select_cases(BASE | {"sources": ["models"], "ops": ["mlp", "!m*"]})
 
 
 def test_shards_of_a_run_partition_it() -> None:
@@ -101,7 +107,7 @@ def test_tags_and_ids_select_cases() -> None:
 def test_what_did_not_pass_and_what_changed() -> None:
     before = {"a": "pass", "b": "crash", "c": "untested", "d": "unsupported", "e": "fallback"}
     assert not_passed(before) == {"b", "d"}
-    assert changed(before, {"a": "pass", "b": "pass", "d": "error", "f": "pass"}) == {"b", "d", "f"}
+    assert changed_outcomes(before, {"a": "pass", "b": "pass", "d": "error", "f": "pass"}) == {"b", "d", "f"}
 
 
 def journal(db: Store, backend: str, **outcomes: str) -> None:
@@ -116,9 +122,9 @@ def test_earlier_runs_are_remembered_per_backend(tmp_path: Path) -> None:
     with Store(tmp_path / "results.sqlite") as db:
         journal(db, "one", var_of_nothing="crash", logspace_of_one_step="pass")
         journal(db, "two", var_of_nothing="pass", logspace_of_one_step="unsupported")
-        last = Earlier.since("last-failed", db, "latest", ["one", "two"])
+        last = EarlierRuns.since("last-failed", db, "latest", ["one", "two"])
         assert last.runs == {"one": "r1", "two": "r2"} and last.until == "r2"
-        found = plan(BASE | {"earlier": last._asdict()}, db)
+        found = select_cases(BASE | {"earlier": last._asdict()}, db)
         assert [entry.id for entry in found.entries()] == [
             "corpus:logspace-of-one-step:float32:0",
             "corpus:var-of-nothing:float32:0",
@@ -128,11 +134,11 @@ def test_earlier_runs_are_remembered_per_backend(tmp_path: Path) -> None:
             "two": {"corpus:logspace-of-one-step:float32:0"},
         }
         with pytest.raises(InputError, match="selects nothing: backend three was not in r1"):
-            Earlier.since("last-failed", db, "r1", ["three"])
+            EarlierRuns.since("last-failed", db, "r1", ["three"])
         journal(db, "one", var_of_nothing="pass")
         journal(db, "one", logspace_of_one_step="pass")
-        since = Earlier.since("changed-since", db, "r1", None)
+        since = EarlierRuns.since("changed-since", db, "r1", None)
         journal(db, "one", logspace_of_one_step="crash")  # after the run was asked for
         assert since.ids(db) == {"one": {"corpus:var-of-nothing:float32:0"}}
         with pytest.raises(InputError, match=r"selects nothing: no verdict has changed since \(one in r5"):
-            plan(BASE | {"earlier": Earlier.since("changed-since", db, "latest", ["one"])._asdict()}, db)
+            select_cases(BASE | {"earlier": EarlierRuns.since("changed-since", db, "latest", ["one"])._asdict()}, db)

@@ -10,10 +10,10 @@ import torch
 
 from torchstone.conformance.backends import load
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.selection.plan import plan
+from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import FOLDER
 from torchstone.conformance.sources import load as source
 from torchstone.conformance.sources.corpus import Corpus
@@ -33,7 +33,7 @@ def test_bugs_of_the_past_stay_fixed(entry: Case | Untested) -> None:
     assert isinstance(entry, Case), entry
     assert len(entry.to_bytes()) < 4096 and entry.id == f"corpus:{entry.op}:{entry.dtype}:0"
     for backend in ("eager", "linalg"):
-        verdict = try_case(entry, load(backend))
+        verdict = run_case(entry, load(backend))
         assert verdict.outcome == "pass", verdict.message
 
 
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_read_costs_itself_only(tmp_path: Path) -> None:
     (tmp_path / "folder.safetensors").mkdir()
     os.mkfifo(tmp_path / "pipe.safetensors")
     saved(tmp_path / "dtype.safetensors", dtype="float31")
-    found = plan({"sources": [f"{FOLDER}{tmp_path}"], "dtypes": ["float32"]})
+    found = select_cases({"sources": [f"{FOLDER}{tmp_path}"], "dtypes": ["float32"]})
     entries = {entry.op.rpartition("/")[2]: entry for entry in found.entries()}
     assert len(entries) == 6 and isinstance(entries.pop("good"), Case)
     for name, entry in entries.items():
@@ -87,4 +87,4 @@ def test_folders_that_are_no_corpus(tmp_path: Path) -> None:
     for parent in ("a", "b"):
         saved(tmp_path / parent / "cases" / "x.safetensors")
     with pytest.raises(InputError, match="two corpora are called cases"):
-        plan({"sources": [f"{FOLDER}{tmp_path}/{parent}/cases" for parent in ("a", "b")]})
+        select_cases({"sources": [f"{FOLDER}{tmp_path}/{parent}/cases" for parent in ("a", "b")]})

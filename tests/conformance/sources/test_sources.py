@@ -15,7 +15,7 @@ import torch
 from torchstone.conformance.backends import load
 from torchstone.conformance.backends.protocol import Availability, BackendUnsupported
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.execution.run_case import REFUSED, try_case
+from torchstone.conformance.execution.run_case import REFUSED, run_case
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import SOURCES, find_case, iterate
@@ -50,17 +50,17 @@ def refused() -> Case:
 def test_a_backend_has_to_refuse_what_eager_refuses(refused: Case) -> None:
     assert refused.tags == (REFUSED,)
     for name in ("eager", "linalg"):
-        verdict = try_case(refused, load(name))
+        verdict = run_case(refused, load(name))
         assert verdict.outcome is Outcome.PASS and verdict.evidence["eager"] and verdict.evidence["backend"]
-    verdict = try_case(refused, Lenient())
+    verdict = run_case(refused, Lenient())
     assert (verdict.outcome, verdict.kind, verdict.stage) == (Outcome.MISMATCH, Kind.ACCEPTED, Stage.COMPARE)
     assert "where eager raises ValueError" in verdict.message
-    assert try_case(refused, Declining()).outcome is Outcome.UNSUPPORTED
+    assert run_case(refused, Declining()).outcome is Outcome.UNSUPPORTED
 
 
 def test_what_eager_takes_after_all_is_untested() -> None:
     case = find_case("opinfo:add:float32:0").replace(tags=(REFUSED,))
-    assert try_case(case, load("linalg")).outcome is Outcome.UNTESTED
+    assert run_case(case, load("linalg")).outcome is Outcome.UNTESTED
 
 
 @pytest.mark.parametrize(("name", "op"), [("errors", "cat"), ("models", "mlp")])
@@ -92,4 +92,4 @@ def test_models_are_cases(op: str) -> None:
     entries = list(source("models").iterate([op], ["float32"]))
     assert all(isinstance(entry, Case) for entry in entries)
     assert [entry.tags for entry in entries if isinstance(entry, Case)] == [(), ("train",), (), ()]
-    assert isinstance(entries[2], Case) and try_case(entries[2], load("eager")).outcome is Outcome.PASS
+    assert isinstance(entries[2], Case) and run_case(entries[2], load("eager")).outcome is Outcome.PASS

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.store import Store, StoreError, choose, prune
+from torchstone.conformance.store import Store, StoreError, prune, runs_to_prune
 
 from .test_store import new_run, verdict
 
@@ -32,11 +32,11 @@ def test_choose(store):
     started = "UPDATE runs SET started = ? WHERE id = ?"
     store._db.executemany(started, [("2020-01-01T00:00:00+00:00", 1), ("2020-01-01T00:00:00", 2)])
     runs = store.run_list()
-    assert ids(choose(runs, keep=1)) == ["r1", "r2"] and ids(choose(runs, keep=9)) == []
-    assert ids(choose(runs, older_than=timedelta(days=30))) == ["r1", "r2"]
-    assert ids(choose(runs, keep=2, older_than=timedelta(days=30))) == ["r1"]
+    assert ids(runs_to_prune(runs, keep=1)) == ["r1", "r2"] and ids(runs_to_prune(runs, keep=9)) == []
+    assert ids(runs_to_prune(runs, older_than=timedelta(days=30))) == ["r1", "r2"]
+    assert ids(runs_to_prune(runs, keep=2, older_than=timedelta(days=30))) == ["r1"]
     store._db.execute(started, ("no date", 1))
-    assert ids(choose(store.run_list(), older_than=timedelta(days=30))) == ["r2"]
+    assert ids(runs_to_prune(store.run_list(), older_than=timedelta(days=30))) == ["r2"]
 
 
 def test_prune_gives_back_the_bytes_of_cases_that_nobody_has(store):

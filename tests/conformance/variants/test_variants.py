@@ -9,8 +9,8 @@ import torch
 
 from torchstone.conformance.backends import load
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.execution.run_case import try_case
-from torchstone.conformance.execution.undefined_behavior import unsafe
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.sources import find_case, iterate
@@ -94,8 +94,10 @@ def test_norms_with_fewer_parameters_than_channels_are_no_case(name: str) -> Non
     call = Call(f"torch.ops.aten.{name}.default", (*(Ref(f"x{i}") for i in range(5)), *rest), {}, "r0")
     inputs = {"x0": torch.randn(4, 3)} | {f"x{i}": torch.ones(3) for i in range(1, 5)}
     whole = Case(Program(tuple(inputs), (call,), Ref("r0")), inputs, "test", "op", "float32")
-    assert not unsafe(whole)
-    assert "as many elements as there are channels" in unsafe(whole.replace(inputs={**inputs, "x3": torch.ones(2)}))
+    assert not undefined_behavior(whole)
+    assert "as many elements as there are channels" in undefined_behavior(
+        whole.replace(inputs={**inputs, "x3": torch.ones(2)})
+    )
 
 
 def test_parameters_of_another_size_than_eagers_lstm_takes_them_for_are_no_case() -> None:
@@ -104,18 +106,22 @@ def test_parameters_of_another_size_than_eagers_lstm_takes_them_for_are_no_case(
     call = Call("torch.lstm", (refs[0], refs[1:3], refs[3:], False, 1, 0.0, False, False, False), {}, "r0")
     inputs = {f"x{i}": t for i, t in enumerate([torch.randn(5, 2, 4), *state, *weights])}
     lstm = Case(Program(tuple(inputs), (call,), Ref("r0")), inputs, "test", "op", "float32")
-    assert not unsafe(lstm)
-    assert "sizes that PyTorch's own refuses" in unsafe(lstm.replace(inputs={**inputs, "x3": torch.randn(13, 5)}))
-    assert "sizes that PyTorch's own refuses" in unsafe(lstm.replace(inputs={**inputs, "x1": torch.zeros(1, 7, 3)}))
-    assert "cell states" in unsafe(lstm.replace(inputs={**inputs, "x1": torch.zeros(500, 2, 3)}))
+    assert not undefined_behavior(lstm)
+    assert "sizes that PyTorch's own refuses" in undefined_behavior(
+        lstm.replace(inputs={**inputs, "x3": torch.randn(13, 5)})
+    )
+    assert "sizes that PyTorch's own refuses" in undefined_behavior(
+        lstm.replace(inputs={**inputs, "x1": torch.zeros(1, 7, 3)})
+    )
+    assert "cell states" in undefined_behavior(lstm.replace(inputs={**inputs, "x1": torch.zeros(500, 2, 3)}))
 
 
 @pytest.mark.parametrize("target", ["torch.histogram", "torch.histc"])
 def test_places_that_eager_takes_from_nan_are_no_case(target: str) -> None:
-    assert "NaN be a place" in unsafe(case(target, torch.tensor([3e38, 3e38]), args=(2,)))
-    assert "NaN be a place" in unsafe(case(target, torch.tensor([-3e38, 0, 3e38]), args=(2,)))
-    assert not unsafe(case(target, torch.tensor([1.0, 2.0, 2.0]), args=(2,)))
-    assert not unsafe(case(target, torch.tensor([2.0, 2.0]), args=(2,)))
+    assert "NaN be a place" in undefined_behavior(case(target, torch.tensor([3e38, 3e38]), args=(2,)))
+    assert "NaN be a place" in undefined_behavior(case(target, torch.tensor([-3e38, 0, 3e38]), args=(2,)))
+    assert not undefined_behavior(case(target, torch.tensor([1.0, 2.0, 2.0]), args=(2,)))
+    assert not undefined_behavior(case(target, torch.tensor([2.0, 2.0]), args=(2,)))
 
 
 def test_rows_are_told_from_channels() -> None:
@@ -166,7 +172,7 @@ def test_what_cannot_be_asked_says_why(name: str, given: Case, reason: str) -> N
     ],
 )
 def test_what_could_end_the_process_is_left_to_the_worker(name: str, given: Case, reason: str) -> None:
-    verdict = try_case(asked(given, name), load("linalg"))
+    verdict = run_case(asked(given, name), load("linalg"))
     assert verdict.outcome == "untested" and reason in verdict.message
 
 
@@ -207,7 +213,7 @@ class Fixed:
 )
 def test_one_compilation_serves_all_sizes(backend, outcome: str) -> None:
     given = asked(case("torch.softmax", torch.randn(3, 4), args=(-1,)), "batch")
-    verdict = try_case(given, backend)
+    verdict = run_case(given, backend)
     assert verdict.outcome == outcome
     if outcome == "mismatch":
         assert verdict.message.startswith("called with sizes [4, 4]")
@@ -352,7 +358,7 @@ class Forgetful:
 def test_a_program_beside_one_with_another_number(backend, outcome: str) -> None:
     given = asked(case("torch.clamp", torch.randn(9), args=(-0.5,)), "constants")
     backend.__dict__.get("kept", {}).clear()
-    assert try_case(given, backend).outcome == outcome
+    assert run_case(given, backend).outcome == outcome
     alone = apply(case("torch.neg", torch.randn(3)), "constants")
     assert isinstance(alone, Untested) and "no number" in alone.reason
     assert isinstance(apply(case("torch.sum", torch.randn(3, 4), args=(0,)), "constants"), Untested)
@@ -370,10 +376,10 @@ class Unchecked:
 @pytest.mark.parametrize("backend, outcome", [(load("linalg"), "pass"), (Unchecked(), "mismatch")])
 def test_an_index_out_of_range_has_to_be_refused(backend, outcome: str) -> None:
     taking = case("torch.take", torch.randn(5), torch.tensor([1, 2]))
-    verdict = try_case(asked(taking, "outside"), backend)
+    verdict = run_case(asked(taking, "outside"), backend)
     assert verdict.outcome == outcome and (outcome == "pass" or verdict.kind == "accepted")
     sum_of_both = case("torch.add", torch.tensor([1, 2]), torch.tensor([1, 2]))
-    assert try_case(asked(sum_of_both, "outside"), backend).outcome == "untested"
+    assert run_case(asked(sum_of_both, "outside"), backend).outcome == "untested"
 
 
 def test_arguments_that_are_left_out_are_given() -> None:

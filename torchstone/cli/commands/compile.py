@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchstone.cli.options import CpuLevelOption, check_names, hold_to
+from torchstone.cli.options import CpuLevelOption, check_known, set_cpu_level
 from torchstone.cli.output import say
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def compile(
     from torchstone.compiler.lowering.registry import TARGETS, find_target
     from torchstone.conformance.errors import InputError
 
-    hold_to(cpu_level)
+    set_cpu_level(cpu_level)
     if ":" not in target:
-        check_names("target", [target], TARGETS)
+        check_known("target", [target], TARGETS)
     own = find_target(target).name
-    check_names("stage", emit or [], dict.fromkeys([*STAGES, own]))
+    check_known("stage", emit or [], dict.fromkeys([*STAGES, own]))
     if origin is not None:
-        check_names("stage of text", [origin], TEXTS)
+        check_known("stage of text", [origin], TEXTS)
         if arg or explain:
             raise InputError(f"--from {origin} takes neither --arg nor --explain: there is no program, only its text")
         from torchstone.compiler.from_text import from_text
@@ -99,7 +99,7 @@ def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool
         raise InputError(f"{what}: expected FILE:FN, as in model.py:forward")
     module = _load(Path(file))
     names = [n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n))]
-    check_names(f"function in {file}", [name], names)
+    check_known(f"function in {file}", [name], names)
     fn = getattr(module, name)
     fn = fn() if isinstance(fn, type) else fn
     args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name)

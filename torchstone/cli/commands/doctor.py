@@ -10,19 +10,18 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from torchstone.cli.output import warn
-from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.cli.output import FormatOption, TableFormat, show_table, warn
 
 COLUMNS = ("check", "ok", "found", "fix")
 CORE = ("python", "torch", "torchstone")
 
 
-def doctor(form: FormatOption = Format.table) -> int:
+def doctor(form: FormatOption = TableFormat.table) -> int:
     """Check the installation; exit code 0 when the core works, whatever optional part is missing."""
     rows = [_python(), _package("torchstone"), _torch(), _mlir(), _cpu_runtime(), _cache(), _compiler(), _tensorrt()]
     rows.extend(_backends())
     rows.extend(_plugins() if rows[2]["ok"] else [])
-    show(rows, COLUMNS, form)
+    show_table(rows, COLUMNS, form)
     broken = [row["check"] for row in rows if row["check"] in CORE and not row["ok"]]
     if broken:
         warn(f"error: {', '.join(map(str, broken))} must be put right before anything can run")
@@ -100,13 +99,13 @@ def _tensorrt() -> dict[str, object]:
 
 
 def _backends() -> list[dict[str, object]]:
-    from torchstone.cli.commands.backends import rows
+    from torchstone.cli.commands.backends import availability_rows
 
     return [
         _row(
             f"backend {row['backend']}", bool(row["available"]), str(row["reason"] or "available"), str(row["install"])
         )
-        for row in rows()
+        for row in availability_rows()
     ]
 
 
@@ -117,7 +116,7 @@ def _plugins() -> list[dict[str, object]]:
     from torchstone.conformance.errors import InputError
     from torchstone.conformance.sources import SOURCES
     from torchstone.conformance.variants.registry import VARIANTS
-    from torchstone.fuzz.families import FAMILIES
+    from torchstone.fuzz.generator.families import FAMILIES
     from torchstone.reducers.passes import PASSES
 
     rows = []

@@ -13,15 +13,14 @@ from torchstone.cli.expectation_report import (
     COLUMNS,
     Annotations,
     AnnotationsOption,
+    Baseline,
     ExpectOption,
-    Held,
     JunitOption,
     headline,
     problem_rows,
 )
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import put, say
-from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.cli.output import FormatOption, TableFormat, say, show_table, write_raw
 
 expect = typer.Typer(no_args_is_help=True)
 RunOption = Annotated[str, typer.Option("--run", help="The run, or latest.")]
@@ -32,7 +31,7 @@ def check(
     expect: ExpectOption = None,
     run: RunOption = "latest",
     store: StoreOption = None,
-    form: FormatOption = Format.table,
+    form: FormatOption = TableFormat.table,
     junit: JunitOption = None,
     annotations: AnnotationsOption = Annotations.auto,
 ) -> int:
@@ -50,18 +49,20 @@ def check(
         raise InputError("give at least one --expect FILE; `torchstone expect update` writes one")
     with Store(store, readonly=True) as db:
         record = db.run(run)
-        held = Held.of(expect, junit, annotations, set(db.counts(record.run)) | set(record.errors), f"run {record.run}")
-        check_complete(record, [file.backend for file in held.files] or list(record.errors))
-        judgement = held.judge(db, record)
-    rows = problem_rows(judgement)
-    lines = held.annotations(record, judgement)
-    if rows or form is not Format.table:
-        show(rows, COLUMNS, form)
-    talk = sys.stdout if form is Format.table else sys.stderr
-    say(headline(judgement), to=talk)
+        baseline = Baseline.of(
+            expect, junit, annotations, set(db.counts(record.run)) | set(record.errors), f"run {record.run}"
+        )
+        check_complete(record, [file.backend for file in baseline.files] or list(record.errors))
+        report = baseline.check(db, record)
+    rows = problem_rows(report)
+    lines = baseline.annotations(record, report)
+    if rows or form is not TableFormat.table:
+        show_table(rows, COLUMNS, form)
+    talk = sys.stdout if form is TableFormat.table else sys.stderr
+    say(headline(report), to=talk)
     for line in lines:
-        put(f"{line}\n", to=talk)
-    return OK if judgement.ok else FAILURES
+        write_raw(f"{line}\n", to=talk)
+    return OK if report.ok else FAILURES
 
 
 @expect.command()
@@ -79,22 +80,22 @@ def update(
     new row is the verdict's message, marked TODO: write what is known in its place, and the link to an issue.
     """
     from torchstone.conformance.errors import InputError
-    from torchstone.conformance.expectations import check_backends, check_complete, new_document, read
-    from torchstone.conformance.expectations import update as updated
+    from torchstone.conformance.expectations import check_complete, files_by_backend, new_document, read_document
+    from torchstone.conformance.expectations import update_document as updated
     from torchstone.conformance.store import Store
 
     with Store(store, readonly=True) as db:
         record = db.run(run)
         tried = sorted(set(db.counts(record.run)) | set(record.errors))
         if expect.exists():
-            document = read(expect)
+            document = read_document(expect)
             if backend not in (None, document.expectations.backend):
                 raise InputError(f'{expect}: is about backend "{document.expectations.backend}", not "{backend}"')
         elif backend is None and len(tried) != 1:
             raise InputError(f"run {record.run} tried {', '.join(tried) or 'nothing'}: name one with --backend")
         else:
             document = new_document(expect, backend or tried[0])
-        check_backends([document.expectations], tried, f"run {record.run}")
+        files_by_backend([document.expectations], tried, f"run {record.run}")
         check_complete(record, [document.expectations.backend])
         result = updated(document, db, record)
     result.write()

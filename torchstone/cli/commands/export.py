@@ -23,13 +23,13 @@ def export(
     """Write the verdicts of runs as Parquet, CSV, JSON or JSON lines, one row a verdict."""
     from torchstone.conformance.errors import UnknownName
     from torchstone.conformance.store import Store
-    from torchstone.reports.export import Form
+    from torchstone.reports.export import ExportFormat
     from torchstone.reports.export import export as write
 
     name = (form or out.suffix.removeprefix(".")).lower()
-    if name not in list(Form):
-        raise UnknownName("format", name, Form, more="; give --format")
+    if name not in list(ExportFormat):
+        raise UnknownName("format", name, ExportFormat, more="; give --format")
     with Store(store, readonly=True) as db:
         records = list({record.run: record for record in map(db.run, run or ["latest"])}.values())
-        count = write(db, records, out, Form(name))
+        count = write(db, records, out, ExportFormat(name))
     say(f"{out}: {count:,} verdicts of {', '.join(record.run for record in records)}")

@@ -11,12 +11,12 @@ import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import live, say, warn
-from torchstone.conformance.escape import file_name, shell
+from torchstone.cli.output import replace_line, say, warn
+from torchstone.conformance.escape import file_name, shell_command
 
 if TYPE_CHECKING:
-    from torchstone.fuzz.campaign import Plan, Tally
-    from torchstone.fuzz.generator.rules import Rule
+    from torchstone.fuzz.campaign import CampaignOptions, Tally
+    from torchstone.fuzz.generator.rules import OpRule
 
 
 def fuzz(
@@ -44,22 +44,23 @@ def fuzz(
     store: StoreOption = None,
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did."""
-    from torchstone.cli.commands.run import _check, _jobs, _sigterm_interrupts
-    from torchstone.fuzz.duration import seconds
+    from torchstone.cli.options import parse_duration
+    from torchstone.cli.selection_options import check_options
+    from torchstone.cli.workers import sigterm_interrupts, worker_count
 
-    budget, reduce_seconds, workers = seconds(time), seconds(reduce_time), _jobs(jobs)
-    _check({"sources": [], "backends": [backend]})
-    from torchstone.fuzz.campaign import Plan, campaign
-    from torchstone.fuzz.generator.rules import select
+    budget, reduce_seconds, workers = parse_duration(time), parse_duration(reduce_time), worker_count(jobs)
+    check_options({"sources": [], "backends": [backend]})
+    from torchstone.fuzz.campaign import CampaignOptions, run_campaign
+    from torchstone.fuzz.generator.catalog import select_rules
 
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    plan = Plan(
+    plan = CampaignOptions(
         backend=backend,
         seconds=budget,
         seed=seed,
         out=out or Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed)),
         pool=_passing(passing, backend, store) if passing else (),
-        must=select(op or ()),
+        must=select_rules(op or ()),
         max_ops=max_ops,
         jobs=workers,
         timeout=timeout,
@@ -68,27 +69,27 @@ def fuzz(
         specials=special_values,
     )
     warn(f"fuzzing {backend} with seed {seed}")
-    with _sigterm_interrupts(), _Progress() as progress:
-        tally = campaign(plan, progress.show)
+    with sigterm_interrupts(), _Progress() as progress:
+        tally = run_campaign(plan, progress.show)
     _show(plan, tally)
     if tally.interrupted:
         again = ["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(plan.out)]
-        warn(f"interrupted; the findings so far are kept. To start over:\n  {shell(again)}")
+        warn(f"interrupted; the findings so far are kept. To start over:\n  {shell_command(again)}")
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
 
 
-def _passing(run: str, backend: str, store: Path | None) -> tuple[Rule, ...]:
+def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:
     """Return the rules of the ops of which the backend passed a sample in a run: what it is known to take."""
     from torchstone.conformance.errors import InputError
-    from torchstone.conformance.execution.verdict import RIGHT
+    from torchstone.conformance.execution.verdict import CORRECT
     from torchstone.conformance.store import VERDICT_COLUMNS, Store
-    from torchstone.fuzz.generator.rules import all_rules
+    from torchstone.fuzz.generator.catalog import all_rules
 
     with Store(store, readonly=True) as db:
         record = db.run(run)
         rows = [dict(zip(VERDICT_COLUMNS, row, strict=True)) for row in db.iter_verdicts(record.run)]
-    passed = {row["op"] for row in rows if row["backend"] == backend and row["outcome"] in RIGHT}
+    passed = {row["op"] for row in rows if row["backend"] == backend and row["outcome"] in CORRECT}
     found = tuple(rule for op, rule in all_rules().items() if op in passed)
     if not found:
         raise InputError(f"run {record.run} has no op that {backend} passed and the fuzzer knows")
@@ -104,7 +105,7 @@ class _Progress:
 
     def __exit__(self, *exc: object) -> None:
         if self.live:
-            live()
+            replace_line()
 
     def show(self, tally: Tally) -> None:
         """Show the tally when it is time to."""
@@ -113,7 +114,7 @@ class _Progress:
         self.shown = tally.seconds
         line = self.line(tally)
         if self.live:
-            live(line[:150])
+            replace_line(line[:150])
         else:
             warn(line)
 
@@ -127,9 +128,9 @@ class _Progress:
         )
 
 
-def _show(plan: Plan, tally: Tally) -> None:
+def _show(plan: CampaignOptions, tally: Tally) -> None:
     """Print the counts and the ranked findings on stdout."""
-    from torchstone.cli.tables import Format, show
+    from torchstone.cli.output import TableFormat, show_table
 
     outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
     say(
@@ -154,4 +155,4 @@ def _show(plan: Plan, tally: Tally) -> None:
         say("no failures")
         return
     say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
-    show(rows, list(rows[0]), Format.table)
+    show_table(rows, list(rows[0]), TableFormat.table)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from torchstone.cli.options import check_dtypes
-from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.cli.options import parse_dtypes
+from torchstone.cli.output import FormatOption, TableFormat, show_table
 
 COLUMNS = ("op", "dtypes", "tags")
 TAG_COLUMNS = ("tag", "ops", "meaning")
@@ -25,11 +25,11 @@ def ops(
         list[str] | None, typer.Option("--tag", help="Only ops with this tag, !TAG without; repeatable.")
     ] = None,
     tags: Annotated[bool, typer.Option("--tags", help="List the tags, and how many of the ops have each.")] = False,
-    form: FormatOption = Format.table,
+    form: FormatOption = TableFormat.table,
 ) -> None:
     """List the ops the suite knows, with their dtypes and tags."""
-    wanted = check_dtypes(dtype or ["all"])
-    from torchstone.conformance.selection.plan import tagged
+    wanted = parse_dtypes(dtype or ["all"])
+    from torchstone.conformance.selection.selection import tagged
     from torchstone.conformance.sources import load_all, select
 
     loaded = load_all(source or ["opinfo"])
@@ -43,9 +43,9 @@ def ops(
     if wanted is not None:
         rows = [row for row in rows if set(wanted) & set(row["dtypes"])]
     if tags:
-        show(_count(rows), TAG_COLUMNS, form)
+        show_table(_count(rows), TAG_COLUMNS, form)
     else:
-        show(rows, COLUMNS, form)
+        show_table(rows, COLUMNS, form)
 
 
 def _count(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from torchstone.cli.options import StoreOption
 from torchstone.cli.output import say
 
 if TYPE_CHECKING:
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.store import RunRecord, Store
 
 UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -60,12 +60,12 @@ def prune(
         say("the file keeps its size while a run is running; the space is used again")
 
 
-def _chosen(db: Store, run: list[str] | None, keep: int | None, age: timedelta | None) -> list[Run]:
-    from torchstone.conformance.store import choose
+def _chosen(db: Store, run: list[str] | None, keep: int | None, age: timedelta | None) -> list[RunRecord]:
+    from torchstone.conformance.store import runs_to_prune
 
     if run:
         return list({record.run: record for record in map(db.run, run)}.values())
-    return choose(db.run_list(), keep, age)
+    return runs_to_prune(db.run_list(), keep, age)
 
 
 def _age(text: str) -> timedelta:

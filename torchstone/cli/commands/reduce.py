@@ -10,9 +10,8 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
-from torchstone.cli.output import say, warn
-from torchstone.cli.pythons import PythonOption, check_backends, check_consent, pythons_of
-from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
+from torchstone.cli.workers import PythonOption, check_consent, check_usable, parse_pythons
 from torchstone.conformance.escape import file_name, visible
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def reduce(
         Path | None, typer.Option("--keep", help="Folder to add the reduced case to, for `torchstone run --corpus`.")
     ] = None,
     python: PythonOption = None,
-    form: FormatOption = Format.table,
+    form: FormatOption = TableFormat.table,
     store: StoreOption = None,
 ) -> int:
     """Shrink a failing case to a standalone script. Exit code 0 if a fresh worker confirms it, 1 if not.
@@ -51,8 +50,8 @@ def reduce(
     in --out is not done again.
     """
     from torchstone.cli.commands.replay import find_case
+    from torchstone.cli.options import parse_duration
     from torchstone.conformance.errors import InputError
-    from torchstone.fuzz.duration import seconds
 
     if not backend:
         raise InputError("give the --backend that it fails on")
@@ -62,23 +61,23 @@ def reduce(
         raise InputError("--outcome is for --all: a case fails as it does")
     if every and keep is not None:
         raise InputError("--keep is for one case: copy the case.safetensors that --all writes")
-    budget = seconds(time)
-    pythons = pythons_of(python or [], [backend])
+    budget = parse_duration(time)
+    pythons = parse_pythons(python or [], [backend])
     if every:
         return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
-    check_backends([backend], pythons)
+    check_usable([backend], pythons)
     assert case is not None
     found = find_case(case, store, run)
     from torchstone.reducers.engine import Budget
-    from torchstone.reducers.failure import reduce
-    from torchstone.reducers.write import keep as keep_in
-    from torchstone.reducers.write import prepare, write
+    from torchstone.reducers.failure import reduce_case
+    from torchstone.reducers.write import add_to_corpus as keep_in
+    from torchstone.reducers.write import prepare_folder, write_reduction
 
-    folder = prepare(out or Path(".torchstone/reduced") / file_name(found.id, backend))
+    folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(found.id, backend))
     if keep is not None:
-        prepare(keep)
+        prepare_folder(keep)
     live = sys.stderr.isatty()
-    reduction = reduce(
+    reduction = reduce_case(
         found,
         backend,
         budget=Budget(trials=trials, seconds=budget),
@@ -86,7 +85,7 @@ def reduce(
         python=pythons.get(backend),
         progress=lambda step: warn(f"  {step.name}: {_size(step.size)}") if live else None,
     )
-    write(reduction, folder)
+    write_reduction(reduction, folder)
     _show(reduction, folder)
     if keep is not None and reduction.confirmed:
         say(f"kept      {keep_in(reduction, keep)}")
@@ -95,7 +94,7 @@ def reduce(
 
 def _all(
     backend: str, run: str | None, outcomes: list[str], seconds: float, trials: int, timeout: float, out: Path | None,
-    python: str | None, form: Format, path: Path | None,
+    python: str | None, form: TableFormat, path: Path | None,
 ) -> int:  # fmt: skip
     """Reduce the failures of a run, telling each as it is done, and list them."""
     from torchstone.conformance.errors import UnknownName
@@ -109,42 +108,42 @@ def _all(
         stored = {"pythons": record.options.get("pythons", {}), "backends": [backend]}
         if python is None:
             check_consent(stored, [backend], {}, f"run {record.run}")
-        check_backends([backend], {backend: python} if python else {})
-        from torchstone.reducers.batch import REDUCED, distinct, reduce_all
+        check_usable([backend], {backend: python} if python else {})
+        from torchstone.reducers.batch import REDUCED, distinct_failures, reduce_failures
         from torchstone.reducers.engine import Budget
-        from torchstone.reducers.write import prepare
+        from torchstone.reducers.write import prepare_folder
 
         for name in outcomes:
             if name not in REDUCED:
                 raise UnknownName("outcome", name, REDUCED, more=": what can be reduced")
-        folder = prepare(out or Path(".torchstone/reduced") / file_name(backend))
-        failures = distinct(db.iter_verdicts(record.run), backend)
+        folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(backend))
+        failures = distinct_failures(db.iter_verdicts(record.run), backend)
         failures = [failure for failure in failures if not outcomes or failure.signature.outcome in outcomes]
         budget = Budget(trials=trials, seconds=seconds)
         rows = []
-        made = reduce_all(db, record.run, failures, folder, budget=budget, timeout=timeout, python=python)
-        for at, (failure, told, before) in enumerate(made, 1):
-            row = {"failure": failure.name, "cases": len(failure.cases), "state": _state(told)}
-            row |= {"trials": told.get("trials"), "seconds": told.get("seconds"), "message": _message(told)}
+        made = reduce_failures(db, record.run, failures, folder, budget=budget, timeout=timeout, python=python)
+        for at, (failure, result, before) in enumerate(made, 1):
+            row = {"failure": failure.name, "cases": len(failure.cases), "state": _state(result)}
+            row |= {"trials": result.get("trials"), "seconds": result.get("seconds"), "message": _message(result)}
             rows.append(row)
             past = " (done before)" if before else ""
             warn(f"{at} of {len(failures)}: {failure.name}: {row['state']}{past}")
-    show(rows, ("failure", "cases", "state", "trials", "seconds", "message"), form)
+    show_table(rows, ("failure", "cases", "state", "trials", "seconds", "message"), form)
     return OK if all(row["state"] == "shown" or row["state"].startswith("same as") for row in rows) else FAILURES
 
 
-def _state(told: dict[str, Any]) -> str:
-    if "not_reduced" in told:
+def _state(record: dict[str, Any]) -> str:
+    if "not_reduced" in record:
         return "not reduced"
-    if not told["script"]["shows"]:
+    if not record["script"]["shows"]:
         return "script does not show it"
-    if not told["confirmed"]:
+    if not record["confirmed"]:
         return "not confirmed"
-    return f"same as {told['same_as']}" if told["same_as"] else "shown"
+    return f"same as {record['same_as']}" if record["same_as"] else "shown"
 
 
-def _message(told: dict[str, Any]) -> str:
-    lines = str(told.get("not_reduced") or told.get("message") or "").splitlines()
+def _message(record: dict[str, Any]) -> str:
+    lines = str(record.get("not_reduced") or record.get("message") or "").splitlines()
     return lines[0][:100] if lines else ""
 
 
@@ -153,9 +152,9 @@ def _size(size: tuple) -> str:
 
 
 def _show(reduction: Reduction, folder: Path) -> None:
-    from torchstone.reducers.write import measure
+    from torchstone.reducers.write import measure_case
 
-    before, after = measure(reduction.original), measure(reduction.case)
+    before, after = measure_case(reduction.original), measure_case(reduction.case)
     say(f"failure   {visible(str(reduction.signature))}")
     for what in ("calls", "elements"):
         say(f"{what:<9} {before[what]} -> {after[what]}")

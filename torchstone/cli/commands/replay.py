@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.options import CpuLevelOption, StoreOption, hold_to
-from torchstone.cli.output import put, say
+from torchstone.cli.options import CpuLevelOption, StoreOption, set_cpu_level
+from torchstone.cli.output import say, write_raw
 from torchstone.conformance.escape import visible
 
 WIDTH = 100
@@ -33,20 +33,20 @@ def replay(
     ] = False,
 ) -> int:
     """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
-    from torchstone.cli.commands.run import _check
-    from torchstone.conformance.execution.verdict import RIGHT
+    from torchstone.cli.selection_options import check_options
+    from torchstone.conformance.execution.verdict import CORRECT
     from torchstone.conformance.runner.pool import Pool
 
-    hold_to(cpu_level)
-    _check({"sources": [], "backends": [backend]})
+    set_cpu_level(cpu_level)
+    check_options({"sources": [], "backends": [backend]})
     found = find_case(case, store, run)
     if script:
-        put(found.script(backend))  # nothing in it is a command, and no word of it may be another
+        write_raw(found.script(backend))  # nothing in it is a command, and no word of it may be another
         return OK
     with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
         verdict = pool.verdict(found)
     show_verdict(found, verdict)
-    return OK if verdict.outcome in RIGHT else FAILURES
+    return OK if verdict.outcome in CORRECT else FAILURES
 
 
 def find_case(name: str, store: Path | None = None, run: str | None = None) -> Case:

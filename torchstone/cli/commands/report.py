@@ -13,7 +13,7 @@ from torchstone.cli.options import StoreOption
 from torchstone.cli.output import say
 
 
-class Form(StrEnum):
+class ReportFormat(StrEnum):
     """A file the report can be written as."""
 
     html = "html"
@@ -31,7 +31,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="The folder to write into.")] = Path("site"),
     store: StoreOption = None,
     form: Annotated[
-        list[Form] | None,
+        list[ReportFormat] | None,
         typer.Option("--format", help="What to write, repeatable [default: all].", case_sensitive=False),
     ] = None,
 ) -> int:
@@ -41,15 +41,15 @@ def report(
     the exit code is 1 when a case got worse, as it is with ``diff``; otherwise it is 0 whatever the report shows.
     """
     from torchstone.conformance.store import Store
-    from torchstone.reports.model import build
-    from torchstone.reports.results import load
-    from torchstone.reports.site import write
+    from torchstone.reports.model import build_report
+    from torchstone.reports.results import load_results
+    from torchstone.reports.site import write_site
 
     with Store(store, readonly=True) as db:
-        results = load(db, run or ())
-        before = load(db, against) if against else None
-    data = build(results, before)
-    paths = write(data, out, form or list(Form))
+        results = load_results(db, run or ())
+        before = load_results(db, against) if against else None
+    data = build_report(results, before)
+    paths = write_site(data, out, form or list(ReportFormat))
     for row in data["backends"]:
         passed, complete = row["outcomes"].get("pass", 0), row["ops"]["complete"]
         say(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,17 +11,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
-from torchstone.cli.executor import AddressOption, Executor, ExecutorOption, Where
-from torchstone.cli.expectation_report import Annotations, AnnotationsOption, ExpectOption, Held, JunitOption, conclude
-from torchstone.cli.options import CpuLevelOption, StoreOption, check_names, hold_to
+from torchstone.cli.expectation_report import (
+    Annotations,
+    AnnotationsOption,
+    Baseline,
+    ExpectOption,
+    JunitOption,
+    conclude_run,
+)
+from torchstone.cli.options import CpuLevelOption, StoreOption, check_known, set_cpu_level
 from torchstone.cli.output import warn
-from torchstone.cli.pythons import PythonOption, check_backends, check_consent, in_pythons, pythons_of
-from torchstone.cli.selection_options import options_of
-from torchstone.conformance.escape import shell
+from torchstone.cli.selection_options import check_options, run_options
+from torchstone.cli.workers import (
+    AddressOption,
+    Executor,
+    ExecutorOption,
+    PythonOption,
+    Workplace,
+    check_consent,
+    parse_pythons,
+    pool_with_pythons,
+    sigterm_interrupts,
+)
+from torchstone.conformance.escape import shell_command
 
 if TYPE_CHECKING:
-    from torchstone.conformance.selection.plan import Plan
-    from torchstone.conformance.store import Run, Store
+    from torchstone.conformance.selection.selection import Selection
+    from torchstone.conformance.store import RunRecord, Store
 
 
 class Device(StrEnum):
@@ -119,7 +132,7 @@ def run(
     from torchstone.conformance.errors import InputError
     from torchstone.conformance.store import Store, default_path
 
-    workers = Where(executor, address, jobs, memory)
+    workers = Workplace(executor, address, jobs, memory)
     if resume is not None:
         _refuse_with_resume(
             backend=[name for name in backend or () if ":" not in name],
@@ -130,25 +143,25 @@ def run(
             record = db.run(resume)
             if not (record.options.get("backends") and record.options.get("sources")):
                 raise InputError(f"run {record.run} does not say what it was asked for, so it cannot go on")
-            hold_to(str(record.options.get("cpu_level", "native")))
-            held = Held.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
-            check_names("backend", backend or (), record.options["backends"], more=f"; run {record.run} has no other")
-            given = pythons_of(python, record.options["backends"], executor) if python else {}
+            set_cpu_level(str(record.options.get("cpu_level", "native")))
+            baseline = Baseline.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
+            check_known("backend", backend or (), record.options["backends"], more=f"; run {record.run} has no other")
+            given = parse_pythons(python, record.options["backends"], executor) if python else {}
             check_consent(record.options, backend or (), given, f"run {record.run}")
-            _check(record.options)
+            check_options(record.options)
             workers.join()
             db.reopen(record.run)
-            _tell_of_the_machine(db, record)
-            return _go(db, record, workers, timeout, memory, held)
+            _warn_of_other_machine(db, record)
+            return _execute(db, record, workers, timeout, memory, baseline)
     if not backend and last_failed is None and changed_since is None:
-        from torchstone.conformance.backends import names
+        from torchstone.conformance.backends import backend_names
 
-        raise InputError(f"give at least one --backend (known: {', '.join(names())})")
+        raise InputError(f"give at least one --backend (known: {', '.join(backend_names())})")
     if not library_calls and backend:
         backend = [name if "+no-library-calls" in name else f"{name}+no-library-calls" for name in backend]
     if device is Device.cuda and backend:
         backend = [name if "+cuda" in name else f"{name}+cuda" for name in backend]
-    options = options_of(
+    options = run_options(
         backend=backend, source=source, corpus=corpus, op=op, dtype=dtype, variant=variant, limit=limit, tag=tag,
         case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, store=store,
     )  # fmt: skip
@@ -156,38 +169,30 @@ def run(
         from torchstone.conformance.errors import InputError
 
         raise InputError("--cpu-level is for workers on this machine: start the nodes with $TORCHSTONE_CPU_LEVEL set")
-    if (level := hold_to(cpu_level)) != "native":
+    if (level := set_cpu_level(cpu_level)) != "native":
         options["cpu_level"] = level
     if python:
-        options["pythons"] = pythons_of(python, options["backends"], executor)
-    held = Held.of(expect, junit, annotations, options["backends"], "this run")
-    versions = _check(options)
+        options["pythons"] = parse_pythons(python, options["backends"], executor)
+    baseline = Baseline.of(expect, junit, annotations, options["backends"], "this run")
+    versions = check_options(options)
     _variants(options)
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
         Store(store, readonly=True).close()  # only once the database is loaded; neither leaves a trace
-    asked = _plan(options, store)
+    selection = _plan(options, store)
     workers.join()
     with Store(store) as db:
-        from torchstone.conformance.execution.machine import machine
+        from torchstone.conformance.execution.machine import machine_facts
 
         command = shlex.join(["torchstone", *sys.argv[1:]])
-        run_id = db.new_run(command, options, versions, device=_devices(options, versions), machine=machine())
-        return _go(db, db.run(run_id), workers, timeout, memory, held, asked)
+        run_id = db.new_run(command, options, versions, device=_devices(options, versions), machine=machine_facts())
+        return _execute(db, db.run(run_id), workers, timeout, memory, baseline, selection)
 
 
-def _check(options: dict[str, Any]) -> dict[str, str]:
-    """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
-    from torchstone.conformance.sources import FOLDER, SOURCES
-
-    check_names("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
-    return check_backends(options["backends"], options.get("pythons", {}))
-
-
-def _tell_of_the_machine(db: Store, record: Run) -> None:
+def _warn_of_other_machine(db: Store, record: RunRecord) -> None:
     """Note, and say, that a run is resumed on another machine than it was begun on; its verdicts come from both."""
-    from torchstone.conformance.execution.machine import differences, machine
+    from torchstone.conformance.execution.machine import differing_facts, machine_facts
 
-    found = differences(record.machine, machine())
+    found = differing_facts(record.machine, machine_facts())
     for name, (before, now) in found.items():
         warn(f"warning: {record.run} was begun where {name} is {before}; here it is {now}")
     both = {name: f"{before}, then {now}" for name, (before, now) in found.items()}
@@ -200,16 +205,16 @@ def _devices(options: dict[str, Any], versions: dict[str, str]) -> str:
     return ", ".join(dict.fromkeys(there if "+cuda" in name else "cpu" for name in options["backends"]))
 
 
-def _plan(options: dict[str, Any], store: Path | Store | None) -> Plan:
+def _plan(options: dict[str, Any], store: Path | Store | None) -> Selection:
     """What a run of these options asks; InputError where that is nothing."""
-    from torchstone.conformance.selection.plan import plan
+    from torchstone.conformance.selection.selection import select_cases
     from torchstone.conformance.store import Store
 
     options = options | {"variants": _variants(options)}
     if options.get("earlier") is None or isinstance(store, Store):
-        return plan(options, store if isinstance(store, Store) else None)
+        return select_cases(options, store if isinstance(store, Store) else None)
     with Store(store, readonly=True) as db:
-        return plan(options, db)
+        return select_cases(options, db)
 
 
 def _variants(options: dict[str, Any]) -> list[str]:
@@ -217,7 +222,7 @@ def _variants(options: dict[str, Any]) -> list[str]:
     from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
     wanted = options.get("variants", [DEFAULT])
-    check_names("variant", wanted, [*VARIANTS, "all"])
+    check_known("variant", wanted, [*VARIANTS, "all"])
     if "all" in wanted:
         return list(VARIANTS.usable())
     for name in wanted:
@@ -225,25 +230,30 @@ def _variants(options: dict[str, Any]) -> list[str]:
     return wanted
 
 
-def _go(
-    db: Store, record: Run, where: Where, timeout: float, memory: float, held: Held, asked: Plan | None = None
-) -> int:  # fmt: skip
+def _execute(
+    db: Store,
+    record: RunRecord,
+    where: Workplace,
+    timeout: float,
+    memory: float,
+    baseline: Baseline,
+    selection: Selection | None = None,
+) -> int:
     """Run, journal, show; whatever ends it, the store says how far it came."""
-    from torchstone.cli.progress import Progress
-    from torchstone.cli.summary import show_summary
-    from torchstone.conformance.runner.run import run as run_cases
+    from torchstone.cli.progress import Progress, show_summary
+    from torchstone.conformance.runner.run import run_cases
 
     options = record.options
     state = "interrupted"
     errors: dict[str, str] = {}
     try:
-        with _sigterm_interrupts(), where.pools(db, record.run) as pool:
-            asked = asked or _plan(options, db)
-            for told in asked.damaged:
-                warn(f"warning: left out: {told}")
-            with Progress(options["backends"], asked.ops) as progress:
+        with sigterm_interrupts(), where.pools(db, record.run) as pool:
+            selection = selection or _plan(options, db)
+            for problem in selection.damaged:
+                warn(f"warning: left out: {problem}")
+            with Progress(options["backends"], selection.ops) as progress:
                 summary = run_cases(
-                    asked.entries,
+                    selection.entries,
                     options["backends"],
                     db,
                     record.run,
@@ -253,8 +263,8 @@ def _go(
                     on_verdict=progress.add,
                     on_tick=progress.tick,
                     on_backend=progress.start,
-                    wanted=asked.wanted,
-                    pool=in_pythons(pool, options.get("pythons", {})),
+                    wanted=selection.wanted,
+                    pool=pool_with_pythons(pool, options.get("pythons", {})),
                 )
         state, errors = "finished", summary.errors
     except KeyboardInterrupt:
@@ -268,22 +278,10 @@ def _go(
         command = ["torchstone", "run", "--resume", record.run, "--store", str(db.path)]
         command += [word for name in options["backends"] if ":" in name for word in ("--backend", name)]
         command += [word for pair in options.get("pythons", {}).items() for word in ("--python", "=".join(pair))]
-        warn(f"interrupted; the results so far are kept. To go on:\n  {shell(command)}")
+        warn(f"interrupted; the results so far are kept. To go on:\n  {shell_command(command)}")
         return INTERRUPTED
-    well = conclude(held, db, record.run)
+    well = conclude_run(baseline, db, record.run)
     return OK if well and not errors else FAILURES
-
-
-def _jobs(text: str, memory: float = 8.0) -> int:
-    from torchstone.conformance.errors import InputError
-
-    if text == "auto":
-        from torchstone.conformance.runner.resources import fitting_jobs
-
-        return fitting_jobs(int(memory * 2**30))
-    if not text.isdigit() or int(text) < 1:
-        raise InputError(f'--jobs takes a number from 1 or auto, got "{text}"')
-    return int(text)
 
 
 def _refuse_with_resume(**given: object) -> None:
@@ -293,17 +291,3 @@ def _refuse_with_resume(**given: object) -> None:
         if value:
             option = f"--{name.replace('_', '-')}"
             raise InputError(f"{option} cannot go with --resume: a run is resumed with the options it was started with")
-
-
-@contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Let a polite kill end the run as Ctrl-C does."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""``torchstone selftrial``: bugs planted in the built-in compiler, and which of them the harness finds."""
+"""``torchstone selftrial``: mutants of the built-in compiler, and which of them the harness finds."""
 
 from __future__ import annotations
 
@@ -12,87 +12,90 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.output import say, warn
-from torchstone.cli.tables import Format, FormatOption, show
+from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 
 if TYPE_CHECKING:
-    from torchstone.conformance.mutants import Bug
+    from torchstone.conformance.mutants import Mutant
 
 
 def selftrial(
-    bug: Annotated[
-        list[str] | None, typer.Option("--bug", help="Bug or shell pattern; repeatable [default: all].")
+    mutant: Annotated[
+        list[str] | None,
+        typer.Option("--mutant", "--bug", help="Mutant or shell pattern; repeatable [default: all]."),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option("--class", help="Class of bugs, as in the listing; repeatable [default: all].")
+        list[str] | None,
+        typer.Option("--class", help="Class of mutants, as in the listing; repeatable [default: all]."),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the bugs and try none.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the mutants and try none.")] = False,
     limit: Annotated[
         int,
         typer.Option("--limit", min=1, help="First samples only, per op and dtype."),
     ] = 8,
     programs: Annotated[int, typer.Option("--programs", min=0, help="Programs of the fuzzer that call its ops.")] = 60,
     variants: Annotated[int, typer.Option("--variants", min=0, help="Cases of the samples in variants.")] = 1000,
-    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Bugs tried at a time: a number, or auto.")] = "auto",
+    jobs: Annotated[str, typer.Option("--jobs", "-j", help="Mutants tried at a time: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 20.0,
     isolated: Annotated[
-        bool, typer.Option("--isolated", help="Workers for every bug, not the harmful ones only.")
+        bool, typer.Option("--isolated", help="Workers for every mutant, not the harmful ones only.")
     ] = False,
     out: Annotated[Path, typer.Option("--out", help="Journal: what is in it is not tried again.")] = Path(
         ".torchstone/selftrial.jsonl"
     ),
     markdown: Annotated[bool, typer.Option("--markdown", help="End with the tables of the documentation.")] = False,
-    format: FormatOption = Format.table,
+    format: FormatOption = TableFormat.table,
 ) -> int:
-    """Plant bugs in the built-in compiler, one at a time, and say which of them the suite and the fuzzer find.
+    """Try mutants of the built-in compiler, one mistake at a time, and say which the suite and the fuzzer find.
 
     Exit code 0 if all were found and nothing else was, 1 if not.
     """
-    from torchstone.cli.commands.run import _jobs, _sigterm_interrupts
-    from torchstone.conformance.mutants import BUGS
+    from torchstone.cli.workers import sigterm_interrupts, worker_count
+    from torchstone.conformance.mutants import MUTANTS
 
-    workers = _jobs(jobs)
-    chosen = _chosen(BUGS, bug, group)
+    workers = worker_count(jobs)
+    chosen = _chosen(MUTANTS, mutant, group)
     if listing:
-        rows = [{"bug": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
-        show(rows, ("bug", "class", "ops", "wrong"), format)
+        rows = [{"mutant": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
+        show_table(rows, ("mutant", "class", "ops", "wrong"), format)
         return OK
     from torchstone.fuzz import selftrial as trial
 
-    known = trial.read(out)
+    known = trial.read_journal(out)
     found = {b.name: known[b.name] for b in chosen if b.name in known}
     left = [b for b in chosen if b.name not in found]
     started = time.perf_counter()
     options = {"limit": limit, "programs": programs, "most": variants, "isolated": isolated, "timeout": timeout}
-    with _sigterm_interrupts(), contextlib.closing(trial.try_bugs(left, workers, **options)) as tried:
+    with sigterm_interrupts(), contextlib.closing(trial.run_trials(left, workers, **options)) as tried:
         for result in tried:
-            found[result.bug] = result
-            trial.append(out, result)
-            told = f"{result.outcome} {result.kind}".strip() + f" in {result.case}" if result.detected else "NOT FOUND"
+            found[result.mutant] = result
+            trial.append_to_journal(out, result)
+            outcome = (
+                f"{result.outcome} {result.kind}".strip() + f" in {result.case}" if result.detected else "NOT FOUND"
+            )
             seconds = time.perf_counter() - started
-            warn(f"{seconds:.0f} s  {len(found)}/{len(chosen)}  {result.bug}: {told}")
+            warn(f"{seconds:.0f} s  {len(found)}/{len(chosen)}  {result.mutant}: {outcome}")
     found = {b.name: found[b.name] for b in chosen}
     if markdown:
-        say(trial.markdown(found))
+        say(trial.markdown_tables(found))
     else:
-        show(trial.by_group(found), ("class", "bugs", "detected", "undetected", "false alarms"), format)
+        show_table(trial.table_rows(found), ("class", "mutants", "detected", "undetected", "false alarms"), format)
     missed = any(not result.detected or result.alarms for result in found.values())
     return FAILURES if missed else OK
 
 
-def _chosen(bugs: dict[str, Bug], names: Iterable[str] | None, groups: Iterable[str] | None) -> list[Bug]:
+def _chosen(mutants: dict[str, Mutant], names: Iterable[str] | None, groups: Iterable[str] | None) -> list[Mutant]:
     from torchstone.conformance.errors import InputError, UnknownName
 
-    known = list(dict.fromkeys(bug.group for bug in bugs.values()))
+    known = list(dict.fromkeys(mutant.group for mutant in mutants.values()))
     for group in groups or ():
         if group not in known:
             raise UnknownName("class", group, known)
     for name in names or ():
-        if not fnmatch.filter(bugs, name):
-            raise UnknownName("bug", name, bugs) if "*" not in name else InputError(f'no bug matches "{name}"')
+        if not fnmatch.filter(mutants, name):
+            raise UnknownName("mutant", name, mutants) if "*" not in name else InputError(f'no mutant matches "{name}"')
     return [
-        bug
-        for bug in bugs.values()
-        if (names is None or any(fnmatch.fnmatch(bug.name, name) for name in names))
-        and (groups is None or bug.group in groups)
+        mutant
+        for mutant in mutants.values()
+        if (names is None or any(fnmatch.fnmatch(mutant.name, name) for name in names))
+        and (groups is None or mutant.group in groups)
     ]

@@ -9,7 +9,7 @@ import torch
 
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendError, BackendUnsupported
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.repro.compiler_paths import PATHS
@@ -76,7 +76,7 @@ def test_what_ran_is_told(backend: Backend) -> None:
     ((executor, ops),) = compiled.evidence["ran"].items()
     assert (executor,) == backend.executors and any("mat" in op or "dot" in op for op in ops)
     program = Program(("x",), (Call("torch.exp", (Ref("x"),), {}, "y"),), Ref("y"))
-    verdict = try_case(Case(program, {"x": torch.eye(2)}, "test", "exp", "float32"), backend)
+    verdict = run_case(Case(program, {"x": torch.eye(2)}, "test", "exp", "float32"), backend)
     assert verdict.outcome == "pass" and verdict.evidence["ran"] and "unproven" not in verdict.evidence
 
 

@@ -10,7 +10,7 @@ import torch
 
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendError, BackendUnsupported
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.variants.dynamic import DYNAMIC
@@ -68,7 +68,7 @@ def test_dispatches_are_told(iree: Backend) -> None:
 def test_one_compilation_serves_several_sizes(iree: Backend) -> None:
     program = Program(("x",), (Call("torch.softmax", (Ref("x"), -1), {}, "y"),), Ref("y"))
     case = Case(program, {"x": torch.rand(3, 4)}, "test", "softmax", "float32", variant=DYNAMIC)
-    verdict = try_case(case, iree)
+    verdict = run_case(case, iree)
     assert verdict.outcome == "pass", verdict.message
     assert "D" in verdict.evidence["ran"]["llvm-cpu"][0], "compiled for one size"
 

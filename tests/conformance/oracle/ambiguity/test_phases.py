@@ -13,7 +13,7 @@ from torch import Tensor
 from torchstone.conformance.oracle.ambiguity.phases import Aligned, Factors
 from torchstone.conformance.oracle.compare import Observed, judge
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 FACTORED: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
     "svd": lambda x: torch.linalg.svd(x, full_matrices=False),
@@ -86,7 +86,7 @@ def test_a_gradient_of_other_signs_in_float64_is_judged_by_eagers(wrong: bool) -
         if bool((signs > 0).all()):
             continue
         seen += 1
-        given_args, outputs = fresh(args), program(*fresh(args))
+        given_args, outputs = copy_tensors(args), program(*copy_tensors(args))
         off = outputs[0] * (1 + (0.05 if wrong else 2e-7))
         finding = judge(program, args, Observed(outputs, given_args), Observed((off,), given_args))
         assert (finding.outcome == "mismatch") == wrong or finding.outcome == "ill-conditioned", (seed, finding)
@@ -112,13 +112,13 @@ def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: to
     program = Program(("x",), calls, (Ref("a"), Ref("b")))
     phase = torch.sgn(torch.randn(5, generator=generator, dtype=dtype))
     args = (x,)
-    a, b = program(*fresh(args))
+    a, b = program(*copy_tensors(args))
     turned = (a * phase, b * (phase.conj()[:, None] if target.endswith("svd") else phase))
     if wrong == "one part":
         turned = (turned[0], b)
     elif wrong == "a number":
         turned[1][2, 3] *= 1.001
-    finding = judge(program, args, Observed((a, b), fresh(args)), Observed(turned, fresh(args)))
+    finding = judge(program, args, Observed((a, b), copy_tensors(args)), Observed(turned, copy_tensors(args)))
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
 
 
@@ -140,11 +140,11 @@ def test_what_rounding_decides_beside_other_signs_is_ill_conditioned(length: flo
     )
     program = Program(("x", "y"), calls, (Ref("r5"), Ref("r4", (2,))))
     args = (x, start)
-    left, right = program(*fresh(args))
+    left, right = program(*copy_tensors(args))
     other = torch.tensor([-0.5, 5 / 6, -1 / 6, -1 / 6], dtype=torch.float64)
     other = other if other @ left[:, 1] < 0 else -other
     given = (torch.stack([left[:, 0], length * other], 1), right)
-    finding = judge(program, args, Observed((left, right), fresh(args)), Observed(given, fresh(args)))
+    finding = judge(program, args, Observed((left, right), copy_tensors(args)), Observed(given, copy_tensors(args)))
     assert finding.outcome == ("ill-conditioned" if length == 1 else "mismatch"), finding
 
 
@@ -161,8 +161,8 @@ def test_a_backend_may_turn_the_last_of_two_factorizations(wrong: bool) -> None:
     program = Program(("x", "y"), calls, (Ref("left"), Ref("r", (2,))))
     generator = torch.Generator().manual_seed(3)
     args = torch.randn(3, 2, generator=generator, dtype=torch.complex64), torch.randn(3, 3, generator=generator) + 0j
-    left, right = program(*fresh(args))
+    left, right = program(*copy_tensors(args))
     phase = torch.polar(torch.ones(2), torch.tensor([0.3, 1.6e-3]))
     given = (left * phase, right * (phase.conj() if not wrong else phase)[:, None])
-    finding = judge(program, args, Observed((left, right), fresh(args)), Observed(given, fresh(args)))
+    finding = judge(program, args, Observed((left, right), copy_tensors(args)), Observed(given, copy_tensors(args)))
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchstone.conformance.execution.verdict import Kind
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.program.tensor_storage import fresh
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 TIED = torch.tensor([2.0, 1.0, 2.0, 0.0, 1.0, 2.0, -1.0, 0.0, 2.0, 1.0] * 4)
 """Eager's choices among these are not those of a stable sort."""
@@ -20,7 +20,7 @@ GIVEN = torch.arange(1.0, 41.0)
 
 
 def compare(program: Program, other: Callable[..., Any], *tensors: Tensor) -> Finding:
-    eager_args, backend_args = fresh(tensors), fresh(tensors)
+    eager_args, backend_args = copy_tensors(tensors), copy_tensors(tensors)
     expected = Observed(program(*eager_args), eager_args)
     return judge(program, tensors, expected, Observed(other(*backend_args), backend_args))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.conformance.execution.test_run_case import Fake, case_of, outcome, running
 from torchstone.conformance.backends.adapters.eager import Eager
-from torchstone.conformance.execution.run_case import try_case
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.random.distribution import FALSE_ALARM, RUNS, alike
 from torchstone.conformance.program.case import Case
@@ -112,7 +112,7 @@ def claiming(claim: str, function: Callable[..., Any]) -> Fake:
 
 
 def test_eagers_numbers_from_the_same_seed_are_right() -> None:
-    verdict = try_case(DRAWN, Eager())
+    verdict = run_case(DRAWN, Eager())
     assert verdict.outcome is Outcome.PASS and "same seed" in verdict.evidence["rule"]
 
 
@@ -120,22 +120,22 @@ def test_other_numbers_of_the_right_distribution_pass_unless_eagers_were_claimed
     def draw(x: Tensor) -> Tensor:
         return (own(40) < x).float()
 
-    verdict = try_case(DRAWN, running(draw))
+    verdict = run_case(DRAWN, running(draw))
     assert verdict.outcome is Outcome.PASS and verdict.evidence["rule"] == "distribution", verdict
-    assert outcome(try_case(DRAWN, claiming("eager", draw)))[1:] in (
+    assert outcome(run_case(DRAWN, claiming("eager", draw)))[1:] in (
         ("mismatch", "value"),
         ("mismatch", "nondeterministic"),
     )
-    assert outcome(try_case(DRAWN, claiming("seeded", draw)))[1:] == ("mismatch", "nondeterministic")
+    assert outcome(run_case(DRAWN, claiming("seeded", draw)))[1:] == ("mismatch", "nondeterministic")
     seeded = claiming("seeded", lambda x: (torch.rand(40) < x).float())
-    assert try_case(DRAWN, seeded).outcome is Outcome.PASS
+    assert run_case(DRAWN, seeded).outcome is Outcome.PASS
 
 
 def test_a_claimed_number_may_be_rounded_otherwise_but_not_much() -> None:
     case = case_of("torch.normal", 0.0, 3.0, (50,), inputs={})
     for error, wanted in ((2**-22, "pass"), (2**-12, "mismatch")):
         backend = claiming("eager", lambda error=error: torch.normal(0.0, 3.0, (50,)) * (1 + error))
-        assert try_case(case, backend).outcome == wanted
+        assert run_case(case, backend).outcome == wanted
 
 
 def test_what_follows_from_eagers_numbers_is_refereed() -> None:
@@ -145,11 +145,11 @@ def test_what_follows_from_eagers_numbers_is_refereed() -> None:
     case = Case(Program(("x0",), calls, Ref("r1")), {"x0": x}, "test", "sum", "float32")
     for error, wanted in ((0.0, "pass"), (0.2, "mismatch")):
         backend = claiming("eager", lambda x, error=error: torch.dropout(x, 0.5, True).cumsum(0)[-1] + error)
-        verdict = try_case(case, backend)
+        verdict = run_case(case, backend)
         assert verdict.outcome == wanted, verdict
         assert error or verdict.evidence["rule"] == "float64"  # beyond the ULPs: nothing else settles it
     redrawn = claiming("eager", lambda x: (torch.rand(1), torch.dropout(x, 0.5, True).sum())[1])
-    assert try_case(case, redrawn).outcome is Outcome.MISMATCH
+    assert run_case(case, redrawn).outcome is Outcome.MISMATCH
 
 
 def test_what_cannot_be_told_is_untested() -> None:
@@ -160,13 +160,13 @@ def test_what_cannot_be_told_is_untested() -> None:
         torch.default_generator.manual_seed(20)
         return torch.bernoulli(x).flip(0).nonzero()
 
-    verdict = try_case(sizes, running(draw))
+    verdict = run_case(sizes, running(draw))
     assert verdict.outcome is Outcome.UNTESTED and "shapes depend" in verdict.message, verdict
     seeding = (Call("torch.manual_seed", (42,), {}, "r0"), Call("torch.rand_like", (Ref("x0"),), {}, "r1"))
     seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": HALF}, "test", "rand_like", "float32")
-    verdict = try_case(seeded, running(lambda x: own(40)))
+    verdict = run_case(seeded, running(lambda x: own(40)))
     assert verdict.outcome is Outcome.UNTESTED and "sets the seed" in verdict.message
-    verdict = try_case(seeded, running(seeded.program))
+    verdict = run_case(seeded, running(seeded.program))
     assert verdict.outcome is Outcome.PASS and "same seed" in verdict.evidence["rule"]
 
 
@@ -177,26 +177,26 @@ def test_eagers_numbers_by_chance_prove_nothing(number: float) -> None:
     backend = running(lambda x: torch.full((1,), number))
     seeding = (Call("torch.manual_seed", (42,), {}, "r0"), drawn)
     seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": half}, "test", "bernoulli", "float32")
-    assert try_case(seeded, backend).outcome is Outcome.UNTESTED
+    assert run_case(seeded, backend).outcome is Outcome.UNTESTED
     free = Case(Program(("x0",), (drawn,), Ref("r1")), {"x0": half}, "test", "bernoulli", "float32")
-    assert outcome(try_case(free, backend))[1:] == ("mismatch", "distribution")
-    assert try_case(free, running(lambda x: (own(1) < 0.5).float())).outcome is Outcome.PASS
+    assert outcome(run_case(free, backend))[1:] == ("mismatch", "distribution")
+    assert run_case(free, running(lambda x: (own(1) < 0.5).float())).outcome is Outcome.PASS
 
 
 def test_memory_that_nobody_wrote_to_has_an_outline_alone() -> None:
     strided = case_of("torch.empty_strided", (2, 3), (1, 2), inputs={})
-    assert try_case(strided, running(lambda: torch.zeros(3, 2).t())).evidence["rule"].startswith("metadata alone")
-    assert outcome(try_case(strided, running(lambda: torch.zeros(2, 2))))[1:] == ("mismatch", "shape")
+    assert run_case(strided, running(lambda: torch.zeros(3, 2).t())).evidence["rule"].startswith("metadata alone")
+    assert outcome(run_case(strided, running(lambda: torch.zeros(2, 2))))[1:] == ("mismatch", "shape")
     like = case_of("torch.empty_like", inputs={"x0": X})
-    assert outcome(try_case(like, running(torch.zeros_like)))[1] == "pass"
-    assert outcome(try_case(like, running(lambda x: torch.zeros(400).int())))[1:] == ("mismatch", "dtype")
+    assert outcome(run_case(like, running(torch.zeros_like)))[1] == "pass"
+    assert outcome(run_case(like, running(lambda x: torch.zeros(400).int())))[1:] == ("mismatch", "dtype")
 
 
 def test_a_number_that_is_seldom_drawn_is_drawn() -> None:
     """Sixteen seeds give zero; one that a backend draws is no wrong number, and one in each call is."""
     seldom = case_of("torch.bernoulli", inputs={"x0": torch.full((1,), 0.02)})
     calls = iter(range(1000))
-    once = try_case(seldom, running(lambda x: torch.ones(1) if not next(calls) else (own(1) < 0.02).float()))
+    once = run_case(seldom, running(lambda x: torch.ones(1) if not next(calls) else (own(1) < 0.02).float()))
     assert once.outcome is Outcome.PASS and once.evidence["rule"] == "distribution", once
-    always = try_case(seldom, running(lambda x: torch.ones(1)))
+    always = run_case(seldom, running(lambda x: torch.ones(1)))
     assert (always.outcome, always.kind) == (Outcome.MISMATCH, "distribution")

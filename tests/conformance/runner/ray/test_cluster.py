@@ -18,7 +18,7 @@ from torture_cases import torture_case
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.ray.cluster import Cluster, connect
-from torchstone.conformance.runner.ray.node_pool import differences
+from torchstone.conformance.runner.ray.node_pool import version_differences
 from torchstone.conformance.store import Store
 
 BACKEND = "torture_backend:Torture"
@@ -27,19 +27,19 @@ DEEDS = ("obey", "raise", "wrong_dtype", "unsupported", "obey", "obey", "fail")
 
 def test_differences_are_told_and_those_of_machines_are_none() -> None:
     here = {"torch": "2.13.0", "torchstone": "0.1.0", "cpu": "AVX512", "host": "a"}
-    assert differences(here, here | {"cpu": "AVX2", "host": "b"}) == ""
-    assert differences(here, here | {"torch": "2.12.0"}) == "torch 2.12.0 there and 2.13.0 here"
-    assert differences(here | {"iree": "3"}, here) == "iree missing there and 3 here"
+    assert version_differences(here, here | {"cpu": "AVX2", "host": "b"}) == ""
+    assert version_differences(here, here | {"torch": "2.12.0"}) == "torch 2.12.0 there and 2.13.0 here"
+    assert version_differences(here | {"iree": "3"}, here) == "iree missing there and 3 here"
 
 
 def test_an_address_needs_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchstone.cli.executor import Executor, Where
+    from torchstone.cli.workers import Executor, Workplace
 
     with pytest.raises(InputError, match="give --executor ray too"):
-        Where(Executor.local, "host:6379", "auto")
+        Workplace(Executor.local, "host:6379", "auto")
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install torchstone\[ray\]"):
-        Where(Executor.ray, None, "auto").join()
+        Workplace(Executor.ray, None, "auto").join()
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_lost_node_loses_nothing(nodes: Any) -> None:
                 result.case.op, "error"
             )
             assert result.verdict.outcome == wanted
-            if not killed and any(seat.node == doomed.node_id and seat.calls for seat in cluster._seats):
+            if not killed and any(actor.node == doomed.node_id and actor.calls for actor in cluster._actors):
                 nodes.remove_node(doomed, allow_graceful=False)
                 killed = True
     assert killed, "the node had nothing in hand"

@@ -1,4 +1,4 @@
-"""What the cluster does with seats that are lost, on a Ray that is no more than the calls it is asked for."""
+"""What the cluster does with actors that are lost, on a Ray that is no more than the calls it is asked for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Lost(Exception):
 
 
 class Ray(ModuleType):
-    """Answers a call when its result is asked for. ``dies(node, ids)`` says whether a call kills its seat."""
+    """Answers a call when its result is asked for. ``dies(node, ids)`` says whether a call kills its actor."""
 
     def __init__(self, cpus: int, dies: Callable[[str, list[str]], bool] = lambda node, ids: False) -> None:
         super().__init__("ray")
@@ -38,31 +38,31 @@ class Ray(ModuleType):
     available_resources = cluster_resources
 
     def remote(self, **options: Any) -> Any:
-        return lambda target: self.hire if target is module.Seat else self.task(target)
+        return lambda target: self.hire if target is module.NodeActor else self.task(target)
 
     @property
     def hire(self) -> Any:
-        seat = SimpleNamespace(name=f"node{len(self.hired)}")
-        self.hired.append(seat)
-        seat.node = self.call(seat, lambda: seat.name)
-        seat.attempt = self.call(seat, lambda batch: self.attempt(seat, batch))
-        seat.stop = self.call(seat, lambda: self.dead.add(seat.name))
-        return SimpleNamespace(remote=lambda *settings: seat)
+        actor = SimpleNamespace(name=f"node{len(self.hired)}")
+        self.hired.append(actor)
+        actor.node = self.call(actor, lambda: actor.name)
+        actor.run_cases = self.call(actor, lambda batch: self.run_cases(actor, batch))
+        actor.stop = self.call(actor, lambda: self.dead.add(actor.name))
+        return SimpleNamespace(remote=lambda *settings: actor)
 
     def task(self, function: Callable[..., Any]) -> Any:
         return SimpleNamespace(options=lambda **_: self.call(None, function))
 
-    def call(self, seat: Any, function: Callable[..., Any]) -> Any:
+    def call(self, actor: Any, function: Callable[..., Any]) -> Any:
         def remote(*args: Any) -> Any:
-            return SimpleReference(seat, lambda: function(*args))
+            return SimpleReference(actor, lambda: function(*args))
 
         return SimpleNamespace(remote=remote)
 
-    def attempt(self, seat: Any, batch: Any) -> Any:
+    def run_cases(self, actor: Any, batch: Any) -> Any:
         ids = [about["case_id"] for _, about, _ in batch]
         self.tried.update(ids)
-        if self.dies(seat.name, ids):
-            self.dead.add(seat.name)
+        if self.dies(actor.name, ids):
+            self.dead.add(actor.name)
             raise Lost("the actor died")
         return [
             (number, Verdict(**about, backend="eager", stage=Stage.COMPARE, outcome=Outcome.PASS).to_json())
@@ -70,20 +70,20 @@ class Ray(ModuleType):
         ], ""
 
     def get(self, reference: Any) -> Any:
-        if reference.seat is not None and reference.seat.name in self.dead:
+        if reference.actor is not None and reference.actor.name in self.dead:
             raise Lost("the actor is dead")
         return reference.answer()
 
     def wait(self, references: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
         return references, []
 
-    def kill(self, seat: Any) -> None:
-        self.dead.add(seat.name)
+    def kill(self, actor: Any) -> None:
+        self.dead.add(actor.name)
 
 
 class SimpleReference:
-    def __init__(self, seat: Any, answer: Callable[[], Any]) -> None:
-        self.seat, self.answer = seat, answer
+    def __init__(self, actor: Any, answer: Callable[[], Any]) -> None:
+        self.actor, self.answer = actor, answer
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ray], Cluster]:
     strategies.NodeAffinitySchedulingStrategy = lambda node, soft: node  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ray.util", ModuleType("ray.util"))
     monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", strategies)
-    monkeypatch.setattr(module, "HIRE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "describe", lambda backend: {"torch": "2.13", "host": "here"})
+    monkeypatch.setattr(module, "SCALE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "describe_node", lambda backend: {"torch": "2.13", "host": "here"})
 
     def make(ray: Ray, **options: Any) -> Cluster:
         monkeypatch.setitem(sys.modules, "ray", ray)
@@ -119,7 +119,7 @@ def test_every_case_comes_once_from_seats_that_end_with_the_run(clusters: Any) -
     met: list[str] = []
     assert set(run(clusters(ray, on_node=lambda name, versions: met.append(name))).values()) == {"pass"}
     assert set(ray.tried.values()) == {1} and len(ray.hired) == len(met) == 3
-    assert ray.dead == {seat.name for seat in ray.hired}
+    assert ray.dead == {actor.name for actor in ray.hired}
 
 
 def test_no_more_seats_than_jobs(clusters: Any) -> None:

@@ -35,7 +35,7 @@ def test_a_node_dies_and_the_verdicts_are_those_of_the_local_run(nodes: Any) -> 
     with connect(nodes.address), Cluster("linalg") as cluster:
         for result in cluster.results(cases):
             found.append(told(result.verdict))
-            in_hand = any(seat.node == doomed.node_id and seat.calls for seat in cluster._seats)
+            in_hand = any(actor.node == doomed.node_id and actor.calls for actor in cluster._actors)
             if not killed and in_hand and len(found) > COUNT // 4:
                 nodes.remove_node(doomed, allow_graceful=False)
                 killed = True

@@ -1,0 +1,47 @@
+"""``torch.compile``: TorchDynamo, AOTAutograd and Inductor."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torchstone.compiler._torch.names import Names, uses
+
+_DYNAMO = "torch._dynamo"
+_NAMES = Names(
+    __name__,
+    {
+        "reset": (f"{_DYNAMO}.reset", "forget the programs that were compiled"),
+        "config": (f"{_DYNAMO}.config", "have errors raised, and no program run in eager unasked"),
+        "aot_autograd": (f"{_DYNAMO}.backends.common.aot_autograd", "get forward and backward graphs of ATen ops"),
+        "Unsupported": (f"{_DYNAMO}.exc.Unsupported", "tell what TorchDynamo declines"),
+        "UserError": (f"{_DYNAMO}.exc.UserError", "tell a branch that hangs on data"),
+        "BackendCompilerFailed": (f"{_DYNAMO}.exc.BackendCompilerFailed", "tell an error of the compiler behind"),
+        "TorchDynamoException": (f"{_DYNAMO}.exc.TorchDynamoException", "tell an error of TorchDynamo"),
+        "inductor_config": ("torch._inductor.config", "turn Inductor's caches of finished graphs off"),
+        "GraphLowering": ("torch._inductor.graph.GraphLowering", "read the code that Inductor writes for a graph"),
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    return _NAMES.look_up(name)
+
+
+@uses(_DYNAMO)
+def load() -> None:
+    """Import TorchDynamo, which takes a while, before it is needed."""
+    importlib.import_module(_DYNAMO)
+
+
+def is_loaded() -> bool:
+    """Say whether TorchDynamo was imported: it replaces functions of PyTorch's as it is."""
+    return _DYNAMO in sys.modules
+
+
+def takes_one_list(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a compiled function as one that takes its arguments in a list, which it clears; return it."""
+    fn.__dict__["_boxed_call"] = True
+    return fn

@@ -1,0 +1,70 @@
+"""What picks cases out by their ids and tags: a shard, a pattern, wanted tags."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.variants.registry import DEFAULT
+
+
+class Shard(NamedTuple):
+    """One of ``count`` parts of the cases, from 1. Every case is in one part, the same one on every machine."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``2/5``. Raises ``InputError``."""
+        number, slash, count = text.partition("/")
+        if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise InputError(f'a shard is I/N with I from 1 to N, like 2/5; got "{text}"')
+        return cls(int(number), int(count))
+
+    def holds(self, case_id: str) -> bool:
+        """Whether the case of this id is in this part."""
+        digest = hashlib.blake2b(case_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % self.count == self.number - 1
+
+
+class Pattern(NamedTuple):
+    """A case id, or the beginning of one, whose fields may be shell patterns: ``opinfo:add``, ``*:conv*:*:0``.
+
+    Without a fifth field it means the variants asked for, whichever these are.
+    """
+
+    source: str = "*"
+    op: str = "*"
+    dtype: str = "*"
+    index: str = "*"
+    variant: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Read it. Raises ``InputError``."""
+        fields = text.split(":")
+        if len(fields) > len(cls._fields) or not all(fields):
+            raise InputError(f'"{text}" is no case id or pattern; they look like opinfo:softmax:float32:0 or opinfo:*')
+        return cls(*fields)
+
+    def matches(self, case_id: str, variants: Collection[str]) -> bool:
+        """Whether it means the case of this id; ``variants`` are those asked for."""
+        source, op, dtype, index, variant = split_id(case_id)
+        named = zip((source, op, dtype, index), self, strict=False)
+        right = variant in variants if not self.variant else fnmatchcase(variant, self.variant)
+        return right and all(fnmatchcase(value, pattern) for value, pattern in named)
+
+
+def split_id(case_id: str) -> tuple[str, str, str, str, str]:
+    source, op, dtype, index, *variant = case_id.split(":")
+    return source, op, dtype, index, variant[0] if variant else DEFAULT
+
+
+def has_wanted_tag(names: Collection[str], wanted: Sequence[str]) -> bool:
+    """Whether one of ``wanted`` is among the names, and none of those behind a ``!``."""
+    positive = [name for name in wanted if not name.startswith("!")]
+    return not any(f"!{name}" in wanted for name in names) and (not positive or any(n in names for n in positive))
