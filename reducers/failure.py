@@ -15,7 +15,7 @@ from torchstone.conformance.runner.pool import Pool
 from torchstone.reducers import engine, order
 from torchstone.reducers.edit import has_special_values, tidy
 from torchstone.reducers.engine import Budget, Step
-from torchstone.reducers.passes import PASSES
+from torchstone.reducers.passes import passes
 from torchstone.reducers.problem import Problem
 from torchstone.reducers.signature import Signature, signature
 
@@ -79,7 +79,7 @@ def reduce_case(
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
         try:
-            found = engine.reduce(case_problem(case, target, judge), PASSES, budget, verdicts, progress)
+            found = engine.reduce(case_problem(case, target, judge), passes(), budget, verdicts, progress)
         except engine.NotInteresting as error:
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
         if confirm is None:

@@ -33,6 +33,18 @@ def fences(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
+def split(page: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the modules that a page defines, blocks whose first line is ``# name.py``, and its other Python blocks."""
+    modules: dict[str, str] = {}
+    blocks = []
+    for block in fences(page, "python"):
+        if found := re.match(r"# (\w+\.py)\n", block):
+            modules[found[1]] = block
+        else:
+            blocks.append(block)
+    return modules, blocks
+
+
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -40,8 +52,11 @@ def name(page: Path) -> str:
 @pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "python")], ids=name)
 def test_python_runs(page: Path, tmp_path: Path) -> None:
     """The blocks of a page are one program, in a process of its own: a guide may register what it makes."""
+    modules, blocks = split(page)
+    for module, text in modules.items():
+        (tmp_path / module).write_text(text)
     file = tmp_path / "guide.py"
-    file.write_text("\n".join(fences(page, "python")))
+    file.write_text("\n".join(blocks))
     done = subprocess.run([sys.executable, file], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -5,6 +5,7 @@ This runs in a worker. What ends the process (a crash, a timeout) is reported by
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 import warnings
@@ -18,19 +19,18 @@ from torch import Tensor
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends import composite
 from torchstone.conformance.backends.protocol import Backend, BackendError, BackendUnsupported
+from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.provenance import classify, detect_silent_fallback
 from torchstone.conformance.execution.repeatability import check_second_call, is_nondeterministic, observe
 from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedBehavior, undefined_behavior
-from torchstone.conformance.execution.verdict import CORRECT, FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.random import compare as randomness
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.variants.cache_key import CONSTANTS, sibling
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, Plan, plan
-from torchstone.conformance.variants.out_of_bounds import OUTSIDE, outside
+from torchstone.conformance.variants.registry import RUN_BY_PLUGIN, VARIANTS
 
 MESSAGE_LIMIT = 2000
 
@@ -137,43 +137,29 @@ def make_verdict(case: Case, backend: str, stage: Stage, finding: Finding, secon
 
 
 def _run_variant(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    if case.variant == CONSTANTS and (other := sibling(case)) is not None:
-        stage, finding = _run_once(other, backend, None)
-        if finding.outcome in FAILURES:
-            return stage, replace(finding, message=f"the program with another number: {finding.message}")
-    varying = plan(case) if case.variant in (DYNAMIC, BATCH) and not undefined_behavior(case) else None
-    if varying is None:
-        return _run_once(case, backend, compiled)
+    """Try the case in the way of its variant. One that nobody has registered is a label, such as a fuzzer's seed."""
+    if case.variant not in VARIANTS:
+        if RUN_BY_PLUGIN not in case.tags:
+            return compare_with_eager(case, backend, compiled)
+        message = f'the variant "{case.variant}" is not installed in the Python of the worker ({sys.executable})'
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=message)
     try:
-        compiled = _compile_varying(case, backend, varying)
-    except Exception as error:
-        compiled = error
-    stage, finding = _run_once(case, backend, compiled)
-    for other in varying.others:
-        if finding.outcome not in CORRECT:
-            break
-        stage, finding = _run_once(other, backend, compiled)
-        if finding.outcome not in CORRECT:
-            sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
-            finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
-    return stage, finding
+        run = VARIANTS.load(case.variant).run or compare_with_eager
+    except InputError as error:
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=str(error))
+    return run(case, backend, compiled)
 
 
-def _compile_varying(case: Case, backend: Any, varying: Plan) -> Callable[..., Any]:
-    if not hasattr(backend, "compile_dynamic"):
-        raise BackendUnsupported("the backend compiles for the sizes it is given only", stage="capture")
-    torch.default_generator.manual_seed(SEED)
-    return backend.compile_dynamic(case.program, case.fresh_args(), varying.dims)
+def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None = None) -> tuple[Stage, Finding]:
+    """Compile the case, call it, and compare with eager; where eager refuses the inputs, so has the backend to.
 
-
-def _run_once(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    ``compiled`` is used in place of compiling, and raised if it is an exception.
+    """
     program = case.program
     if refused := undefined_behavior(case):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=refused)
     if REFUSED in case.tags:
-        return _run_refused(case, case, backend, compiled)
-    if case.variant == OUTSIDE and (beyond := outside(case)) is not None:
-        return _run_refused(case, beyond, backend, compiled)
+        return expect_refusal(case, case, backend, compiled)
     try:
         expected = observe(program, case.fresh_args())
         drawn = randomness.drew()
@@ -218,12 +204,12 @@ def _run_once(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[
         return stage, replace(finding, message=f"called again: {finding.message}")
 
 
-def _run_refused(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    """Compile a case and call it with inputs that eager refuses: the backend has to refuse them too.
+def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    """Compile a case and call it with inputs that eager refuses: the backend has to refuse them, too.
 
     Where the case itself is refused, the backend may refuse it at any stage.
     """
-    if reason := undefined_behavior(refused):
+    if reason := undefined_behavior(case) or (undefined_behavior(refused) if refused is not case else ""):
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=reason)
     try:
         torch.default_generator.manual_seed(SEED)

@@ -106,13 +106,16 @@ def read_options(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool 
 def _variants(wanted: Sequence[str]) -> tuple[str, ...]:
     if not wanted:
         return ("default",)
-    from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
+    from torchstone.conformance.variants.registry import VARIANTS
 
-    every = (DEFAULT, *VARIANTS)
     for name in wanted:
-        if name not in (*every, "all"):
-            raise UnknownName("variant", name, [*every, "all"])
-    return every if "all" in wanted else tuple(dict.fromkeys(wanted))
+        if name not in (*VARIANTS, "all"):
+            raise UnknownName("variant", name, [*VARIANTS, "all"])
+    if "all" in wanted:
+        return tuple(VARIANTS.usable())
+    for name in wanted:
+        VARIANTS.load(name)
+    return tuple(dict.fromkeys(wanted))
 
 
 def _dtypes(wanted: Sequence[str]) -> tuple[str, ...] | None:

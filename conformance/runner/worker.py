@@ -137,12 +137,12 @@ def _compile(backend: Sandbox, frames: list[tuple[dict[str, Any], bytes]]) -> tu
         return {}, 0.0
     from torchstone.conformance.execution.run_case import compile_cases
     from torchstone.conformance.program.case import Case
-    from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
+    from torchstone.conformance.variants.registry import compiled_alone
 
     started = time.perf_counter()
     try:
         cases = [Case.from_bytes(frames[index][1]) for index in together]
-        if any(case.variant in (DYNAMIC, BATCH) for case in cases):
+        if any(map(compiled_alone, cases)):
             return {}, 0.0
         compiled = dict(zip(together, compile_cases(cases, backend), strict=True))
     except Exception:  # whose fault it is will be told when each is compiled by itself

@@ -100,7 +100,7 @@ def sources_of(patterns: Iterable[Pattern]) -> list[str]:
     """The sources that patterns of ids mean. Raises ``UnknownName`` for one that means none."""
     chosen: dict[str, None] = {}
     for pattern in patterns:
-        found = [name for name in SOURCES if fnmatchcase(name, pattern.source)]
+        found = [pattern.source] if pattern.source in SOURCES else list(SOURCES.usable(pattern.source))
         if not found:
             raise UnknownName("source", pattern.source, SOURCES)
         chosen.update(dict.fromkeys(found))
@@ -108,7 +108,7 @@ def sources_of(patterns: Iterable[Pattern]) -> list[str]:
 
 
 def _variants(wanted: Sequence[str], patterns: Iterable[Pattern]) -> list[str]:
-    named = [name for p in patterns if p.variant for name in (DEFAULT, *VARIANTS) if fnmatchcase(name, p.variant)]
+    named = [name for p in patterns if p.variant for name in VARIANTS.usable(p.variant)]
     return list(dict.fromkeys([*wanted, *named]))
 
 

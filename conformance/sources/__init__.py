@@ -1,29 +1,31 @@
-"""Where cases come from: PyTorch's databases, whole models. A source is a module with the functions of ``Source``."""
+"""Where cases come from: PyTorch's databases, whole models, case files.
+
+A source is a module, or an object, with the functions of ``Source``. Like variants, sources are found by registered
+name alone: ids name them, and what a stranger's file names must not be imported because the file names it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
+from torchstone.compiler.registry import Registry
 from torchstone.conformance.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case, Untested
 
-SOURCES: dict[str, str] = {
-    "opinfo": "torchstone.conformance.sources.opinfo",
-    "modules": "torchstone.conformance.sources.modules",
-    "models": "torchstone.conformance.sources.models",
-    "errors": "torchstone.conformance.sources.error_inputs",
-    "corpus": "torchstone.conformance.sources.corpus",
-}
 FOLDER = "corpus="
 """Before a folder of case files, the name of the source that they are."""
 
 
 class Source(Protocol):
-    """A source of cases: ops with samples of some dtypes, in a fixed order."""
+    """A source of cases: ops with samples of some dtypes, in a fixed order.
+
+    The ``source`` of its cases is the name it is registered under. A case's id names the same bytes in every process:
+    what is random is seeded by the id (``sampling.seeded``). ``case`` raises ``UnknownName`` for an op, and
+    ``InputError`` for a sample, that the source does not have.
+    """
 
     def op_names(self) -> list[str]: ...
     def dtypes_of(self, op: str) -> list[str]: ...
@@ -35,16 +37,29 @@ class Source(Protocol):
     ) -> Iterator[Case | Untested]: ...
 
 
+SOURCES: Registry[Source] = Registry(
+    "source",
+    "torchstone.sources",
+    ("op_names", "dtypes_of", "tags_of", "select", "case", "iterate"),
+    {
+        "opinfo": "torchstone.conformance.sources.opinfo",
+        "modules": "torchstone.conformance.sources.modules",
+        "models": "torchstone.conformance.sources.models",
+        "errors": "torchstone.conformance.sources.error_inputs",
+        "corpus": "torchstone.conformance.sources.corpus:Corpus",
+    },
+    unknown=UnknownName,
+    broken=InputError,
+)
+
+
 def load(name: str) -> Source:
-    """Import a source. Raises ``UnknownName``, ``InputError`` for a corpus that is no folder."""
-    folder = name.removeprefix(FOLDER) if name.startswith(FOLDER) else None
-    if folder is not None or name == "corpus":
+    """Import a source. Raises ``UnknownName``, and ``InputError`` for a corpus that is no folder, a broken plugin."""
+    if name.startswith(FOLDER):
         from torchstone.conformance.sources.corpus import Corpus
 
-        return Corpus(folder)
-    if name not in SOURCES:
-        raise UnknownName("source", name, SOURCES)
-    return cast("Source", import_module(SOURCES[name]))
+        return Corpus(name.removeprefix(FOLDER))
+    return SOURCES.load(name)
 
 
 def load_all(names: Iterable[str]) -> dict[str, Source]:
@@ -106,7 +121,16 @@ def iterate(
     for name, ops in chosen.items():
         if ops:
             source = loaded[name] if loaded is not None else load(name)
-            yield from expand(source.iterate(ops, dtypes, limit_per_op), variants, keep)
+            entries = (_checked(entry, name) for entry in source.iterate(ops, dtypes, limit_per_op))
+            yield from expand(entries, variants, keep)
+
+
+def _checked(entry: Case | Untested, name: str) -> Case | Untested:
+    """The entry of a source, if it is called after it: the id has to lead back there."""
+    called = name.partition("=")[0]
+    if entry.source != called:
+        raise InputError(f'source "{called}" gives the case {entry.id}: its source has to be "{called}", too')
+    return entry
 
 
 def find_case(name: str) -> Case:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaf_paths
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.variants.support import NotApplicable
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
 
 
 def backward(case: Case) -> Case:
@@ -78,3 +78,6 @@ def _ref(outputs: Any, path: Sequence[Any]) -> Ref:
     while not isinstance(outputs, Ref):
         outputs = outputs[steps.pop(0)]
     return Ref(outputs.name, (*outputs.path, *steps))
+
+
+BACKWARD = Variant("The results and the gradients of the inputs.", backward)

@@ -6,14 +6,18 @@ Code that is kept, to be used again, has to be kept by all that went into it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from torchstone.conformance.backends.protocol import Backend
+from torchstone.conformance.execution.run_case import Compiled, compare_with_eager
+from torchstone.conformance.execution.verdict import FAILURES, Stage
+from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.program.program import Program
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import alike, answer, same
-
-CONSTANTS = "constants"
 
 
 def sibling(case: Case) -> Case | None:
@@ -55,3 +59,21 @@ def _changed(program: Program, change: Any) -> Program:
 def _numbers(program: Program) -> Iterator[Any]:
     found = leaves([(call.args, call.kwargs) for call in program.calls])
     return (value for value in found if type(value) in (int, float))
+
+
+def _with_a_number(case: Case) -> Case:
+    if sibling(case) is None:
+        raise NotApplicable("no number among the arguments that might be another")
+    return case
+
+
+def compare_after_sibling(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    """Compare the program with another number first, then the case, in one process."""
+    if (other := sibling(case)) is not None:
+        stage, finding = compare_with_eager(other, backend)
+        if finding.outcome in FAILURES:
+            return stage, replace(finding, message=f"the program with another number: {finding.message}")
+    return compare_with_eager(case, backend, compiled)
+
+
+CONSTANT = Variant("Compiled beside the same program with another number.", _with_a_number, compare_after_sibling)

@@ -12,7 +12,9 @@ from torch import Tensor
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.variants.support import NotApplicable, answer, same
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import answer, same
+from torchstone.conformance.variants.values import special_values
 
 
 def optional(case: Case, special: Callable[[Tensor], Tensor]) -> Case:
@@ -67,3 +69,6 @@ def _other(argument: Any) -> Any:
     if kind == "int" and default is not None:
         return default + 1
     return None
+
+
+OPTIONAL = Variant("Arguments given that a sample leaves out.", lambda case: optional(case, special_values))

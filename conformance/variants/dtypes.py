@@ -12,7 +12,8 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
-from torchstone.conformance.variants.support import NotApplicable, taken
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import taken
 
 Way = Callable[[], Case]
 
@@ -105,3 +106,6 @@ def _number_for(case: Case, name: str) -> Case:
     inputs = {key: tensor for key, tensor in case.inputs.items() if key != name}
     program = case.program.rewrite(lambda call: call.map_arguments(leaf), inputs=inputs)
     return case.replace(program=program, inputs=inputs)
+
+
+MIXED = Variant("Operands of two dtypes, or a tensor and a Python number of another kind.", mixed)

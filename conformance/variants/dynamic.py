@@ -1,20 +1,29 @@
-"""Cases that are compiled once and run at several sizes: which dims may vary, and the inputs of other sizes."""
+"""The variants ``dynamic`` and ``batch``: a program compiled once and called with inputs of several sizes.
+
+``dynamic`` lets every size vary, ``batch`` the leading one alone. A backend takes part if it has ``compile_dynamic``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.undefined_behavior import undefined_behavior
+from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
+from torchstone.conformance.execution.run_case import Compiled, compare_with_eager
+from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
+from torchstone.conformance.execution.verdict import CORRECT, Stage
+from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
 
-# Every size, or the leading one alone. A size is made larger and smaller, but not 1: PyTorch compiles that apart.
 DYNAMIC, BATCH = "dynamic", "batch"
+# A size is made larger and smaller, but not 1: PyTorch compiles that apart.
 CHANGES = (1, 4, -1)
 _LEAST = 2
 _MARGIN = 64
@@ -94,3 +103,54 @@ def resized(tensor: Tensor, axis: int, size: int) -> Tensor:
     places, before = torch.arange(size), tensor.shape[axis]
     floats = tensor.is_floating_point() or tensor.is_complex()
     return tensor.index_select(axis, places % before if floats else places.clamp(max=before - 1))
+
+
+def _free(case: Case, variant: str) -> Case:
+    """The case, where sizes that the variant leaves free can be others. Raises ``NotApplicable``."""
+    if len({t.untyped_storage().data_ptr() for t in case.args if t.numel()}) < sum(bool(t.numel()) for t in case.args):
+        raise NotApplicable("inputs share memory, and the variant would part them")
+    case = case.replace(variant=variant)
+    if plan(case) is None:
+        raise NotApplicable("eager takes no other size")
+    return case
+
+
+def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    """Compile the case for any size, and compare with eager at its own sizes and at others, to the first failure."""
+    varying = None if undefined_behavior(case) else plan(case)
+    if varying is None:
+        return compare_with_eager(case, backend, compiled)
+    try:
+        compiled = _compile(case, backend, varying)
+    except Exception as error:
+        compiled = error
+    stage, finding = compare_with_eager(case, backend, compiled)
+    for other in varying.others:
+        if finding.outcome not in CORRECT:
+            break
+        stage, finding = compare_with_eager(other, backend, compiled)
+        if finding.outcome not in CORRECT:
+            sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
+            finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
+    return stage, finding
+
+
+def _compile(case: Case, backend: Any, varying: Plan) -> Compiled:
+    if not hasattr(backend, "compile_dynamic"):
+        raise BackendUnsupported("the backend compiles for the sizes it is given only", stage="capture")
+    torch.default_generator.manual_seed(SEED)
+    return backend.compile_dynamic(case.program, case.fresh_args(), varying.dims)
+
+
+EVERY_SIZE = Variant(
+    "Compiled once with every size free, run at several.",
+    lambda case: _free(case, DYNAMIC),
+    compare_at_other_sizes,
+    compiled_alone=True,
+)
+LEADING_SIZE = Variant(
+    "Compiled once with the leading size free, run at several.",
+    lambda case: _free(case, BATCH),
+    compare_at_other_sizes,
+    compiled_alone=True,
+)

@@ -20,7 +20,8 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import map_leaves
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.variants.dynamic import resized
-from torchstone.conformance.variants.support import NotApplicable, answer
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import answer
 
 LENGTH = 2053
 """Elements along the dim: a prime, past 2048, where whole numbers end to have places of their own in float16."""
@@ -160,3 +161,6 @@ def _dependent(case: Case, found: list[object], number: int) -> int:
         for a, b in zip(found, changed, strict=False)
         if isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
     )
+
+
+LONG = Variant("One dim of two thousand elements: the one that is summed or scanned, if any is.", long)

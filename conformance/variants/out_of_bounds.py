@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from torchstone.conformance.backends.protocol import Backend
+from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal
+from torchstone.conformance.execution.verdict import REFUSED, Stage
+from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
-
-OUTSIDE = "outside"
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
 
 
 def outside(case: Case) -> Case | None:
@@ -21,3 +24,22 @@ def outside(case: Case) -> Case | None:
             flat[-1] = beyond
             inputs[name] = flat.view(tensor.shape)
     return None if all(inputs[name] is tensor for name, tensor in case.inputs.items()) else case.replace(inputs=inputs)
+
+
+def _with_an_index(case: Case) -> Case:
+    if outside(case) is None:
+        raise NotApplicable("no input of whole numbers that may be an index into another one")
+    return case
+
+
+def call_out_of_bounds(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
+    """Compile the case, and call it with an index out of range: right is a backend that refuses it, as eager does."""
+    beyond = outside(case)
+    if beyond is None or REFUSED in case.tags:
+        return compare_with_eager(case, backend, compiled)
+    return expect_refusal(case, beyond, backend, compiled)
+
+
+OUT_OF_BOUNDS = Variant(
+    "Called with an index out of range: what eager refuses has to be refused.", _with_an_index, call_out_of_bounds
+)

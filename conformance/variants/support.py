@@ -1,7 +1,8 @@
-"""What the ways of asking a case in another way have in common."""
+"""What several variants need: other inputs, eager's answer, and whether two answers are the same."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,13 +12,26 @@ from torchstone.conformance.execution.undefined_behavior import undefined_behavi
 from torchstone.conformance.oracle.equality import close, equal_tensors
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
 
 FIRST_DIGITS = 1e-2
 """Relative and absolute: further apart than this, eager's two results are of different numbers."""
 
 
-class NotApplicable(Exception):
-    """A case has nothing that the variant is about; the message is the reason."""
+def change_inputs(case: Case, change: Callable[[Tensor], Tensor], reason: str) -> Case:
+    """The case with every input changed; NotApplicable when ``change`` returns all of them as they are."""
+    storages = [t.untyped_storage().data_ptr() for t in case.args if t.numel()]
+    if len(set(storages)) < len(storages):
+        raise NotApplicable("inputs share memory, and the variant would part them")
+    changed = {name: change(tensor) for name, tensor in case.inputs.items()}
+    if all(changed[name] is tensor for name, tensor in case.inputs.items()):
+        raise NotApplicable(reason)
+    return case.replace(inputs=changed)
+
+
+def of_each_input(doc: str, change: Callable[[Tensor], Tensor], reason: str, *, try_eager: bool = True) -> Variant:
+    """A variant that changes each input by itself; ``reason`` is told of cases in which that changes nothing."""
+    return Variant(doc, lambda case: change_inputs(case, change, reason), try_eager=try_eager)
 
 
 def answer(case: Case) -> list[Any] | None:

@@ -10,7 +10,7 @@ from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.mutants import Mutant
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import iterate, load
-from torchstone.conformance.variants.registry import VARIANTS, apply
+from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply
 
 SEED = 0
 MAX_OPS = 3
@@ -58,7 +58,8 @@ def _varied(ops: Iterable[str], samples: Iterable[Case]) -> Iterator[Case]:
     first: dict[str, str] = {}
     for op, dtype in sorted(by_kind, key=lambda kind: kind[1] != "float32"):
         first.setdefault(op, dtype)
-    others = [name for name in VARIANTS if name not in VALUE_VARIANTS + DTYPE_VARIANTS + ARGUMENT_VARIANTS]
+    decided = (DEFAULT, *VALUE_VARIANTS, *DTYPE_VARIANTS, *ARGUMENT_VARIANTS)
+    others = [name for name in VARIANTS.rows if name not in decided]
     for turn, row in enumerate(itertools.zip_longest(*by_kind.values())):
         given = [case for case in row if case is not None]
         yield from _in_variants(given, VALUE_VARIANTS)

@@ -26,7 +26,7 @@ from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.mutants import BACKEND_NAME, MUTANTS, Mutant
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
+from torchstone.conformance.variants.registry import compiled_alone
 from torchstone.fuzz.selftrial.cases import trial_cases
 from torchstone.fuzz.selftrial.results import TrialResult
 
@@ -109,7 +109,7 @@ def _in_process(name: str, tried: Iterable[Case]) -> Iterator[tuple[Case, Verdic
     backend, tried = load_backend(name), iter(tried)
     size = 1
     while batch := list(itertools.islice(tried, size)):
-        alone = any(case.variant in (DYNAMIC, BATCH) for case in batch)
+        alone = any(map(compiled_alone, batch))
         compiled = [None] * len(batch) if alone else compile_cases(batch, backend)
         for case, one in zip(batch, compiled, strict=True):
             yield case, run_case(case, backend, one)

@@ -1,29 +1,36 @@
-"""The passes for cases, in the order they run: the ones that remove most come first."""
+"""The passes for cases, in the order they run: the ones that remove most come first, those of plugins last."""
 
 from __future__ import annotations
 
-from torchstone.conformance.program.case import Case
-from torchstone.reducers.passes.bypass_calls import bypass_calls
-from torchstone.reducers.passes.cut_to_inputs import cut_to_inputs
-from torchstone.reducers.passes.drop_dims import drop_dims
-from torchstone.reducers.passes.drop_outputs import drop_outputs
-from torchstone.reducers.passes.merge_inputs import merge_inputs
-from torchstone.reducers.passes.shrink_dims import shrink_dims
-from torchstone.reducers.passes.simplify_dtypes import simplify_dtypes
-from torchstone.reducers.passes.simplify_layouts import simplify_layouts
-from torchstone.reducers.passes.simplify_literals import simplify_literals
-from torchstone.reducers.passes.simplify_values import simplify_values
-from torchstone.reducers.problem import Pass
+from collections.abc import Callable
 
-PASSES: tuple[Pass[Case], ...] = (
-    Pass("drop-outputs", drop_outputs),
-    Pass("cut-to-inputs", cut_to_inputs),
-    Pass("bypass-calls", bypass_calls),
-    Pass("shrink-dims", shrink_dims),
-    Pass("simplify-layouts", simplify_layouts),
-    Pass("drop-dims", drop_dims),
-    Pass("merge-inputs", merge_inputs),
-    Pass("simplify-literals", simplify_literals),
-    Pass("simplify-dtypes", simplify_dtypes),
-    Pass("simplify-values", simplify_values),
+from torchstone.compiler.registry import Registry
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.program.case import Case
+from torchstone.reducers.problem import Pass, Rewrite
+
+_HERE = "torchstone.reducers.passes"
+PASSES: Registry[Callable[[Case], Rewrite[Case]]] = Registry(
+    "reducer pass",
+    "torchstone.reducer_passes",
+    ("__call__",),
+    {
+        "drop-outputs": f"{_HERE}.drop_outputs:drop_outputs",
+        "cut-to-inputs": f"{_HERE}.cut_to_inputs:cut_to_inputs",
+        "bypass-calls": f"{_HERE}.bypass_calls:bypass_calls",
+        "shrink-dims": f"{_HERE}.shrink_dims:shrink_dims",
+        "simplify-layouts": f"{_HERE}.simplify_layouts:simplify_layouts",
+        "drop-dims": f"{_HERE}.drop_dims:drop_dims",
+        "merge-inputs": f"{_HERE}.merge_inputs:merge_inputs",
+        "simplify-literals": f"{_HERE}.simplify_literals:simplify_literals",
+        "simplify-dtypes": f"{_HERE}.simplify_dtypes:simplify_dtypes",
+        "simplify-values": f"{_HERE}.simplify_values:simplify_values",
+    },
+    unknown=UnknownName,
+    broken=InputError,
 )
+
+
+def passes() -> tuple[Pass[Case], ...]:
+    """Return every pass that can be loaded; a plugin that cannot is left out with a ``PluginWarning``."""
+    return tuple(Pass(name, PASSES.load(name)) for name in PASSES.usable())

@@ -16,7 +16,7 @@ from torchstone.conformance.program.program import Call, Program
 from torchstone.reducers import engine
 from torchstone.reducers.engine import Budget, Reduced
 from torchstone.reducers.failure import case_problem
-from torchstone.reducers.passes import PASSES
+from torchstone.reducers.passes import passes
 from torchstone.reducers.signature import signature
 
 
@@ -61,7 +61,7 @@ def _verdict(candidate: Case, stage: Stage, outcome: Outcome, kind: str, message
 def reduced(start: Case, backend: Any, budget: Budget | None = None, verdicts: dict | None = None) -> Reduced[Case]:
     """Reduce a case that fails on a backend, in this process."""
     trial = judge(backend)
-    return engine.reduce(case_problem(start, signature(trial(start)), trial), PASSES, budget, verdicts)
+    return engine.reduce(case_problem(start, signature(trial(start)), trial), passes(), budget, verdicts)
 
 
 def shrunk(start: Case, interesting: Callable[[Case], bool]) -> Case:
@@ -69,4 +69,4 @@ def shrunk(start: Case, interesting: Callable[[Case], bool]) -> Case:
     failed = Verdict("", "", "", "", "", "", Stage.COMPARE, Outcome.MISMATCH, "value")
     passed = Verdict("", "", "", "", "", "", Stage.COMPARE, Outcome.PASS)
     asked = case_problem(start, signature(failed), lambda candidate: failed if interesting(candidate) else passed)
-    return engine.reduce(asked, PASSES).value
+    return engine.reduce(asked, passes()).value

@@ -6,10 +6,12 @@ A character that stdout cannot encode is written as an escape.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
@@ -111,3 +113,23 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{key}={item}" for key, item in value.items())
     return str(value)
+
+
+@contextlib.contextmanager
+def plugin_warnings() -> Iterator[None]:
+    """Print what is wrong with a plugin as one line on stderr, without the line of our code that found out."""
+    usual = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+        from torchstone.compiler.registry import PluginWarning
+
+        if issubclass(category, PluginWarning):
+            warn(f"warning: {message}")
+        else:
+            usual(message, category, *where, **more)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual

@@ -17,7 +17,7 @@ from torchstone.conformance.program.case import Case, CaseError, Untested
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.sources.sampling import check_dtypes, match
 from torchstone.conformance.sources.tags import OF_CASES
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
+from torchstone.conformance.variants.registry import DEFAULT, is_run_as_it_is
 
 SOURCE = "corpus"
 SUFFIX = ".safetensors"
@@ -113,13 +113,13 @@ def _read(path: Path, name: str, index: int) -> Case | Untested:
         case = Case.load(path)
         if case.dtype not in DTYPES:
             raise CaseError(f"{path}: damaged case: unknown dtype {case.dtype[:40]!r}")
-        # Of other variants than these the program and the inputs are all there is.
-        variant = case.variant if case.variant in (DYNAMIC, BATCH) else "default"
+        # Of a variant without a way of its own to be run, the program and the inputs are all there is.
+        variant = DEFAULT if is_run_as_it_is(case) else case.variant
         tags = tuple(tag for tag in case.tags if tag in OF_CASES)
         return case.replace(variant=variant, index=index, tags=tags)
     except OSError as error:
         return Untested(SOURCE, name, NO_DTYPE, f"{path}: {error.strerror or error}", index)
-    except CaseError as error:
+    except (CaseError, InputError) as error:
         return Untested(SOURCE, name, NO_DTYPE, str(error), index)
 
 

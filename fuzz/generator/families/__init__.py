@@ -1,20 +1,55 @@
-"""The op families: each module yields the rules of its ops. An op belongs to the first family that knows it."""
+"""The op families: each is a module, or an object, whose ``rules()`` yields the rules of its ops.
+
+An op belongs to one family. What no family has a way to draw is taken from the database's own samples.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
-from torchstone.fuzz.generator.families import algebra, elementwise, indexing, nn, reductions, samples, shapes
+from torchstone.compiler.registry import Registry
+from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.fuzz.generator.rules import OpRule
 
-FAMILIES = (elementwise, reductions, shapes, algebra, nn, indexing)
+
+class Family(Protocol):
+    """Ops that are drawn alike."""
+
+    def rules(self) -> Iterator[OpRule]:
+        """Yield a rule for each op that this PyTorch has."""
+        ...
+
+
+_HERE = "torchstone.fuzz.generator.families"
+FAMILIES: Registry[Family] = Registry(
+    "fuzz family",
+    "torchstone.fuzz_families",
+    ("rules",),
+    {
+        "elementwise": f"{_HERE}.elementwise",
+        "reductions": f"{_HERE}.reductions",
+        "shapes": f"{_HERE}.shapes",
+        "algebra": f"{_HERE}.algebra",
+        "nn": f"{_HERE}.nn",
+        "indexing": f"{_HERE}.indexing",
+    },
+    unknown=UnknownName,
+    broken=InputError,
+)
 
 
 def rules() -> Iterator[OpRule]:
-    """Yield every rule; what no family has a way to draw is taken from the database's own samples."""
-    taken: set[str] = set()
-    for family in FAMILIES:
-        for rule in family.rules():
-            taken.add(rule.op)
+    """Yield every rule of every family that can be loaded, then those made from samples.
+
+    Raises ``InputError`` for an op that two families draw.
+    """
+    from torchstone.fuzz.generator.families import samples
+
+    owners: dict[str, str] = {}
+    for family in FAMILIES.usable():
+        for rule in FAMILIES.load(family).rules():
+            if owners.setdefault(rule.op, family) != family:
+                raise InputError(f'the op {rule.op} is drawn by the fuzz families "{owners[rule.op]}" and "{family}"')
             yield rule
-    yield from samples.rules(taken)
+    yield from samples.rules(owners)

@@ -55,6 +55,15 @@ def test_cases_are_called_after_their_files(tmp_path: Path) -> None:
         corpus.case("mine/d", "float32", 0)
 
 
+@pytest.mark.parametrize(
+    ("variant", "kept"), [("outside", True), ("constants", True), ("strided", False), ("seed-3", False)]
+)
+def test_a_variant_that_says_how_it_is_run_is_kept(tmp_path: Path, variant: str, kept: bool) -> None:
+    saved(tmp_path / "a.safetensors", variant=variant)
+    (entry,) = Corpus(tmp_path).iterate()
+    assert isinstance(entry, Case) and entry.variant == (variant if kept else "default")
+
+
 def test_a_file_that_cannot_be_read_costs_itself_only(tmp_path: Path) -> None:
     good = saved(tmp_path / "good.safetensors")
     (tmp_path / "cut.safetensors").write_bytes(good.read_bytes()[:-5])

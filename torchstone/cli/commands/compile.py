@@ -38,7 +38,9 @@ def compile(
             "tuple of arguments.",
         ),
     ] = None,
-    target: Annotated[str, typer.Option(help="linalg, tosa, tensorrt or evaluator.")] = "linalg",
+    target: Annotated[
+        str, typer.Option(help="linalg, tosa, tensorrt, evaluator, a plugin's, or module:attribute.")
+    ] = "linalg",
     emit: Annotated[
         list[str] | None,
         typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]"),
@@ -67,8 +69,10 @@ def compile(
     from torchstone.conformance.errors import InputError
 
     set_cpu_level(cpu_level)
-    check_known("target", [target], TARGETS)
-    check_known("stage", emit or [], STAGES)
+    if ":" not in target:
+        check_known("target", [target], TARGETS)
+    own = find_target(target).name
+    check_known("stage", emit or [], dict.fromkeys([*STAGES, own]))
     if origin is not None:
         check_known("stage of text", [origin], TEXTS)
         if arg or explain:
@@ -76,13 +80,13 @@ def compile(
         from torchstone.compiler.from_text import from_text
 
         stages = from_text(_read(what), origin, find_target(target), library_calls=library_calls)
-        _print(stages, emit or [target if target in stages else "llvm"], f"from {origin}")
+        _print(stages, emit or [own if own in stages else "llvm"], f"from {origin}")
         return 0
     executable = _compiled(what, arg, target, library_calls)
     if explain:
         say(executable.explain().rstrip())
     if emit or not explain:
-        _print(executable.ir, emit or [target if target in executable.ir else "flat"], f"target {target}")
+        _print(executable.ir, emit or [own if own in executable.ir else "flat"], f"target {own}")
     return 0
 
 

@@ -20,6 +20,7 @@ def doctor(form: FormatOption = TableFormat.table) -> int:
     """Check the installation; exit code 0 when the core works, whatever optional part is missing."""
     rows = [_python(), _package("torchstone"), _torch(), _mlir(), _cpu_runtime(), _cache(), _compiler(), _tensorrt()]
     rows.extend(_backends())
+    rows.extend(_plugins() if rows[2]["ok"] else [])
     show_table(rows, COLUMNS, form)
     broken = [row["check"] for row in rows if row["check"] in CORE and not row["ok"]]
     if broken:
@@ -106,3 +107,26 @@ def _backends() -> list[dict[str, object]]:
         )
         for row in availability_rows()
     ]
+
+
+def _plugins() -> list[dict[str, object]]:
+    """What other packages register, beside backends: each is loaded, and one that cannot be is told with the reason."""
+    from torchstone.compiler.diagnostics import TorchstoneError
+    from torchstone.compiler.lowering.registry import TARGETS
+    from torchstone.conformance.errors import InputError
+    from torchstone.conformance.sources import SOURCES
+    from torchstone.conformance.variants.registry import VARIANTS
+    from torchstone.fuzz.generator.families import FAMILIES
+    from torchstone.reducers.passes import PASSES
+
+    rows = []
+    for registry in (TARGETS, VARIANTS, SOURCES, PASSES, FAMILIES):
+        for plugin in registry.plugins():
+            check = f"{registry.kind} {plugin.name}"
+            try:
+                registry.load(plugin.name)
+                rows.append(_row(check, True, f"of {plugin.distribution}"))
+            except (InputError, TorchstoneError) as error:
+                fix = f"repair or uninstall {plugin.distribution.partition(' ')[0]}"
+                rows.append(_row(check, False, str(error), fix))
+    return rows

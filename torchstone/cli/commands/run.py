@@ -54,7 +54,8 @@ def run(
     source: Annotated[
         list[str] | None,
         typer.Option(
-            "--source", help="Where cases come from: opinfo (default), modules, models, errors, corpus; repeatable."
+            "--source",
+            help="Where cases come from: opinfo (default), modules, models, errors, corpus, a plugin's; repeatable.",
         ),
     ] = None,
     corpus: Annotated[
@@ -81,7 +82,7 @@ def run(
             "--variant",
             help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
             "special, extremes, small, shifted, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
-            "constants, optional, outside, backward, or all; repeatable [default: default].",
+            "constants, optional, outside, backward, a plugin's, or all; repeatable [default: default].",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,
@@ -221,9 +222,12 @@ def _variants(options: dict[str, Any]) -> list[str]:
     from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
     wanted = options.get("variants", [DEFAULT])
-    every = [DEFAULT, *VARIANTS]
-    check_known("variant", wanted, [*every, "all"])
-    return every if "all" in wanted else wanted
+    check_known("variant", wanted, [*VARIANTS, "all"])
+    if "all" in wanted:
+        return list(VARIANTS.usable())
+    for name in wanted:
+        VARIANTS.load(name)
+    return wanted
 
 
 def _execute(

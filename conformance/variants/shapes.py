@@ -1,0 +1,74 @@
+"""Variants of the sizes of the inputs: 0-d, no rows, one row, odd sizes, equal sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.dynamic import resized
+from torchstone.conformance.variants.layout import transposed
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import change_inputs, of_each_input, taken
+
+SIDE = 5
+"""The size of every dim in the variant ``square``."""
+
+
+def _scalar(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dim() == 0 or not tensor.numel() else tensor.reshape(-1)[0].clone()
+
+
+def _leading(size: int) -> Callable[[Case], Case]:
+    """Cut the leading dim of the first input to ``size``, and of every input with as many rows.
+
+    Inputs of fewer dims only if eager does not take the case otherwise: they may be parameters of as many channels, and
+    eager's batch norm writes past the end of those that are too short.
+    """
+
+    def make(case: Case) -> Case:
+        first = next((t for t in case.args if t.dim()), None)
+        if first is None or first.shape[0] <= size:
+            raise NotApplicable(f"no input has more than {size} rows")
+        rows, dims = first.shape[0], first.dim()
+
+        def cut(tensor: Tensor, least: int) -> Tensor:
+            return tensor[:size].clone() if tensor.dim() >= least and tensor.shape[0] == rows else tensor
+
+        changed = change_inputs(case, lambda tensor: cut(tensor, dims), "nothing to cut")
+        return changed if taken(changed) else change_inputs(case, lambda tensor: cut(tensor, 1), "nothing to cut")
+
+    return make
+
+
+def _odd(case: Case) -> Case:
+    """Make every size from 2 on odd and larger; sizes that are equal stay equal."""
+
+    def grown(tensor: Tensor) -> Tensor:
+        for axis, size in enumerate(tensor.shape):
+            if size > 1:
+                tensor = resized(tensor, axis, size + 1 + size % 2)
+        return tensor
+
+    return change_inputs(case, grown, "no input has a size above 1")
+
+
+def _square(case: Case) -> Case:
+    """Make every size from 2 on the same, and turn the order of the dims in memory round."""
+
+    def squared(tensor: Tensor) -> Tensor:
+        for axis, size in enumerate(tensor.shape):
+            if size > 1:
+                tensor = resized(tensor, axis, SIDE)
+        return transposed(tensor)
+
+    return change_inputs(case, squared, "no input has a size above 1")
+
+
+# Eager is left to the worker: an op that counts on a dim may end the process for a scalar, as ``_chunk_cat`` does.
+SCALAR = of_each_input("Every input 0-d.", _scalar, "every input is 0-d already", try_eager=False)
+EMPTY = Variant("No rows: leading dims of size 0.", _leading(0))
+SINGLE = Variant("One row: leading dims of size 1.", _leading(1))
+ODD = Variant("Every size odd: what no vector or tile divides.", _odd)
+SQUARE = Variant("Every size the same, and the dims turned round in memory.", _square)
