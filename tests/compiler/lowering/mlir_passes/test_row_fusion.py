@@ -61,7 +61,7 @@ APART: dict[str, Callable[[Tensor], Tensor]] = {
 def test_rows_that_need_themselves_only_are_fused(name: str, shape: tuple[int, ...], loops: list[int]) -> None:
     x = torch.randn(shape)
     out = compile(FUSED[name], (x,))(x)
-    torch.testing.assert_close(out, FUSED[name](x.double()).float(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(out, FUSED[name](x.double()).float())
     assert len(loops) == 1 and loops[0] >= 1
 
 
@@ -70,7 +70,8 @@ def test_rows_that_need_themselves_only_are_fused(name: str, shape: tuple[int, .
 def test_other_rows_are_waited_for(name: str, shape: tuple[int, ...]) -> None:
     x = torch.randn(shape)
     out = compile(APART[name], (x,))(x)
-    torch.testing.assert_close(out, APART[name](x.double()).float(), rtol=1e-4, atol=1e-5)
+    # The exponential of a rounded sum of about 50 is 50 roundings off.
+    torch.testing.assert_close(out, APART[name](x.double()).float(), rtol=1e-5, atol=1e-5)
 
 
 def test_strided_rows() -> None:
@@ -96,7 +97,8 @@ def test_the_next_rows_are_fetched(shape: tuple[int, ...], dtype: torch.dtype, a
     x = torch.randn(shape, dtype=dtype)
     executable = compile(FUSED["centered"], (x,))
     wide = torch.complex128 if dtype.is_complex else torch.float64
-    torch.testing.assert_close(executable(x), FUSED["centered"](x.to(wide)).to(dtype), rtol=2e-2, atol=2e-2)
+    most = 4 * torch.finfo(dtype).eps  # of numbers of ordinary size, whose sum has digits to spare
+    torch.testing.assert_close(executable(x), FUSED["centered"](x.to(wide)).to(dtype), rtol=most, atol=most)
     assert ("llvm.intr.prefetch" in executable.ir["llvm"]) == ahead
 
 
@@ -123,7 +125,7 @@ def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], mo
     x = torch.randn(shape)
     x[..., 0, 3], x[..., -1, 5], x[0, ..., 1] = float("nan"), float("inf"), -float("inf")
     out = compile(FUSED[name], (x,))(x)
-    torch.testing.assert_close(out, FUSED[name](x), rtol=1e-4, atol=1e-4, equal_nan=True)
+    torch.testing.assert_close(out, FUSED[name](x.double()).float(), equal_nan=True)
     assert max(found, default=0) <= max(row_fusion.BLOCK, shape[-1])
 
 
@@ -149,4 +151,4 @@ def test_other_rows_of_a_batch_are_waited_for(
     cache.CACHE.clear()
     x = torch.randn(shape)
     out = compile(BATCHES[name], (x,))(x)
-    torch.testing.assert_close(out, BATCHES[name](x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(out, BATCHES[name](x.double()).float())
