@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.driver import compile
-from torchstone.compiler.lowering.mlir_passes import row_fusion
+from torchstone.compiler.lowering.mlir_passes import row_fusion, row_nests
 from torchstone.compiler.runtime.cpu import cache, code, jit
 
 
@@ -124,7 +124,7 @@ def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], mo
     x[..., 0, 3], x[..., -1, 5], x[0, ..., 1] = float("nan"), float("inf"), -float("inf")
     out = compile(FUSED[name], (x,))(x)
     torch.testing.assert_close(out, FUSED[name](x), rtol=1e-4, atol=1e-4, equal_nan=True)
-    assert max(found, default=0) <= max(row_fusion.BLOCK, shape[-1])
+    assert max(found, default=0) <= max(row_nests.BLOCK, shape[-1])
 
 
 BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -145,7 +145,7 @@ BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
 def test_other_rows_of_a_batch_are_waited_for(
     name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_fusion, "BLOCK", 1)
+    monkeypatch.setattr(row_nests, "BLOCK", 1)
     cache.CACHE.clear()
     x = torch.randn(shape)
     out = compile(BATCHES[name], (x,))(x)
