@@ -15,11 +15,12 @@ from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.explain import explain
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
-from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import partition
 from torchstone.compiler.lowering.registry import find_target
+from torchstone.compiler.lowering.steps import is_control
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+from torchstone.compiler.ops.verifier import verify_graph
 from torchstone.compiler.transforms.bounds import REQUIRE, hoist, require_bounds
 from torchstone.compiler.transforms.cse import share
 from torchstone.compiler.transforms.decompose import decompose
@@ -205,7 +206,7 @@ def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> t
     """Return the graph of ops that the target takes, and what they take for granted of the sizes of its arguments."""
 
     def takes(op: Operation) -> str | None:
-        if target.schedules and partition.is_control(op):
+        if target.schedules and is_control(op):
             return None
         refusal = target.takes(op)
         family = None if refusal is None else find_family(op)

@@ -17,7 +17,7 @@ from torchstone.compiler.diagnostics import NOT_TAKEN, GuardError, Unsupported
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
 from torchstone.compiler.lowering.target import Kernel
-from torchstone.compiler.ops.interpreter import measuring
+from torchstone.compiler.runtime.control import measuring
 
 
 def take_example(

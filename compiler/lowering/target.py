@@ -39,7 +39,7 @@ class Target:
     ``takes(op)`` returns None when the target lowers this operation (op name, operand dtypes, ranks, attributes), else
     the reason why not, for people: "flat.atan2: TOSA has no atan2". ``aten.*`` ops it takes are handed over unexpanded.
     ``lower(graph)`` turns a graph of taken ops into a ``Lowered``; it writes no ATen semantics.
-    ``schedules`` says that its kernels run among library calls and run-time sizes, see ``lowering.schedule``.
+    ``schedules`` says that its kernels run among library calls and run-time sizes, see ``lowering.partition``.
     """
 
     name: str

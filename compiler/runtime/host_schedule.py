@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 import torch
 
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
-from torchstone.compiler.capture.trace.schemas import schema_call
+from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
 from torchstone.compiler.diagnostics import GuardError, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.dims import evaluate
-from torchstone.compiler.lowering.partition import Segment, Step
+from torchstone.compiler.ir.sizes import bind_symbols
+from torchstone.compiler.lowering.steps import Segment, Step
 from torchstone.compiler.lowering.target import Kernel
-from torchstone.compiler.ops.interpreter import bind_symbols, run_control
+from torchstone.compiler.runtime.control import run_control
 from torchstone.compiler.runtime.draws import drawing
-from torchstone.compiler.transforms.decompose import find_overload
 
 
 class State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand
-from torchstone.compiler.ir.printer import print_literal
+from torchstone.compiler.ir.graph import print_literal
 from torchstone.compiler.ir.sizes import BIND
 from torchstone.compiler.library import is_ordered
 

@@ -56,8 +56,8 @@ from torchstone.compiler.capture.user_code import raised_at, raised_by_user, use
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, symbols
-from torchstone.compiler.ir.sizes import symbols_bound
-from torchstone.compiler.ops.interpreter import bind_symbols, evaluate_graph
+from torchstone.compiler.ir.sizes import bind_symbols, symbols_bound
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 
 # Composite ops are made of composite ops, and a round takes those apart that the graph has.
 _MOST_ROUNDS = 4

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchstone.compiler.ir import DType, Operation
+from torchstone.compiler.lowering.tosa.division import divide
 from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
 from torchstone.compiler.lowering.tosa.table import Rule, names
 
@@ -52,8 +53,6 @@ def _neg(e: Emitter, x: Handle) -> Handle:
 
 def _div(e: Emitter, x: Handle, y: Handle) -> Handle:
     if _is_float(e, x):
-        from torchstone.compiler.lowering.tosa.division import divide
-
         return divide(e, x, y)
     # The processor traps on a division by 0 and on minimum / -1: neither divisor reaches it.
     zero, one, minus = (e.like(y, v) for v in (0, 1, -1))

@@ -7,6 +7,8 @@ from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, check_error, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand, values_in
+from torchstone.compiler.ir.dims import evaluate
+from torchstone.compiler.ir.sizes import bind_symbols
 from torchstone.compiler.lowering.target import Kernel, Lowered
 from torchstone.compiler.lowering.tosa import elementwise, movement, reduction
 from torchstone.compiler.lowering.tosa.emitter import Emitter, location
@@ -68,9 +70,6 @@ class _Run:
         self.graph = graph
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        from torchstone.compiler.ir.dims import evaluate
-        from torchstone.compiler.ops.interpreter import bind_symbols
-
         results = self.kernel(tensors)
         given: set[int] = set()
 

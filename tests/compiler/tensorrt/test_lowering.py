@@ -14,7 +14,7 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tensorrt import TARGET, lower_graph, takes
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.lowering.tensorrt.rows import Row, Rows
-from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.runtime.tensorrt import SWITCH, api, simulator
 from torchstone.compiler.runtime.tensorrt.engine import Log
 from torchstone.compiler.transforms.expand import expand

@@ -15,7 +15,7 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tensorrt import CHECK, takes
 from torchstone.compiler.lowering.tensorrt.rows import lowers
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.transforms.builder import Builder
 
 from .graphs import kernel, legal, static
