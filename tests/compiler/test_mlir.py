@@ -28,7 +28,8 @@ def python(source: str, **environment: str) -> str:
 
 def test_importing_the_runtime_loads_neither_mlir_nor_torch() -> None:
     source = (
-        "import sys; from torchstone.compiler.runtime import jit, mlir, pipelines;"
+        "import sys; from torchstone.compiler import mlir; from torchstone.compiler.lowering.mlir_passes import cpu;"
+        "from torchstone.compiler.runtime.cpu import jit;"
         "print([m for m in ('mlir', 'torch_mlir', 'torch') if m in sys.modules])"
     )
     assert python(source) == "[]"
@@ -101,7 +102,7 @@ def test_a_processor_that_rounds_to_bfloat16_itself_is_not_asked_to() -> None:
 def test_llvm_knows_each_feature_by_its_name() -> None:
     """LLVM ignores a name that it does not know, and says so on stderr alone."""
     source = (
-        "from torchstone.compiler.runtime import jit; import torch, torchstone;"
+        "from torchstone.compiler.runtime.cpu import jit; import torch, torchstone;"
         "names = jit.features({'avx512_bf16', 'avx', 'avx2', 'f16c', 'fma'}) + NAME;"
         "jit._features = lambda: names;"
         "x = torch.tensor([1e-39, 3.0], dtype=torch.bfloat16);"

@@ -12,7 +12,8 @@ from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.steps import Segment
 from torchstone.compiler.ops.verifier import verify_graph
 from torchstone.compiler.runtime.interpreter import evaluate_graph
-from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
+from torchstone.compiler.transforms.dce import eliminate_dead_code
+from torchstone.compiler.transforms.expand import expand
 
 
 def flat(text: str) -> Graph:

@@ -26,13 +26,14 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     cache.CACHE.clear()
 
-    def counted(module, provider) -> None:
-        row_fusion.fuse_rows(module, provider)
+    def counted(module, options):
+        row_fusion.fuse_rows(module, options.provider)
         assert module.operation.verify()
         top = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
         found.append(top.count("scf.for"))
+        return module
 
-    monkeypatch.setattr(code, "fuse_rows", counted)
+    monkeypatch.setattr(code, "CPU", code.CPU.with_run("fuse-rows", counted))
     return found
 
 
@@ -114,12 +115,13 @@ def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], mo
     found: list[int] = []
     cache.CACHE.clear()
 
-    def measured(module, provider) -> None:
-        row_fusion.fuse_rows(module, provider)
+    def measured(module, options):
+        row_fusion.fuse_rows(module, options.provider)
         assert module.operation.verify()
         found.extend(buffers(module))
+        return module
 
-    monkeypatch.setattr(code, "fuse_rows", measured)
+    monkeypatch.setattr(code, "CPU", code.CPU.with_run("fuse-rows", measured))
     x = torch.randn(shape)
     x[..., 0, 3], x[..., -1, 5], x[0, ..., 1] = float("nan"), float("inf"), -float("inf")
     out = compile(FUSED[name], (x,))(x)
