@@ -20,7 +20,14 @@ from torchstone.compiler.capture.memory.strided import BY_MEMORY, by_place
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.symbolic import floats
 from torchstone.compiler.capture.symbolic.attempts import Example
-from torchstone.compiler.capture.symbolic.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
+from torchstone.compiler.capture.symbolic.numbers import (
+    NOTE,
+    NUMBERS,
+    NumberEmitter,
+    as_operand,
+    number_value,
+    takes_number,
+)
 from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES
 from torchstone.compiler.capture.symbolic.scalars import decompose
 from torchstone.compiler.capture.symbolic.sizes import to_dim
@@ -29,7 +36,14 @@ from torchstone.compiler.capture.trace import control_flow
 from torchstone.compiler.capture.trace.aten_literals import dtype_of, to_literal
 from torchstone.compiler.capture.trace.generator_state import Draws
 from torchstone.compiler.capture.trace.schemas import schema_order
-from torchstone.compiler.capture.trace.special_ops import AT_PLACE, BLANK, FACTS, FUNCTIONAL_BY_NATURE, RANGES, READS
+from torchstone.compiler.capture.trace.special_ops import (
+    AT_PLACE,
+    FUNCTIONAL_BY_NATURE,
+    METADATA_OPS,
+    RANGES,
+    SYNC_OPS,
+    UNINITIALIZED_OPS,
+)
 from torchstone.compiler.capture.user_code import user_location
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Value
@@ -162,8 +176,8 @@ class Recorder(TorchDispatchMode):
 
     user_location = staticmethod(user_location)
 
-    def emitter(self) -> Emitter:
-        return Emitter(self.graph.ops, self.location or user_location())
+    def emitter(self) -> NumberEmitter:
+        return NumberEmitter(self.graph.ops, self.location or user_location())
 
     def _operands(self, func: Any, leaves: list[Any]) -> tuple[Any, ...]:
         """Return the operands for the arguments of a call, in the order of its schema."""
@@ -252,7 +266,7 @@ class Recorder(TorchDispatchMode):
     def _dispatch(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if isinstance(func, HigherOrderOperator):
             return control_flow.record(self, func, args, self.location or user_location())
-        if func.namespace in ("prim", "profiler") or schema_of(func).name.startswith("aten::sym_") or func in FACTS:
+        if func.namespace in ("prim", "profiler") or schema_of(func).name.startswith("aten::sym_") or func in METADATA_OPS:
             return func(*args, **kwargs)
         if schema_of(func).name.startswith("aten::_foreach_") and not schema_of(func).is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
@@ -265,7 +279,7 @@ class Recorder(TorchDispatchMode):
         if func in RANGES:  # the ShapeEnv takes note of them
             return func(*args, **kwargs)
         location = self.location or user_location()
-        if func in READS:
+        if func in SYNC_OPS:
             return self._number(func, args, kwargs, location)
         if schema_of(func).is_mutable and func not in FUNCTIONAL_BY_NATURE:
             raise Mutation(str(func))
@@ -344,7 +358,7 @@ class Recorder(TorchDispatchMode):
         if sized_by_values(op):
             self.sizes.append([r.shape for r in op.results if isinstance(r.type, TensorType)])
             self.decisions.sized(self.sizes[-1])
-        if func.overloadpacket in BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
+        if func.overloadpacket in UNINITIALIZED_OPS and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
             self._blank[id(out)] = out.zero_()
         return out
 
@@ -388,7 +402,7 @@ class Recorder(TorchDispatchMode):
         number = func(*args, **kwargs)
         self.reads.append(number)
         with self, self.noted(location):
-            tensor = READS[func](*args, **kwargs)
+            tensor = SYNC_OPS[func](*args, **kwargs)
         if (again := tensor.item()) != number and again == again:
             raise Unsupported("the values of its tensors say one thing, eager another", op=str(func), stage="capture")
         op = Operation("flat.specialize", (self.operand(tensor),), (), {"value": number}, location)
@@ -400,7 +414,7 @@ class Recorder(TorchDispatchMode):
         """Give Python PyTorch's symbol of a number, whose value the graph has."""
         if func is not torch.ops.aten._local_scalar_dense.default:
             with self, self.noted(location):
-                return READS[func](*args, **kwargs).item()
+                return SYNC_OPS[func](*args, **kwargs).item()
         read, baked = self.example.read() if self.example is not None else (None, False)
         if baked or isinstance(read, complex):
             with self, self.noted(location):
