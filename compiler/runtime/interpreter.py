@@ -11,7 +11,7 @@ from torchstone.compiler.ir.dims import evaluate
 from torchstone.compiler.ir.graph import map_operand
 from torchstone.compiler.ops import PRIMITIVES, control
 from torchstone.compiler.runtime.control import run_control
-from torchstone.compiler.runtime.host_schedule import State, call
+from torchstone.compiler.runtime.host_schedule import RunState, call
 
 
 def evaluate_graph(graph: Graph, tensors: Sequence[Any], sizes: dict[str, int] | None = None) -> tuple[Any, ...]:
@@ -21,7 +21,7 @@ def evaluate_graph(graph: Graph, tensors: Sequence[Any], sizes: dict[str, int] |
 
     RuntimeError when a ``flat.check`` fails, GuardError when a size or a number is not what was compiled for.
     """
-    state = State(graph, tensors)
+    state = RunState(graph, tensors)
     if sizes is not None:
         sizes.update(state.sizes)
         state.sizes = sizes
