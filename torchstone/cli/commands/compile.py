@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torchstone.compiler.driver import Executable
-    from torchstone.compiler.lowering.target import Target
     from torchstone.compiler.ir.types import TensorType
+    from torchstone.compiler.lowering.target import Target
 
 STAGES = ("aten", "contract", "flat", "schedule", "linalg", "tosa", "tensorrt", "llvm")
 TEXTS = ("aten", "contract", "flat", "linalg", "tosa")
