@@ -1,4 +1,4 @@
-"""Rules of single functions: how long they are, and which errors they may catch."""
+"""Rules of functions and classes: how long a function is, what it may catch, and that a name is of one class."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ EXCUSED = frozenset({"torchstone/cli/commands/reduce.py reduce", "torchstone/cli
 # Handlers in the compiler that take any exception for somebody else's. Each says on its line what is run in it that may
 # raise anything; ``raise_bug`` lets those through that the compiler's own code raised.
 MOST_BROAD_HANDLERS = 16
+
+# The simulator has TensorRT's own class names.
+SHARED_NAMES = frozenset({"Builder"})
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -77,3 +80,13 @@ def _is_broad(kind: ast.expr | None) -> bool:
 def _raises_again(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     return isinstance(last, ast.Raise) and last.exc is None
+
+
+def names_of_several(root: Path = ROOT) -> list[str]:
+    """Return the public classes of the compiler whose name another one has too, each with where they are."""
+    places: dict[str, list[str]] = {}
+    for path in sorted(rooms(root)["torchstone.compiler"].rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name not in SHARED_NAMES:
+                places.setdefault(node.name, []).append(str(path.relative_to(root)))
+    return [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]

@@ -142,5 +142,6 @@ def broken(root: Path = ROOT) -> list[str]:
 
 def main() -> int:
     lines = broken()
-    print("\n".join(lines) or f"no cycles; imports inside functions: {sum(lazy_counts(imports()).values())}")
+    lazy = sum(lazy_counts(imports()).values())
+    print("\n".join(lines) or f"no import cycles but {len(EXCUSED)} excused; {lazy} imports inside functions")
     return 1 if lines else 0

@@ -14,7 +14,7 @@ from torchstone.compiler.ir.graph import Graph, print_literal
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.ops import PRIMITIVES
 
-from .code_rules import MOST_BROAD_HANDLERS, MOST_FUNCTION_LINES, broad_handlers, long_functions
+from .code_rules import MOST_BROAD_HANDLERS, MOST_FUNCTION_LINES, broad_handlers, long_functions, names_of_several
 from .rules import ROOT
 
 
@@ -93,3 +93,13 @@ def test_what_others_raise_is_no_bug(function: Callable[[], object]) -> None:
 def test_what_a_line_of_the_compiler_raises_is_a_bug(function: Callable[[], object]) -> None:
     with pytest.raises((AttributeError, TypeError)):
         raise_bug(failed(function))
+
+
+def test_a_name_of_the_compiler_is_of_one_class() -> None:
+    assert names_of_several() == []
+
+
+def test_a_name_of_two_classes_is_found(tree: Path) -> None:
+    for name in ("one", "two"):
+        (tree / "compiler" / f"{name}.py").write_text("class Emitter:\n    pass\n\n\nclass _Own:\n    pass\n")
+    assert names_of_several(tree) == ["Emitter: compiler/one.py, compiler/two.py"]
