@@ -266,7 +266,8 @@ class Recorder(TorchDispatchMode):
     def _dispatch(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if isinstance(func, HigherOrderOperator):
             return control_flow.record(self, func, args, self.location or user_location())
-        if func.namespace in ("prim", "profiler") or schema_of(func).name.startswith("aten::sym_") or func in METADATA_OPS:
+        of_sizes = schema_of(func).name.startswith("aten::sym_")
+        if func.namespace in ("prim", "profiler") or of_sizes or func in METADATA_OPS:
             return func(*args, **kwargs)
         if schema_of(func).name.startswith("aten::_foreach_") and not schema_of(func).is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
