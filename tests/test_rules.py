@@ -83,6 +83,14 @@ SEEDS = {
         ("compiler/lowering/linalg", "from mlir import ir"),
     ],
     "MLIR is used under the lowerings": [("compiler/transforms", "import torchstone.compiler.mlir")],
+    "the primitives need no runtime": [
+        ("compiler/ops", "def f():\n    from torchstone.compiler.runtime import interpreter"),
+        ("compiler/ir", "import torchstone.compiler.transforms.cse"),
+    ],
+    "the runtime runs what was lowered": [
+        ("compiler/runtime", "from torchstone.compiler.transforms import shapes"),
+        ("compiler/runtime/cpu", "def f():\n    import torchstone.compiler.transforms.cse"),
+    ],
 }
 
 

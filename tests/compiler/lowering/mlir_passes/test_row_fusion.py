@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.driver import compile
-from torchstone.compiler.lowering.mlir_passes import row_fusion
+from torchstone.compiler.lowering.mlir_passes import row_fusion, row_nests
 from torchstone.compiler.runtime.cpu import cache, code, jit
 
 
@@ -26,13 +26,14 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     cache.CACHE.clear()
 
-    def counted(module, provider) -> None:
-        row_fusion.fuse_rows(module, provider)
+    def counted(module, options):
+        row_fusion.fuse_rows(module, options.provider)
         assert module.operation.verify()
         top = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
         found.append(top.count("scf.for"))
+        return module
 
-    monkeypatch.setattr(code, "fuse_rows", counted)
+    monkeypatch.setattr(code, "CPU", code.CPU.with_run("fuse-rows", counted))
     return found
 
 
@@ -116,17 +117,18 @@ def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], mo
     found: list[int] = []
     cache.CACHE.clear()
 
-    def measured(module, provider) -> None:
-        row_fusion.fuse_rows(module, provider)
+    def measured(module, options):
+        row_fusion.fuse_rows(module, options.provider)
         assert module.operation.verify()
         found.extend(buffers(module))
+        return module
 
-    monkeypatch.setattr(code, "fuse_rows", measured)
+    monkeypatch.setattr(code, "CPU", code.CPU.with_run("fuse-rows", measured))
     x = torch.randn(shape)
     x[..., 0, 3], x[..., -1, 5], x[0, ..., 1] = float("nan"), float("inf"), -float("inf")
     out = compile(FUSED[name], (x,))(x)
     torch.testing.assert_close(out, FUSED[name](x.double()).float(), equal_nan=True)
-    assert max(found, default=0) <= max(row_fusion.BLOCK, shape[-1])
+    assert max(found, default=0) <= max(row_nests.BLOCK, shape[-1])
 
 
 BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -147,7 +149,7 @@ BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
 def test_other_rows_of_a_batch_are_waited_for(
     name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_fusion, "BLOCK", 1)
+    monkeypatch.setattr(row_nests, "BLOCK", 1)
     cache.CACHE.clear()
     x = torch.randn(shape)
     out = compile(BATCHES[name], (x,))(x)
