@@ -32,3 +32,15 @@ def command_lines(page: Path, program: str) -> list[str]:
         for line in block.replace("\\\n", " ").splitlines()
         if line.startswith(f"{program} ")
     ]
+
+
+def split(page: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the modules that a page defines, blocks whose first line is ``# name.py``, and its other Python blocks."""
+    modules: dict[str, str] = {}
+    blocks = []
+    for block in fences(page, "python"):
+        if found := re.match(r"# (\w+\.py)\n", block):
+            modules[found[1]] = block
+        else:
+            blocks.append(block)
+    return modules, blocks

@@ -18,20 +18,8 @@ from torchstone.cli import COMMANDS, build
 from torchstone.compiler.ir import parse_graph, print_graph
 from torchstone.conformance.execution.verdict import FAILURES, Outcome
 
-from .guides import PAGES, command_lines, fences, name
+from .guides import PAGES, command_lines, fences, name, split
 from .rules import ROOT
-
-
-def split(page: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the modules that a page defines, blocks whose first line is ``# name.py``, and its other Python blocks."""
-    modules: dict[str, str] = {}
-    blocks = []
-    for block in fences(page, "python"):
-        if found := re.match(r"# (\w+\.py)\n", block):
-            modules[found[1]] = block
-        else:
-            blocks.append(block)
-    return modules, blocks
 
 
 # The README's blocks run in tests/test_readme.py, which looks at what they print.

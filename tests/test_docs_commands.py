@@ -17,12 +17,16 @@ import pytest
 
 from torchstone import cli
 
-from .guides import PAGES, command_lines, fences, name
+from .guides import PAGES, command_lines, fences, name, split
 from .rules import ROOT
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 
-COMMANDS = {name(page): lines for page in PAGES if (lines := command_lines(page, "torchstone"))}
+PLUGINS = "docs/adding-a-variant.md"
+"""Its commands need an installed package: tests/test_plugins.py has one, examples/plugin."""
+COMMANDS = {
+    name(page): lines for page in PAGES if name(page) != PLUGINS and (lines := command_lines(page, "torchstone"))
+}
 STAND_INS = {"inductor": "eager", "onnxruntime": "linalg", "iree": "tosa"}
 """Backends that are slow or not installed with the tests, and what the command runs on in their place."""
 BUG = "torchstone.conformance.mutants:linalg+sub-swapped"
@@ -31,7 +35,7 @@ FAILS = "opinfo:sub:float32:1"
 INDEPENDENT = ("backends", "doctor", "fuzz", "ops", "reduce", "replay", "selftrial")
 """Commands that depend on nothing that another left behind: the same words run once."""
 ran: set[str] = set()
-MODEL = "import torch\n\ndef fn(x):\n    return torch.exp(x)\n\nlog1p_exp_sum = mse = fn\n"
+MODEL = "import torch\n\ndef fn(x):\n    return torch.exp(x)\n\nlog1p_exp_sum = mse = forward = fn\n"
 
 
 def small(line: str) -> list[str]:
@@ -88,6 +92,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(folder / "kept/case.safetensors", folder / "regressions")
     (folder / "model.py").write_text(MODEL)
     (folder / "mybackend.py").write_text("\n".join(fences(ROOT / "docs/adding-a-backend.md", "python")))
+    for page in PAGES:
+        for module, text in split(page)[0].items():
+            (folder / module).write_text(text)
     for where in (".", "expectations"):
         (folder / where).mkdir(exist_ok=True)
         for backend in ("eager", "linalg"):
