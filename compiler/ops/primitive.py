@@ -37,7 +37,7 @@ class Primitive:
         return f"flat.{self.name}"
 
 
-class Registry(dict[str, Primitive]):
+class PrimitiveRegistry(dict[str, Primitive]):
     """Primitives by IR name (``flat.add``); a second row of the same name is an error."""
 
     def add(self, *rows: Primitive) -> None:
