@@ -55,6 +55,8 @@ def small(line: str) -> list[str]:
             words += ["--backend", BUG]
         if "--last-failed" not in words and "--changed-since" not in words:
             words += ["--limit", "1", *few(words)]
+    if words[:1] == ["prune"]:  # nobody is there to be asked
+        words.append("--yes")
     if command == "fuzz":
         words = [*words, "--programs", "2", "--jobs", "1"]
     if command == "reduce":
@@ -83,8 +85,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("guides")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for _ in range(4):
-            assert cli.invoke(["run", "--backend", "eager", "--op", "neg", "--limit", "1"]) == 0
+        for op in ("neg", "neg", "neg", "abs"):
+            assert cli.invoke(["run", "--backend", "eager", "--op", op, "--limit", "1"]) == 0
         assert cli.invoke(["run", "--backend", BUG, "--case", FAILS]) == 1
         assert cli.invoke(["reduce", FAILS, "--backend", BUG, "--trials", "1", "--out", "kept"]) == 0
     shutil.copy(folder / "kept/case.safetensors", folder)
