@@ -46,6 +46,21 @@ class GuardError(TorchstoneError):
     stage = "run"
 
 
+def raise_bug(error: Exception) -> None:
+    """Raise an exception again if it is a bug of the compiler; return if PyTorch or the program raised it.
+
+    For handlers of what PyTorch's shape functions, decompositions and exporter raise, which may be anything. A bug is
+    an exception of Python's own that a line of the compiler raised. A RuntimeError is none: it is what PyTorch's C++
+    code raises through the line that called it. Nor are the compiler's own classes, which it raises on purpose.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    ours = trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("torchstone.compiler.")
+    if ours and type(error).__module__ == "builtins" and not isinstance(error, RuntimeError):
+        raise error
+
+
 # How the message of a ``flat.check`` begins that declines values eager takes.
 NOT_TAKEN = "torchstone does not take this: "
 

@@ -8,25 +8,19 @@ from typing import Any
 
 from torchstone.compiler.capture.export import frontend as export
 from torchstone.compiler.capture.own_example import take_example
-from torchstone.compiler.capture.program import Captured, Guard
+from torchstone.compiler.capture.program import Captured
 from torchstone.compiler.capture.symbolic.attempts import ExampleRefused, refused_by_example
 from torchstone.compiler.capture.trace import frontend as dispatch
-from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.diagnostics import TorchstoneError, raise_bug
 from torchstone.compiler.explain import explain
-from torchstone.compiler.ir import Graph, Operation
+from torchstone.compiler.ir import Graph
 from torchstone.compiler.ir.graph import walk
-from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import partition
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
-from torchstone.compiler.transforms.bounds import REQUIRE, hoist, require_bounds
-from torchstone.compiler.transforms.cse import share
-from torchstone.compiler.transforms.decompose import decompose
-from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
-from torchstone.compiler.transforms.expansions import EXPANSIONS
-from torchstone.compiler.transforms.size_specialization import require_large_sizes
-from torchstone.compiler.transforms.verify import verify
+from torchstone.compiler.passes import Pipeline, timed
+from torchstone.compiler.transforms.contract import CONTRACT, FLAT, to_contract, to_flat
 
 
 class Stages(Mapping[str, str]):
@@ -113,7 +107,7 @@ def compile(
     Unsupported says which op the target does not take, and ``stage`` where that was found.
     """
     row = find_target(target)
-    with _stage("capture"):
+    with _stage("capture"), timed("capture", "capture"):
         if dynamic_shapes is None:
             captured = dispatch.capture(fn, args, kwargs)
         else:
@@ -135,7 +129,8 @@ def compile(
         except ExampleRefused as error:
             again = captured.without(error.names) if captured.without is not None else None
             captured = again or captured.otherwise
-        except Exception:  # the specialized program raises what is to be raised
+        except Exception as error:  # anything: the specialized program raises what is to be raised
+            raise_bug(error)
             captured = captured.otherwise
     return built(captured)
 
@@ -156,7 +151,7 @@ def compile_many(
         for fn, args in programs:
             try:
                 out.append(compile(fn, args, target, **options))
-            except Exception as error:
+            except Exception as error:  # anything: it is what the caller gets for this program
                 out.append(error)
             parts.append(len(codes))
     for index, (start, end) in enumerate(zip([0, *parts], parts, strict=False)):
@@ -181,53 +176,12 @@ def build(captured: Captured, target: Target, *, library_calls: bool = True) -> 
     return Executable(captured, kernel, Stages(printers), target.name, flat)
 
 
-def to_contract(
-    graph: Graph, target: Target, hints: Mapping[str, int], *, library_calls: bool = True
-) -> tuple[Graph, list[Guard]]:
-    """Return the graph of core ATen ops, and what decomposing assumed of its sizes; ``hints`` are example sizes."""
-
-    def keep(op: Operation) -> bool:
-        if op.name.startswith("flat.") or op.name in EXPANSIONS:
-            return True
-        return _is_call(op, target, library_calls) or target.takes(op) is None
-
-    verify_graph(graph)
-    verified = list(graph.ops)
-    require_large_sizes(graph, hints)
-    contract, guards = decompose(graph, keep, hints)
-    contract = eliminate_dead_code(contract)
-    if contract.ops != verified:
-        verify_graph(contract)
-    return contract, guards
-
-
-def to_flat(contract: Graph, target: Target, *, library_calls: bool = True) -> tuple[Graph, list[Guard]]:
-    """Return the graph of ops that the target takes, and what they take for granted of the sizes of its arguments."""
-
-    def takes(op: Operation) -> str | None:
-        if target.schedules and partition.is_control(op):
-            return None
-        refusal = target.takes(op)
-        family = None if refusal is None else find_family(op)
-        if family is None:
-            return refusal
-        why = "library calls are off" if target.schedules else f"the target {target.name} makes none"
-        return f"{op.name} is a call into LibTorch ({family.reason}), and {why}"
-
-    def calls(op: Operation) -> bool:
-        return _is_call(op, target, library_calls)
-
-    expanded = expand(contract, lambda op: None if op.name == REQUIRE else takes(op), calls)
-    flat, guards = hoist(require_bounds(eliminate_dead_code(share(expanded))))
-    verify(flat, lambda op: None if calls(op) else takes(op))
-    return flat, guards
-
-
-def _is_call(op: Operation, target: Target, library_calls: bool) -> bool:
-    return target.schedules and library_calls and find_family(op) is not None
-
-
 def to_target(flat: Graph, target: Target) -> Lowered:
     """Return the target's code for a graph of ops that it takes."""
-    with _stage("lower"):
+    with _stage("lower"), timed("lower", f"to-{target.name}"):
         return partition.lower(flat, target.lower) if target.schedules else target.lower(flat)
+
+
+def pipelines(target: Target) -> tuple[Pipeline, ...]:
+    """Return the pipelines that a program passes through on its way to a target's code, in order."""
+    return (CONTRACT, FLAT, *target.pipelines)

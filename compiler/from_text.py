@@ -7,11 +7,12 @@ from collections.abc import Callable
 from functools import partial
 
 from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
-from torchstone.compiler.driver import Stages, to_contract, to_flat, to_target
+from torchstone.compiler.driver import Stages, to_target
 from torchstone.compiler.ir import Graph, TensorType, parse_graph
-from torchstone.compiler.ir.verifier import verify_graph
-from torchstone.compiler.lowering.partition import KERNEL_HEADER, join_kernels
+from torchstone.compiler.lowering.steps import KERNEL_HEADER, join_kernels
 from torchstone.compiler.lowering.target import Target
+from torchstone.compiler.ops.verifier import verify_graph
+from torchstone.compiler.transforms.contract import to_contract, to_flat
 from torchstone.compiler.transforms.shapes import refine
 
 # In the order of the pipeline; a module of MLIR ends it.

@@ -3,7 +3,7 @@
 A complete upstream build (``import mlir``) wins; else the copy inside the ``torch-mlir`` wheel (``torch_mlir.ir``).
 Nothing is imported before the first attribute is read::
 
-    from torchstone.compiler.runtime import mlir
+    from torchstone.compiler import mlir
 
     mlir.ir.F32Type            # bindings
     mlir.linalg.GenericOp      # dialect ``linalg``: any name of a dialect module works

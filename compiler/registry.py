@@ -132,7 +132,7 @@ class Registry(Collection[str], Generic[T]):
                 found = getattr(found, part)
             if isinstance(found, type) or (callable(found) and self._complaint(found)):
                 found = found()
-        except Exception as error:
+        except Exception as error:  # anything: a plugin is imported and called
             message = f'{self.kind} "{name}"{owner} cannot be loaded: {type(error).__name__}: {error}'
             raise self._broken(message) from error
         if complaint := self._complaint(found):

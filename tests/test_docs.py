@@ -18,38 +18,12 @@ from torchstone.cli import COMMANDS, build
 from torchstone.compiler.ir import parse_graph, print_graph
 from torchstone.conformance.execution.verdict import FAILURES, Outcome
 
+from .guides import PAGES, command_lines, fences, name, split
 from .rules import ROOT
 
-PAGES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "benchmarks/README.md",
-]
 
-
-def fences(page: Path, language: str) -> list[str]:
-    """Return the fenced blocks of a page in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-
-
-def split(page: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the modules that a page defines, blocks whose first line is ``# name.py``, and its other Python blocks."""
-    modules: dict[str, str] = {}
-    blocks = []
-    for block in fences(page, "python"):
-        if found := re.match(r"# (\w+\.py)\n", block):
-            modules[found[1]] = block
-        else:
-            blocks.append(block)
-    return modules, blocks
-
-
-def name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "python")], ids=name)
+# The README's blocks run in tests/test_readme.py, which looks at what they print.
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if fences(page, "python")], ids=name)
 def test_python_runs(page: Path, tmp_path: Path) -> None:
     """The blocks of a page are one program, in a process of its own: a guide may register what it makes."""
     modules, blocks = split(page)
@@ -81,13 +55,7 @@ def test_the_backend_of_the_guide_passes_and_can_fail(tmp_path: Path, monkeypatc
     assert run_case(case, backend).outcome == "mismatch"
 
 
-COMMAND_LINES = [
-    (name(page), line.split("  #")[0].strip())
-    for page in PAGES
-    for block in fences(page, "sh")
-    for line in block.replace("\\\n", " ").splitlines()
-    if line.startswith("torchstone ")
-]
+COMMAND_LINES = [(name(page), line) for page in PAGES for line in command_lines(page, "torchstone")]
 
 
 @pytest.mark.parametrize(("page", "line"), COMMAND_LINES)
@@ -111,7 +79,10 @@ def test_every_command_is_in_the_guides() -> None:
     assert [command for command, _, _ in COMMANDS if f"torchstone {command}" not in text] == []
 
 
-@pytest.mark.parametrize("target", re.findall(r"make ([a-z]+)", "\n".join(page.read_text() for page in PAGES[:3])))
+@pytest.mark.parametrize(
+    "target",
+    sorted({line.split()[1] for page in PAGES for line in command_lines(page, "make")}),
+)
 def test_make_targets_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 
@@ -165,3 +136,55 @@ def test_the_reference_of_the_primitives_is_made_from_their_rows() -> None:
     from torchstone.compiler.ops import PRIMITIVES
 
     assert all(f"`{name}`" in made for name in PRIMITIVES)
+
+
+STAGES = re.findall(
+    r"^### .*?`(\w+)`\n.*?^```(?:ir|mlir|text)\n(.*?)^```$",
+    (ROOT / "docs/architecture.md").read_text(),
+    flags=re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.fixture(scope="module")
+def stages() -> dict[str, str]:
+    """Return the stages of the program that docs/architecture.md follows."""
+    import torch
+
+    import torchstone
+
+    def mse(x, y):
+        return torch.nn.functional.mse_loss(x, y)
+
+    args = torch.zeros(4, 8), torch.ones(4, 8)
+    linalg, tensorrt = (torchstone.compile(mse, args, target=target) for target in ("linalg", "tensorrt"))
+    return {**linalg.ir, "tensorrt": tensorrt.ir["tensorrt"]}
+
+
+@pytest.mark.parametrize(("stage", "text"), STAGES)
+def test_the_stages_of_the_architecture_page_are_real(stages: dict[str, str], stage: str, text: str) -> None:
+    assert text in stages[stage]
+
+
+def test_the_architecture_page_shows_every_stage(stages: dict[str, str]) -> None:
+    assert [stage for stage, _ in STAGES] == list(stages)
+
+
+def test_the_architecture_page_names_folders_that_exist() -> None:
+    named = re.findall(r"`((?:conformance|compiler)/[\w/]+)`", (ROOT / "docs/architecture.md").read_text())
+    assert named and [folder for folder in named if not (ROOT / folder).exists()] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text().partition("nav:")[2]
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES if ROOT / "docs" in page.parents}
+    assert pages == set(re.findall(r"[\w/-]+\.md", nav))
+
+
+def test_every_variant_and_every_source_is_explained() -> None:
+    from torchstone.conformance.sources import SOURCES
+    from torchstone.conformance.variants.registry import VARIANTS
+
+    variants = (ROOT / "docs/variants.md").read_text()
+    assert [v for v in VARIANTS if f"`{v}`" not in variants] == []
+    quickstart = (ROOT / "docs/quickstart.md").read_text()
+    assert [s for s in SOURCES if f"| `{s}` |" not in quickstart] == []

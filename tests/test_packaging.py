@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import tarfile
 import zipfile
 from importlib import metadata
@@ -97,8 +98,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     code = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
-    import sys
-
     done = run([sys.executable, "-c", code], cwd=tree)
     assert done.returncode == 0, done.stdout
     return tree / "dist"
@@ -124,3 +123,40 @@ def test_sdist_builds_the_same_package(built: Path) -> None:
         if ".dist-info/" not in name:
             top = max((key for key in folders if name.startswith(key + "/")), key=len)
             assert folders[top] + name[len(top) :] in held, name
+
+
+def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    place = tmp_path / "installed"
+    options = ["--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", str(place)]
+    done = run([sys.executable, "-m", "pip", "install", *options, str(wheel)], cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    environment = {"PYTHONPATH": str(place)}
+    where = "import torchstone.conformance.runner as r, torchstone.compiler as c; print(r.__file__, c.__file__)"
+    done = run([sys.executable, "-c", where], cwd=tmp_path, environment=environment)
+    assert [Path(word).is_relative_to(place) for word in done.stdout.split()] == [True, True], done.stdout
+    torchstone_command = [sys.executable, str(place / "bin" / "torchstone")]
+    done = run([*torchstone_command, "--version"], cwd=tmp_path, environment=environment)
+    assert project()["project"]["version"] in done.stdout
+    done = run(
+        [*torchstone_command, "run", "--backend", "linalg", "--op", "neg", "--limit", "1"],
+        cwd=tmp_path,
+        environment=environment,
+    )
+    assert done.returncode == 0 and re.search(r"linalg +1 +1 +1 of 1", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("workflow", ["tests", "docs", "release"])
+def test_workflows_call_what_exists(workflow: str) -> None:
+    yaml = pytest.importorskip("yaml")
+    data = yaml.safe_load((ROOT / f".github/workflows/{workflow}.yml").read_text())
+    assert data["name"] == workflow and data["jobs"]
+    makefile = (ROOT / "Makefile").read_text()
+    checks = [
+        check for job in data["jobs"].values() for check in job.get("strategy", {}).get("matrix", {}).get("check", [])
+    ]
+    for job in data["jobs"].values():
+        assert job["runs-on"] and job["steps"]
+        for step in job["steps"]:
+            called = re.findall(r"^make ([a-z]+)", step.get("run", ""))
+            assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in [*called, *checks])

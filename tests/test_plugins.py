@@ -84,7 +84,7 @@ from torchstone.cli.commands.doctor import _plugins
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.fuzz.generator.generate import nth
+from torchstone.fuzz.generator.generate import nth_program
 from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.reducers.failure import reduce_case
 
@@ -106,7 +106,7 @@ found = reduce_case(case, "short", judge=judge, confirm=judge)
 print([step.name for step in found.steps if step.name == "plainer-ops"], found.case.program.calls[0].target)
 
 (rule,) = select_rules(["cdist"])
-print(rule.draw.__module__, nth(0, 1, [rule], 1).program.calls[0].target)
+print(rule.draw.__module__, nth_program(0, 1, [rule], 1).program.calls[0].target)
 """
     done = python("-W", "error::UserWarning", "-c", script)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from .rules import ROOT, copy_installed, import_without, packages, project, run, sources, too_long, without_init
+from .rules import (
+    ROOT,
+    copy_installed,
+    import_without,
+    packages,
+    project,
+    rooms,
+    run,
+    sources,
+    too_long,
+    without_init,
+)
 
 TOOLS = Path(sys.executable).parent
 
@@ -83,6 +94,14 @@ SEEDS = {
         ("compiler/lowering/linalg", "from mlir import ir"),
     ],
     "MLIR is used under the lowerings": [("compiler/transforms", "import torchstone.compiler.mlir")],
+    "the primitives need no runtime": [
+        ("compiler/ops", "def f():\n    from torchstone.compiler.runtime import interpreter"),
+        ("compiler/ir", "import torchstone.compiler.transforms.cse"),
+    ],
+    "the runtime runs what was lowered": [
+        ("compiler/runtime", "from torchstone.compiler.transforms import shapes"),
+        ("compiler/runtime/cpu", "def f():\n    import torchstone.compiler.transforms.cse"),
+    ],
 }
 
 
@@ -162,7 +181,8 @@ def test_types_are_checked(tmp_path: Path, text: str, passes: bool) -> None:
 @pytest.mark.parametrize(("text", "passes"), [("", True), ("[gone](no-such-page.md)", False)])
 def test_docs_build_strictly(tmp_path: Path, text: str, passes: bool) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    for name in ("mkdocs.yml", "pyproject.toml", *(folder.name for folder in rooms().values())):
+        (tmp_path / name).symlink_to(ROOT / name)  # the API pages are made from the sources
     index = tmp_path / "docs" / "index.md"
     index.write_text(index.read_text() + "\n" + text + "\n")
     # never with --quiet, which makes mkdocs forget the warnings that --strict is to count

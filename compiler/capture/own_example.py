@@ -13,11 +13,11 @@ import torch
 
 from torchstone.compiler.capture.program import Captured
 from torchstone.compiler.capture.trace.generator_state import drawn_as_captured
-from torchstone.compiler.diagnostics import NOT_TAKEN, GuardError, Unsupported
+from torchstone.compiler.diagnostics import NOT_TAKEN, GuardError, Unsupported, raise_bug
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
 from torchstone.compiler.lowering.target import Kernel
-from torchstone.compiler.ops.interpreter import measuring
+from torchstone.compiler.runtime.control import measuring
 
 
 def take_example(
@@ -41,7 +41,8 @@ def take_example(
         raise Unsupported(message, stage="compile", op=error.op, where=error.where) from None
     except Unsupported:
         raise
-    except Exception:  # what the program raises, a call raises
+    except Exception as error:  # anything: what the program raises, a call raises
+        raise_bug(error)
         return
     for op, number in measured:
         op.attributes["value"] = number

@@ -2,9 +2,19 @@
 
 from torchstone.compiler.ir.dims import Dim, Expr, Shape, product, symbol
 from torchstone.compiler.ir.dtypes import DType
-from torchstone.compiler.ir.graph import Frame, Graph, Location, Operand, Operation, Value, map_operand, values_in
+from torchstone.compiler.ir.graph import (
+    Frame,
+    Graph,
+    Location,
+    Operand,
+    Operation,
+    Value,
+    map_operand,
+    print_graph,
+    print_operation,
+    values_in,
+)
 from torchstone.compiler.ir.parser import ParseError, parse_graph
-from torchstone.compiler.ir.printer import print_graph, print_operation
 from torchstone.compiler.ir.types import Named, PrimType, TensorType, Type
 
 __all__ = [

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
+class Category(StrEnum):
     """The promotion category of a dtype; the order of the members is the order of promotion."""
 
     BOOL = "bool"
@@ -27,7 +27,7 @@ class DType:
 
     name: str
     short: str
-    kind: Kind
+    kind: Category
     bits: int
     mlir: str
 
@@ -42,29 +42,29 @@ class DType:
 
     @property
     def is_float(self) -> bool:
-        return self.kind is Kind.FLOAT
+        return self.kind is Category.FLOAT
 
     @property
     def is_complex(self) -> bool:
-        return self.kind is Kind.COMPLEX
+        return self.kind is Category.COMPLEX
 
     @property
     def is_bool(self) -> bool:
-        return self.kind is Kind.BOOL
+        return self.kind is Category.BOOL
 
     @property
     def is_int(self) -> bool:
         """True for signed and unsigned integers, not for bool."""
-        return self.kind in (Kind.INT, Kind.UINT)
+        return self.kind in (Category.INT, Category.UINT)
 
     @property
     def is_signed(self) -> bool:
-        return self.kind is not Kind.UINT and self.kind is not Kind.BOOL
+        return self.kind is not Category.UINT and self.kind is not Category.BOOL
 
     @property
     def is_half(self) -> bool:
         """True for the 16-bit floats, which eager computes in float32 and rounds once."""
-        return self.kind is Kind.FLOAT and self.bits == 16
+        return self.kind is Category.FLOAT and self.bits == 16
 
     @property
     def real(self) -> DType:
@@ -77,27 +77,27 @@ def _by_name(name: str) -> DType:
 
 
 DTYPES: tuple[DType, ...] = (
-    DType("bool", "bool", Kind.BOOL, 8, "i1"),
-    DType("uint8", "u8", Kind.UINT, 8, "i8"),
-    DType("uint16", "u16", Kind.UINT, 16, "i16"),
-    DType("uint32", "u32", Kind.UINT, 32, "i32"),
-    DType("uint64", "u64", Kind.UINT, 64, "i64"),
-    DType("int8", "i8", Kind.INT, 8, "i8"),
-    DType("int16", "i16", Kind.INT, 16, "i16"),
-    DType("int32", "i32", Kind.INT, 32, "i32"),
-    DType("int64", "i64", Kind.INT, 64, "i64"),
-    DType("float8_e4m3fn", "f8e4m3fn", Kind.FLOAT, 8, "f8E4M3FN"),
-    DType("float8_e4m3fnuz", "f8e4m3fnuz", Kind.FLOAT, 8, "f8E4M3FNUZ"),
-    DType("float8_e5m2", "f8e5m2", Kind.FLOAT, 8, "f8E5M2"),
-    DType("float8_e5m2fnuz", "f8e5m2fnuz", Kind.FLOAT, 8, "f8E5M2FNUZ"),
-    DType("float8_e8m0fnu", "f8e8m0fnu", Kind.FLOAT, 8, "f8E8M0FNU"),
-    DType("float16", "f16", Kind.FLOAT, 16, "f16"),
-    DType("bfloat16", "bf16", Kind.FLOAT, 16, "bf16"),
-    DType("float32", "f32", Kind.FLOAT, 32, "f32"),
-    DType("float64", "f64", Kind.FLOAT, 64, "f64"),
-    DType("complex32", "c32", Kind.COMPLEX, 32, "complex<f16>"),
-    DType("complex64", "c64", Kind.COMPLEX, 64, "complex<f32>"),
-    DType("complex128", "c128", Kind.COMPLEX, 128, "complex<f64>"),
+    DType("bool", "bool", Category.BOOL, 8, "i1"),
+    DType("uint8", "u8", Category.UINT, 8, "i8"),
+    DType("uint16", "u16", Category.UINT, 16, "i16"),
+    DType("uint32", "u32", Category.UINT, 32, "i32"),
+    DType("uint64", "u64", Category.UINT, 64, "i64"),
+    DType("int8", "i8", Category.INT, 8, "i8"),
+    DType("int16", "i16", Category.INT, 16, "i16"),
+    DType("int32", "i32", Category.INT, 32, "i32"),
+    DType("int64", "i64", Category.INT, 64, "i64"),
+    DType("float8_e4m3fn", "f8e4m3fn", Category.FLOAT, 8, "f8E4M3FN"),
+    DType("float8_e4m3fnuz", "f8e4m3fnuz", Category.FLOAT, 8, "f8E4M3FNUZ"),
+    DType("float8_e5m2", "f8e5m2", Category.FLOAT, 8, "f8E5M2"),
+    DType("float8_e5m2fnuz", "f8e5m2fnuz", Category.FLOAT, 8, "f8E5M2FNUZ"),
+    DType("float8_e8m0fnu", "f8e8m0fnu", Category.FLOAT, 8, "f8E8M0FNU"),
+    DType("float16", "f16", Category.FLOAT, 16, "f16"),
+    DType("bfloat16", "bf16", Category.FLOAT, 16, "bf16"),
+    DType("float32", "f32", Category.FLOAT, 32, "f32"),
+    DType("float64", "f64", Category.FLOAT, 64, "f64"),
+    DType("complex32", "c32", Category.COMPLEX, 32, "complex<f16>"),
+    DType("complex64", "c64", Category.COMPLEX, 64, "complex<f32>"),
+    DType("complex128", "c128", Category.COMPLEX, 128, "complex<f64>"),
 )
 
 BY_NAME: dict[str, DType] = {d.name: d for d in DTYPES}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbols
@@ -92,4 +92,15 @@ def symbols_bound(graph: Graph) -> dict[str, Operation]:
         if op.name == BIND or not op.name.startswith("flat."):
             for name in sorted(symbols_used(op) - known):
                 bound.setdefault(name, op)
+    return bound
+
+
+def bind_symbols(graph: Graph, tensors: Sequence[Any]) -> dict[str, int]:
+    """Return the value of each symbol that stands alone as a size of an argument."""
+    bound: dict[str, int] = {}
+    for arg, tensor in zip(graph.args, tensors, strict=True):
+        if isinstance(arg.type, TensorType):
+            for dim, size in zip(arg.type.shape, tensor.shape, strict=True):
+                if isinstance(dim, Expr) and str(dim).isidentifier():
+                    bound.setdefault(str(dim), int(size))
     return bound

@@ -24,7 +24,7 @@ def _run(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """Evaluate; outputs share no memory with an argument or with each other, though evaluators may give views."""
     import torch
 
-    from torchstone.compiler.ops.interpreter import evaluate_graph
+    from torchstone.compiler.runtime.interpreter import evaluate_graph
 
     held = {t.untyped_storage().data_ptr() for t in tensors if isinstance(t, torch.Tensor)}
     outputs = []

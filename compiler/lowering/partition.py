@@ -8,44 +8,18 @@ from kernel to kernel. A graph that is the target's alone stays one kernel, with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.graph import values_in
-from torchstone.compiler.ir.printer import print_operation, unique_names
 from torchstone.compiler.ir.sizes import symbols_bound, symbols_used
 from torchstone.compiler.library import has_effect, is_ordered
+from torchstone.compiler.lowering.steps import Segment, Step, is_host, join_kernels, print_schedule
 from torchstone.compiler.lowering.target import Kernel, Lowered
-from torchstone.compiler.ops import control
-
-_CONTROL = frozenset(row.op for row in control.ROWS)
 
 # Made anew in each kernel that uses them, when what they are made of is too.
 _FREE = frozenset({"flat.constant", "flat.iota", "flat.broadcast", "flat.cast", "flat.reshape"})
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A kernel's graph. Its last arguments carry ``sizes``: each has that symbol as its first size and no elements."""
-
-    graph: Graph
-    sizes: tuple[str, ...]
-
-
-Step: TypeAlias = Segment | Operation
-
-
-def is_control(op: Operation) -> bool:
-    """Say whether an op is a primitive that the host runs, whatever the target."""
-    return op.name in _CONTROL
-
-
-def is_host(op: Operation) -> bool:
-    """Say whether an op is a step of its own."""
-    return is_control(op) or not op.name.startswith("flat.")
 
 
 def lower(graph: Graph, lower_kernel: Callable[[Graph], Lowered]) -> Lowered:
@@ -80,43 +54,19 @@ def _joined(kernels: list[Lowered]) -> dict[str, Callable[[], str]]:
     return {stage: join(stage) for stage in dict.fromkeys(s for k in kernels for s in k.texts)}
 
 
-# What ``join_kernels`` writes ahead of each.
-KERNEL_HEADER = r"(?m)^// ---- kernel \d+ ----\n"
-
-
-def join_kernels(texts: Iterable[Callable[[], str]]) -> str:
-    """Return the texts of kernels as one."""
-    return "".join(f"// ---- kernel {i} ----\n{text().rstrip()}\n" for i, text in enumerate(texts))
-
-
-def print_schedule(graph: Graph, steps: list[Step]) -> str:
-    """Return the steps as text, with the names that the graph's own text gives its values."""
-    names = unique_names(graph)
-    lines: list[str] = []
-    count = 0
-    for step in steps:
-        if isinstance(step, Segment):
-            lines.append(f"kernel {count}")
-            lines.extend(f"  {print_operation(op, names)}" for op in step.graph.ops)
-            count += 1
-        else:
-            lines.append(print_operation(step, names))
-    return "\n".join([*lines, ""])
-
-
 def split(graph: Graph) -> list[Step]:
     """Return the steps in order."""
-    plan = _Plan(graph)
+    timeline = _Timeline(graph)
     steps: list[Step] = []
-    for time in sorted(set(plan.times.values())):
+    for time in sorted(set(timeline.times.values())):
         if time % 2 == 0:
-            steps.extend(op for op in graph.ops if plan.times[id(op)] == time)
-        elif segment := plan.segment(time, f"{graph.name}_{len(steps)}"):
+            steps.extend(op for op in graph.ops if timeline.times[id(op)] == time)
+        elif segment := timeline.segment(time, f"{graph.name}_{len(steps)}"):
             steps.append(segment)
     return steps
 
 
-class _Plan:
+class _Timeline:
     """When each op happens: what the host does at even times, what kernels do at odd ones."""
 
     def __init__(self, graph: Graph) -> None:

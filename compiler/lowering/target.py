@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torchstone.compiler.ir import Graph, Operation
+from torchstone.compiler.passes import Pipeline
 
 
 class Kernel(Protocol):
@@ -39,10 +40,12 @@ class Target:
     ``takes(op)`` returns None when the target lowers this operation (op name, operand dtypes, ranks, attributes), else
     the reason why not, for people: "flat.atan2: TOSA has no atan2". ``aten.*`` ops it takes are handed over unexpanded.
     ``lower(graph)`` turns a graph of taken ops into a ``Lowered``; it writes no ATen semantics.
-    ``schedules`` says that its kernels run among library calls and run-time sizes, see ``lowering.schedule``.
+    ``schedules`` says that its kernels run among library calls and run-time sizes, see ``lowering.partition``.
+    ``pipelines`` are those that its code passes through, in order.
     """
 
     name: str
     takes: Callable[[Operation], str | None]
     lower: Callable[[Graph], Lowered]
     schedules: bool = False
+    pipelines: tuple[Pipeline, ...] = ()

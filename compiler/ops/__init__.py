@@ -4,9 +4,9 @@ The rows import without torch; only running an evaluator needs it.
 """
 
 from torchstone.compiler.ops import control, elementwise, indexing, movement, ordering, reduction
-from torchstone.compiler.ops.primitive import Primitive, Registry
+from torchstone.compiler.ops.primitive import Primitive, PrimitiveRegistry
 
-PRIMITIVES = Registry()
+PRIMITIVES = PrimitiveRegistry()
 PRIMITIVES.add(*elementwise.ROWS, *movement.ROWS, *reduction.ROWS, *indexing.ROWS, *ordering.ROWS, *control.ROWS)
 
 __all__ = ["PRIMITIVES", "Primitive"]

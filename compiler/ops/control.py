@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir import dtypes as dt
@@ -15,6 +15,8 @@ from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.ops.primitive import Primitive, check
 
 RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+# What an evaluator is given for a graph among the attributes.
+Branch: TypeAlias = Callable[..., tuple[Any, ...]]
 HOLDS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le}
 
 
@@ -105,10 +107,8 @@ def _cond_infer(pred: TensorType, *operands: TensorType, then: Graph, otherwise:
     return left
 
 
-def _cond(pred: Any, *operands: Any, then: Graph, otherwise: Graph) -> tuple[Any, ...]:
-    from torchstone.compiler.ops.interpreter import evaluate_graph
-
-    return evaluate_graph(then if bool(pred) else otherwise, operands)
+def _cond(pred: Any, *operands: Any, then: Branch, otherwise: Branch) -> tuple[Any, ...]:
+    return then(*operands) if bool(pred) else otherwise(*operands)
 
 
 def _while_infer(*operands: TensorType, condition: Graph, body: Graph, carried: int) -> tuple[TensorType, ...]:
@@ -121,12 +121,10 @@ def _while_infer(*operands: TensorType, condition: Graph, body: Graph, carried: 
     return given
 
 
-def _while(*operands: Any, condition: Graph, body: Graph, carried: int) -> tuple[Any, ...]:
-    from torchstone.compiler.ops.interpreter import evaluate_graph
-
+def _while(*operands: Any, condition: Branch, body: Branch, carried: int) -> tuple[Any, ...]:
     state, rest = operands[:carried], operands[carried:]
-    while bool(evaluate_graph(condition, (*state, *rest))[0]):
-        state = evaluate_graph(body, (*state, *rest))
+    while bool(condition(*state, *rest)[0]):
+        state = body(*state, *rest)
     return tuple(state)
 
 

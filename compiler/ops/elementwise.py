@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import Any
 
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dtypes import BY_NAME, DType, Kind
+from torchstone.compiler.ir.dtypes import BY_NAME, Category, DType
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.ops.primitive import Primitive, check
 
-FLOAT = frozenset({Kind.FLOAT})
-COMPLEX = frozenset({Kind.COMPLEX})
-INT = frozenset({Kind.INT, Kind.UINT})
-BOOL = frozenset({Kind.BOOL})
+FLOAT = frozenset({Category.FLOAT})
+COMPLEX = frozenset({Category.COMPLEX})
+INT = frozenset({Category.INT, Category.UINT})
+BOOL = frozenset({Category.BOOL})
 NUMBER = FLOAT | COMPLEX | INT
 ANY = NUMBER | BOOL
 
@@ -33,7 +33,7 @@ def same_type(op: str, *types: TensorType) -> TensorType:
     return first
 
 
-def _infer(name: str, arity: int, kinds: frozenset[Kind], result: Callable[[DType], DType]):
+def _infer(name: str, arity: int, kinds: frozenset[Category], result: Callable[[DType], DType]):
     @lru_cache(maxsize=4096)
     def infer(*types: TensorType) -> tuple[TensorType, ...]:
         check(len(types) == arity, name, f"takes {arity} operands, got {len(types)}")
@@ -99,7 +99,7 @@ def _complex(d: DType) -> DType:
 
 
 def _row(
-    name: str, arity: int, kinds: frozenset[Kind], doc: str, evaluate: Any = None, result: Any = _same
+    name: str, arity: int, kinds: frozenset[Category], doc: str, evaluate: Any = None, result: Any = _same
 ) -> Primitive:
     evaluate = evaluate if callable(evaluate) else _torch(evaluate or name)
     return Primitive(name, doc, arity, _infer(name, arity, kinds, result), evaluate, elementwise=True)

@@ -18,7 +18,8 @@ class Primitive:
 
     ``infer(*operand_types, **attributes)`` returns the result types or raises ``VerifyError`` with the offending
     values; it is the shape and dtype function, and the validity check. ``evaluate(*tensors, **attributes)`` runs the
-    op on torch tensors, attributes holding no symbols any more. ``arity`` None means any number of operands.
+    op on torch tensors, attributes holding no symbols any more; a graph among them is given as a function of tensors.
+    ``arity`` None means any number of operands.
     ``elementwise`` ops take operands of one shape and give that shape.
     """
 
@@ -36,7 +37,7 @@ class Primitive:
         return f"flat.{self.name}"
 
 
-class Registry(dict[str, Primitive]):
+class PrimitiveRegistry(dict[str, Primitive]):
     """Primitives by IR name (``flat.add``); a second row of the same name is an error."""
 
     def add(self, *rows: Primitive) -> None:

@@ -11,9 +11,8 @@ from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_map_only
 from torchstone.compiler.capture.memory.layouts import overlaps
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH
-from torchstone.compiler.capture.trace.schemas import schema_call
+from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
 from torchstone.compiler.ir import Operation
-from torchstone.compiler.transforms.decompose import find_overload
 
 
 def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:

@@ -8,18 +8,18 @@ from typing import Any, TypeAlias
 import torch
 
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
-from torchstone.compiler.capture.trace.schemas import schema_call
+from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
 from torchstone.compiler.diagnostics import GuardError, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.dims import evaluate
-from torchstone.compiler.lowering.partition import Segment, Step
+from torchstone.compiler.ir.sizes import bind_symbols
+from torchstone.compiler.lowering.steps import Segment, Step
 from torchstone.compiler.lowering.target import Kernel
-from torchstone.compiler.ops.interpreter import bind_symbols, run_control
+from torchstone.compiler.runtime.control import run_control
 from torchstone.compiler.runtime.draws import drawing
-from torchstone.compiler.transforms.decompose import find_overload
 
 
-class State:
+class RunState:
     """What is known so far in one run: the tensor of each value, by its id, and the size of each symbol."""
 
     def __init__(self, graph: Graph, tensors: Sequence[torch.Tensor]) -> None:
@@ -49,7 +49,7 @@ class State:
             raise GuardError(f"{op.name} was compiled to give {kind}, and gives {got}", op=op.name, where=describe(op))
 
 
-Run: TypeAlias = Callable[[State], None]
+Run: TypeAlias = Callable[[RunState], None]
 
 
 class Schedule:
@@ -62,7 +62,7 @@ class Schedule:
         self._held = {id(a) for a in graph.args}
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        state = State(self._graph, tensors)
+        state = RunState(self._graph, tensors)
         with torch.no_grad():
             for step in self._steps:
                 step(state)
@@ -85,7 +85,7 @@ def _kernel(segment: Segment, kernel: Kernel) -> Run:
     args = segment.graph.args[: len(segment.graph.args) - carriers]
     results = segment.graph.outputs
 
-    def run(state: State) -> None:
+    def run(state: RunState) -> None:
         tensors = [state.values[id(a)] for a in args]
         tensors.extend(torch.empty((state.sizes[name], 0), dtype=torch.uint8) for name in segment.sizes)
         state.values.update({id(r): t for r, t in zip(results, kernel(tensors), strict=True)})
@@ -102,7 +102,7 @@ def _host(op: Operation, kernels: dict[str, Kernel]) -> Run:
 
 
 def _cond(op: Operation, then: Kernel, otherwise: Kernel) -> Run:
-    def run(state: State) -> None:
+    def run(state: RunState) -> None:
         pred, *operands = (state.values[id(v)] for v in op.values)
         results = (then if bool(pred) else otherwise)(operands)
         state.values.update({id(r): t for r, t in zip(op.results, results, strict=True)})
@@ -113,7 +113,7 @@ def _cond(op: Operation, then: Kernel, otherwise: Kernel) -> Run:
 def _while(op: Operation, condition: Kernel, body: Kernel) -> Run:
     carried = op.attributes["carried"]
 
-    def run(state: State) -> None:
+    def run(state: RunState) -> None:
         given = [state.values[id(v)] for v in op.values]
         operands = [tensor.clone() for tensor in given[:carried]] + given[carried:]
         while bool(condition(operands)[0]):
@@ -126,7 +126,7 @@ def _while(op: Operation, condition: Kernel, body: Kernel) -> Run:
 def _guard(op: Operation) -> Run:
     """Bind a size, or hold sizes and values against what the program was compiled for."""
 
-    def run(state: State) -> None:
+    def run(state: RunState) -> None:
         try:
             run_control(op, [state.values[id(v)] for v in op.values], state.sizes)
         except GuardError as error:
@@ -141,7 +141,7 @@ def call(op: Operation) -> Run:
     overload = find_overload(op.name)
     results = [(i, r) for i, r in enumerate(op.results) if isinstance(r.type, TensorType)]
 
-    def run(state: State) -> None:
+    def run(state: RunState) -> None:
         if "strides" in op.attributes:
             out = drawing(op, state.concrete)
         else:

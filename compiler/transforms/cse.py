@@ -1,16 +1,16 @@
-"""The pass ``share``: nothing is computed twice."""
+"""The pass ``cse``, common subexpression elimination: nothing is computed twice."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand
-from torchstone.compiler.ir.printer import print_literal
+from torchstone.compiler.ir.graph import print_literal
 from torchstone.compiler.ir.sizes import BIND
 from torchstone.compiler.library import is_ordered
 
 
-def share(graph: Graph) -> Graph:
+def eliminate_common_subexpressions(graph: Graph) -> Graph:
     """Return the graph with equal FlatIR ops on equal operands computed once. Other ops may have effects: they stay."""
     out = Graph(graph.name, graph.args)
     values: dict[int, Any] = {}
@@ -25,7 +25,7 @@ def share(graph: Graph) -> Graph:
             operands = tuple([map_operand(o, mapped) for o in op.operands])
             moved = Operation(op.name, operands, op.results, op.attributes, op.location)
         if op.graphs:
-            moved = moved.with_graphs(share)
+            moved = moved.with_graphs(eliminate_common_subexpressions)
         elif op.name.startswith("flat.") and op.name != BIND and not is_ordered(op):
             first = made.setdefault(_key(moved), moved)
             if first is not moved:

@@ -17,11 +17,11 @@ from torchstone.compiler.capture.symbolic.conditions import guards_of
 from torchstone.compiler.capture.symbolic.run_time_sizes import require_guards
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
 from torchstone.compiler.capture.trace.recorder import Mutation, Recorder
-from torchstone.compiler.capture.trace.schemas import schema_call
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe
+from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe, raise_bug
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.sizes import symbols_bound
-from torchstone.compiler.transforms.shapes import FakeSizes, find_overload
+from torchstone.compiler.transforms.shapes import FakeSizes
 
 
 @cache
@@ -112,7 +112,8 @@ def _trace(op: Operation, sizes: FakeSizes) -> tuple[list[Operation], list[Any]]
             ) from None
         except TorchstoneError as error:
             raise Unsupported(f"{op.name}: {error.message}", op=op.name, where=describe(op)) from error
-        except Exception as error:
+        except Exception as error:  # anything: decompositions of PyTorch check by assertions and by failing
+            raise_bug(error)
             raise Unsupported(
                 f"{op.name}: PyTorch's decomposition raises {type(error).__name__}: {error}",
                 op=op.name,

@@ -8,7 +8,6 @@ from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
-from torchstone.compiler.library import has_effect
 from torchstone.compiler.transforms.expansions import EXPANSIONS
 from torchstone.compiler.transforms.legalizations import LEGALIZATIONS
 from torchstone.compiler.transforms.legalizations.windows import narrowed
@@ -91,16 +90,3 @@ def _apply(
 def _unsupported(op: Operation, origin: Operation, refusal: str) -> Unsupported:
     reason = refusal if op is origin else f"{origin.name}: {refusal}"
     return Unsupported(reason, op=origin.name, where=describe(origin))
-
-
-def eliminate_dead_code(graph: Graph) -> Graph:
-    """Return the graph, or a new one, without ops that have no effect and whose results nobody uses."""
-    live = {id(v) for v in values_in(graph.outputs)}
-    kept: list[Operation] = []
-    for op in reversed(graph.ops):
-        if has_effect(op) or any(id(r) in live for r in op.results):
-            kept.append(op.with_graphs(eliminate_dead_code))
-            live.update(id(v) for v in op.values)
-    kept.reverse()
-    same = len(kept) == len(graph.ops) and all(map(is_, kept, graph.ops))
-    return graph if same else Graph(graph.name, graph.args, kept, graph.outputs)

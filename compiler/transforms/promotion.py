@@ -7,7 +7,7 @@ from typing import Any
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Expr
-from torchstone.compiler.ir.dtypes import BY_NAME, DType, Kind
+from torchstone.compiler.ir.dtypes import BY_NAME, Category, DType
 
 
 def promote(a: DType, b: DType) -> DType:
@@ -15,7 +15,7 @@ def promote(a: DType, b: DType) -> DType:
     if a == b:
         return a
     for one, other in ((a, b), (b, a)):
-        large_unsigned = one.kind is Kind.UINT and one.bits > 8
+        large_unsigned = one.kind is Category.UINT and one.bits > 8
         if (one.is_float and one.bits == 8) or (large_unsigned and not (other.is_float or other.is_complex)):
             raise ValueError(f"PyTorch does not promote {a} and {b}")
     if a.is_bool or b.is_bool:

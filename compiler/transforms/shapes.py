@@ -22,8 +22,8 @@ from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES, quiet
 from torchstone.compiler.capture.symbolic.sizes import from_sympy
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
 from torchstone.compiler.capture.trace.recorder import tensor_type
-from torchstone.compiler.capture.trace.schemas import schema_call
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, VerifyError, describe
+from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, VerifyError, describe, raise_bug
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols
 from torchstone.compiler.ops import PRIMITIVES
@@ -38,15 +38,6 @@ _UNSAID = dict.fromkeys(
     ("aten._embedding_bag", "aten._embedding_bag_forward_only"),
     "the sizes of its bookkeeping results depend on the kernel that eager picks",
 )
-
-
-def find_overload(name: str) -> Any:
-    """Return ``torch.ops.<name>`` for "aten.add.Tensor"; Unsupported when this PyTorch has no such op."""
-    namespace, packet, overload = name.split(".", 2)
-    try:
-        return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
-    except AttributeError:
-        raise Unsupported(f"{name} is no op of this PyTorch", op=name) from None
 
 
 class FakeSizes:
@@ -168,7 +159,8 @@ def result_types(op: Operation, sizes: FakeSizes | None = None) -> tuple[Type, .
             raise Unsupported(f"{op.name} has no shape function", op=op.name, where=describe(op)) from error
         except (fake_tensors.DataDependentOutputException, fake_tensors.DynamicOutputShapeException) as error:
             raise Unsupported(f"{op.name}: its result depends on data", op=op.name, where=describe(op)) from error
-        except Exception as error:
+        except Exception as error:  # anything: shape functions of PyTorch check by assertions and by failing
+            raise_bug(error)
             message = str(error).strip().split("\n")[0] or type(error).__name__
             raise VerifyError(f"{op.name}: {message}", op=op.name, where=describe(op)) from error
 

@@ -13,13 +13,13 @@ import torch
 
 from torchstone.compiler.capture.symbolic.run_time_sizes import require
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
-from torchstone.compiler.capture.trace.schemas import schema_call
+from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, evaluate, substitute, symbol, symbols
 from torchstone.compiler.ir.sizes import sized_by_values, symbols_bound, symbols_used
 from torchstone.compiler.library import has_effect
-from torchstone.compiler.transforms.shapes import FakeSizes, find_overload, result_types
+from torchstone.compiler.transforms.shapes import FakeSizes, result_types
 
 # Ops that give elements for none, the ones that eager gives: sums and their kin, and those that go without the operand.
 _OF_NOTHING = frozenset(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torchstone.compiler.diagnostics import VerifyError, describe
 from torchstone.compiler.ir import Graph, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir.sizes import BIND, symbols_used
-from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.ops.verifier import verify_graph
 
 
 def verify(graph: Graph, takes: Callable[[Operation], str | None]) -> None:

@@ -102,3 +102,28 @@ def test_without_library_calls_the_op_is_named(capsys: pytest.CaptureFixture[str
     Path("model.py").write_text(HOST)
     assert cli.invoke(["compile", "model.py:g", "--arg", "f32[3, 3]", "--no-library-calls"]) != 0
     assert "aten.linalg_inv_ex.default is a call into LibTorch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["linalg", "tosa", "tensorrt", "evaluator"])
+def test_the_passes_of_a_target_are_printed(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "--passes", "--target", target).splitlines()
+    assert lines[0] == "contract:" and "  cse                          nothing is computed twice" in lines
+    assert ("cpu:" in lines) is (target in ("linalg", "tosa"))
+    assert ("tosa-to-linalg:" in lines) is (target == "tosa")
+
+
+@pytest.mark.parametrize("options", [CALL, ["stage.txt", "--from", "aten"]])
+def test_the_time_of_each_pass_is_printed_beside_the_stages(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("stage.txt").write_text(MM.format("f32[?, ?]"))
+    assert cli.invoke(["compile", *options, "--emit", "flat", "--time-passes"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("graph @f")
+    passes = [line.split()[:3] for line in err.splitlines()]
+    assert ["flat", "expand", "1"] in passes and ["contract", "decompose", "1"] in passes
+
+
+def test_a_program_or_its_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.invoke(["compile"]) == 2
+    assert "say what to compile: FILE:FN" in capsys.readouterr().err

@@ -11,8 +11,8 @@ import torch
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.lowering.target import Target
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.ops.interpreter import evaluate_graph
 from torchstone.compiler.runtime.cpu.bridge import IR_DTYPES, torch_dtype
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.transforms.expand import expand
 

@@ -12,8 +12,8 @@ import torch
 import torchstone
 from torchstone.compiler.diagnostics import GuardError, Unsupported, VerifyError
 from torchstone.compiler.ir import parse_graph
-from torchstone.compiler.ir.verifier import verify_graph
-from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.ops.verifier import verify_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 
 TARGETS = ("evaluator", "linalg")
 SCALE = torch.tensor([1.0, 2.0, 3.0])

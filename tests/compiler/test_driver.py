@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import torchstone
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.ir import parse_graph
-from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.ops.verifier import verify_graph
 
 A, B = Dim("a"), Dim("b")
 DYNAMIC = {

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 import torchstone
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import parse_graph
-from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.ops.verifier import verify_graph
 
 TARGETS = ("evaluator", "linalg")
 Program = Callable[[torch.Tensor], Any]

@@ -10,6 +10,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -25,7 +26,7 @@ from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.leaf_gradients import keep_data
 from torchstone.compiler.capture.leaves import Computed, Number
-from torchstone.compiler.capture.memory.aliases import results_of
+from torchstone.compiler.capture.memory.aliases import Told, results_of
 from torchstone.compiler.capture.memory.layouts import depended_on, drawn_into
 from torchstone.compiler.capture.memory.memory_calls import Choice, MemoryCalls
 from torchstone.compiler.capture.program import Captured, constants, flatten_arguments
@@ -53,11 +54,11 @@ from torchstone.compiler.capture.trace.recorder import Mutation, Policy, Recorde
 from torchstone.compiler.capture.trace.replay import FRAMES, is_composite, replay
 from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
 from torchstone.compiler.capture.user_code import raised_at, raised_by_user, user_location
-from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
+from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported, raise_bug
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, symbols
-from torchstone.compiler.ir.sizes import symbols_bound
-from torchstone.compiler.ops.interpreter import bind_symbols, evaluate_graph
+from torchstone.compiler.ir.sizes import bind_symbols, symbols_bound
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 
 # Composite ops are made of composite ops, and a round takes those apart that the graph has.
 _MOST_ROUNDS = 4
@@ -186,7 +187,8 @@ def capture(
         if isinstance(error, Effectful):
             error.where = line_of(error, reached, leaves, in_spec)
         raise
-    except Exception as error:
+    except Exception as error:  # anything: torch.export runs the program
+        raise_bug(error)
         if raised_by_user(error) and "Sym" not in str(error):  # what Python says of PyTorch's symbols is not of theirs
             raise
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
@@ -199,7 +201,8 @@ def capture(
                 raise Unsupported(why, stage="capture") from None
         except TorchstoneError:
             raise
-        except Exception as error:
+        except Exception as error:  # anything: the ops of the program run on fake tensors
+            raise_bug(error)
             raise Unsupported(_message(error), stage="capture") from error
         drawn_into(program.graph)
         program = _functionalize(program)
@@ -236,7 +239,8 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         try:
             return program.run_decompositions(apart)
-        except Exception as error:
+        except Exception as error:  # anything: decompositions of PyTorch run
+            raise_bug(error)
             raise Unsupported(_message(error), stage="capture") from error
 
 
@@ -250,18 +254,21 @@ def _unseeded() -> Iterator[None]:
             raise Unsupported("the program seeds the random generator", stage="capture")
 
 
-def _replay(
-    program: torch.export.ExportedProgram,
-    reached: Reached,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    by_layout: ByLayout,
-    asking: Asking,
-) -> Captured:
-    fn = reached.fn
-    name = getattr(fn, "__name__", type(fn).__name__)
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """The graph of an exported program, recorded: ``fakes`` by placeholder, and what it gives, by kind."""
+
+    recorder: Recorder
+    fakes: dict[str, Any]
+    given: list[Any]
+    returned: list[Any]
+    mutated: list[int]
+    written: list[Any]
+
+
+def _record(program: torch.export.ExportedProgram, name: str) -> _Replayed:
+    """Run the graph of a program under the recorder. Unsupported for a kind of output that no executable gives."""
     recorder = Recorder(name if name.isidentifier() else "main", policy=Policy.SYMBOLS)
-    leaves, in_spec = flatten_arguments(args, kwargs)
     signature, nodes = program.graph_signature, list(program.graph.nodes)
     fakes = {n.name: n.meta["val"] for n in nodes if n.op == "placeholder"}
     state = {**program.state_dict, **program.constants}
@@ -279,44 +286,46 @@ def _replay(
             recorder.capture(fake, state[spec.target or ""])
     given = [fakes[getattr(s.arg, "name", "")] for s in user]
     flat = replay(program.graph_module, list(fakes.values()), recorder)
-    mutated: list[int] = []
-    returned: list[Any] = []
-    written: list[Any] = []
+    out = _Replayed(recorder, fakes, given, [], [], [])
     for spec, value in zip(signature.output_specs, flat, strict=True):
         if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
-            mutated.append(names[spec.target or ""])
-            written.append(value)
+            out.mutated.append(names[spec.target or ""])
+            out.written.append(value)
         elif spec.kind is OutputKind.USER_OUTPUT:
-            returned.append(value)
+            out.returned.append(value)
         else:
             raise Unsupported(f"an output of kind {spec.kind.name}", stage="capture")
-    graph = recorder.graph
-    values = [v for v in returned if isinstance(v, Value)]
-    numbers = {i: recorder.number(v) for i, v in enumerate(returned) if _is_computed(v, graph)}
-    told = results_of(graph, values, mutated, written, layouts=recorder.layouts)
+    return out
+
+
+def _replay(
+    program: torch.export.ExportedProgram,
+    reached: Reached,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    by_layout: ByLayout,
+    asking: Asking,
+) -> Captured:
+    """Return the program that an exported one is."""
+    leaves, in_spec = flatten_arguments(args, kwargs)
+    run = _record(program, getattr(reached.fn, "__name__", type(reached.fn).__name__))
+    recorder, graph = run.recorder, run.recorder.graph
+    values = [v for v in run.returned if isinstance(v, Value)]
+    numbers = {i: recorder.number(v) for i, v in enumerate(run.returned) if _is_computed(v, graph)}
+    told = results_of(graph, values, run.mutated, run.written, layouts=recorder.layouts)
     kept = [base.value for base in told.bases]
-    graph.outputs = (*values, *kept, *numbers.values(), *written)
-    dynamic = {i: size for i, size in enumerate(given) if isinstance(size, torch.SymInt)}
+    graph.outputs = (*values, *kept, *numbers.values(), *run.written)
+    dynamic = {i: size for i, size in enumerate(run.given) if isinstance(size, torch.SymInt)}
     bound, integers = bind_integers(graph, leaves, dynamic)
-    mode = detect_fake_mode(list(fakes.values()))
-    if mode is not None and mode.shape_env is not None:
-        recorder.bind_sizes(mode.shape_env)
-        settle(graph, mode.shape_env)
-    decided = {i for place, _ in by_layout for i in (range(len(graph.args)) if place is None else (place,))}
-    laid_out = [*told.laid_out, *(graph.args[i] for i in sorted(decided))]
-    layouts = depended_on(graph, recorder.layouts.arguments, laid_out)
+    mode = _settled_mode(run)
+    layouts = _decided(recorder, told.laid_out, by_layout)
     renamed = rename_symbols(graph)
     layouts = [(index, strides and tuple(under(s, renamed) for s in strides)) for index, strides in layouts]
     recorder.layouts.rename(renamed)
-    told = results_of(graph, values, mutated, written, layouts=recorder.layouts)  # under the new names
+    told = results_of(graph, values, run.mutated, run.written, layouts=recorder.layouts)  # under the new names
     places_told = told.emit_places(graph)
     graph.outputs = (*values, *kept, *places_told.values(), *graph.outputs[len(values) + len(kept) :])
-    tensors = iter(told.results)
-    places = {i: len(values) + len(kept) + len(places_told) + place for place, i in enumerate(numbers)}
-    results = [
-        Number(places[i]) if i in places else next(tensors) if isinstance(v, Value) else plain_result(v, renamed)
-        for i, v in enumerate(returned)
-    ]
+    first = len(values) + len(kept)
     captures = [t for _, t in recorder.captures]
     sources = [reached.sources(t) for t in captures]
     objects = State(reached.heap)
@@ -330,9 +339,9 @@ def _replay(
         rename_leaves(bound, renamed),
         in_spec,
         out_spec,
-        results,
+        _result_leaves(run.returned, told, numbers, first + len(places_told), renamed),
         captures,
-        mutated,
+        run.mutated,
         state=objects if objects or any(sources) or facts.of_objects else None,
         facts=facts,
         sources=sources,
@@ -340,18 +349,52 @@ def _replay(
         specialized=constants(bound),
         row_major=recorder.row_major,
         bases=[Computed(len(values) + i, base.strides) for i, base in enumerate(told.bases)],
-        told={name: len(values) + len(told.bases) + i for i, name in enumerate(places_told)},
+        told={name: first + i for i, name in enumerate(places_told)},
         copied=told.copied,
         guards=[*told.guards, *(choice.guard().under(renamed) for _, choice in by_layout)],
         layouts=layouts,
     )
-    inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    out.hints = bind_symbols(graph, [*inputs, *captures, *(leaves[i] for i in integers)])
-    out.hints.update({str(out.leaves[i].dim): leaves[i] for i in integers})
+    _add_examples(out, leaves)
     _add_guards(out, mode, program, renamed)
-    if symbols_bound(graph):
-        out.example = _sizes_of(graph, [*inputs, *captures, *(torch.tensor(leaves[i]) for i in integers)])
     return out
+
+
+def _settled_mode(run: _Replayed) -> Any:
+    """Bind the sizes that values tell, and return the fake mode of the program."""
+    mode = detect_fake_mode(list(run.fakes.values()))
+    if mode is not None and mode.shape_env is not None:
+        run.recorder.bind_sizes(mode.shape_env)
+        settle(run.recorder.graph, mode.shape_env)
+    return mode
+
+
+def _decided(recorder: Recorder, laid_out: Sequence[Value], by_layout: ByLayout) -> list[tuple[int, Any]]:
+    """Return the arguments whose strides decide what the program computes, with these."""
+    graph = recorder.graph
+    decided = {i for place, _ in by_layout for i in (range(len(graph.args)) if place is None else (place,))}
+    return depended_on(graph, recorder.layouts.arguments, [*laid_out, *(graph.args[i] for i in sorted(decided))])
+
+
+def _result_leaves(
+    returned: Sequence[Any], told: Told, numbers: Mapping[int, Value], first: int, renamed: Mapping[str, str]
+) -> list[Any]:
+    """Return what each leaf of the result is; the ``numbers`` among them are outputs from ``first`` on."""
+    tensors = iter(told.results)
+    places = {i: first + place for place, i in enumerate(numbers)}
+    return [
+        Number(places[i]) if i in places else next(tensors) if isinstance(v, Value) else plain_result(v, renamed)
+        for i, v in enumerate(returned)
+    ]
+
+
+def _add_examples(out: Captured, leaves: Sequence[Any]) -> None:
+    """Tell what the sizes of the program are for its example."""
+    graph, integers = out.graph, out.integers
+    tensors = [*(leaf for leaf in leaves if isinstance(leaf, torch.Tensor)), *out.captures]
+    out.hints = bind_symbols(graph, [*tensors, *(leaves[i] for i in integers)])
+    out.hints.update({str(out.leaves[i].dim): leaves[i] for i in integers})
+    if symbols_bound(graph):
+        out.example = _sizes_of(graph, [*tensors, *(torch.tensor(leaves[i]) for i in integers)])
 
 
 def _laid_out(
@@ -376,7 +419,8 @@ def _sizes_of(graph: Graph, tensors: Sequence[torch.Tensor]) -> dict[str, int]:
             evaluate_graph(graph, tensors, sizes)
     except GuardError as error:
         raise Unsupported(f"for the example, {error.message}", stage="capture", where=error.where) from None
-    except Exception:  # what raises says nothing of sizes
+    except Exception as error:  # anything: the program runs, and what raises says nothing of sizes
+        raise_bug(error)
         return {}
     return sizes
 

@@ -15,7 +15,7 @@ from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler.capture.leaves import Aliased, Computed, Result, Shared, Sizes, View
 from torchstone.compiler.capture.memory.layouts import Copying, Layouts, Strides, row_major
 from torchstone.compiler.capture.memory.shared_results import Base, Copied
-from torchstone.compiler.capture.symbolic.numbers import Emitter
+from torchstone.compiler.capture.symbolic.numbers import NumberEmitter
 from torchstone.compiler.capture.trace.aten_literals import from_literal
 from torchstone.compiler.capture.trace.schemas import schema_call
 from torchstone.compiler.diagnostics import GuardError
@@ -24,7 +24,7 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import evaluate, symbol
 from torchstone.compiler.ir.sizes import symbols_bound, symbols_written
 
-Step = tuple[Operation, int]
+ViewStep = tuple[Operation, int]
 
 # Views of which two elements may be one in memory.
 _OVERLAPPING = frozenset({"aten.expand.default", "aten.as_strided.default", "aten.unfold.default"})
@@ -71,7 +71,7 @@ class Told:
         """Return the values of the symbols that values tell in the views among the results, as ops of the graph."""
         run_time = self.places.keys() | symbols_bound(graph)
         names = {name for steps in self.steps.values() for op in steps for name in symbols_written(op) & run_time}
-        emitter = Emitter(graph.ops, Location())
+        emitter = NumberEmitter(graph.ops, Location())
         told = {name: self.places.get(name) for name in sorted(names)}
         return {name: emitter.constant(symbol(name), dt.int64) if v is None else v for name, v in told.items()}
 
@@ -98,6 +98,36 @@ def results_of(
     places: dict[str, Value | None] = {}
     chains = [_chain(value, roots, makers, places) for value in values]
     told = Told([], [], [], [])
+    shown = [id(value) for value, _ in chains]
+    strided = _tell(told, values, chains, roots, layouts)
+    for place, strides in strided.items():
+        if strides is not None and place < len(values):
+            told.results[place] = Computed(place, strides)
+    if layouts is not None:
+        _copies(
+            told,
+            [*values, *(r for r, _ in chains)],
+            roots,
+            makers,
+            layouts,
+            shown,
+            places.keys() | symbols_bound(graph),
+        )
+    told.places = places
+    for index, (_, steps) in enumerate(chains):
+        if not isinstance(told.results[index], Computed):
+            told.steps[index] = [op for op, _ in steps]
+    return told
+
+
+def _tell(
+    told: Told,
+    values: Sequence[Value],
+    chains: Sequence[tuple[Value, list[ViewStep]]],
+    roots: Mapping[int, int],
+    layouts: Layouts | None,
+) -> dict[int, Strides]:
+    """Tell what each value is. Return the strides of outputs whose views are replayed in their memory, by place."""
     first: dict[int, int] = {}
     for index, value in enumerate(values):
         first.setdefault(id(value), index)
@@ -124,35 +154,17 @@ def results_of(
                 first[id(root)] = len(values) + len(told.bases)
                 told.bases.append(Base(root, strided[id(root)]))
             told.results.append(Shared(first[id(root)], view, index))
-    for root, strides in strided.items():
-        place = first[root]
-        if strides is not None and place < len(values):
-            told.results[place] = Computed(place, strides)
-    if layouts is not None:
-        _copies(
-            told,
-            [*values, *(r for r, _ in chains)],
-            roots,
-            makers,
-            layouts,
-            shown,
-            places.keys() | symbols_bound(graph),
-        )
-    told.places = places
-    for index, (_, steps) in enumerate(chains):
-        if not isinstance(told.results[index], Computed):
-            told.steps[index] = [op for op, _ in steps]
-    return told
+    return {first[root]: strides for root, strides in strided.items()}
 
 
-Makers = dict[int, Step]
+Makers = dict[int, ViewStep]
 
 
 def _chain(
     value: Value, roots: Mapping[int, int], makers: Makers, places: dict[str, Value | None]
-) -> tuple[Value, list[Step]]:
+) -> tuple[Value, list[ViewStep]]:
     """Return the tensor that a value is a view of, however far up, and the steps from there."""
-    steps: list[Step] = []
+    steps: list[ViewStep] = []
     while id(value) not in roots:
         op, number = makers.get(id(value), (None, 0))
         if op is not None and _selects(op):
@@ -247,7 +259,7 @@ def _overload(op: Operation) -> Any:
 class _Replayed:
     """A view made by the ATen ops that the program made it with, on whatever strides the argument has."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[ViewStep]) -> None:
         self._steps = [(_overload(op), op, number) for op, number in steps]
 
     def __call__(self, tensor: torch.Tensor, sizes: Sizes) -> torch.Tensor:

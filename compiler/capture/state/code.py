@@ -43,7 +43,7 @@ _NAMESPACES = frozenset({"globals", "__import__", *_RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class CodeNames:
     """What some code names. ``any_attribute`` says that it may get at an attribute by a name that it computes.
 
     ``identity`` says that it asks whether two objects are one, of which neither is a constant.
@@ -61,8 +61,8 @@ class Names:
     namespaces: bool = False
     any_global: bool = False
 
-    def __or__(self, other: Names) -> Names:
-        return Names(
+    def __or__(self, other: CodeNames) -> CodeNames:
+        return CodeNames(
             self.global_loads | other.global_loads,
             self.global_stores | other.global_stores,
             self.loads | other.loads,
@@ -117,7 +117,7 @@ def is_user_module(module: types.ModuleType) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def names_in(code: types.CodeType) -> Names:
+def names_in(code: types.CodeType) -> CodeNames:
     """Return what code names, the functions that it makes included."""
     global_loads, global_stores, loads, stores, imports = set(), set(), set(), set(), set()
     identity = False
@@ -141,7 +141,7 @@ def names_in(code: types.CodeType) -> Names:
         loads.update(text for text in _texts(one.co_consts) if text.isidentifier())
     named = [frozenset(names) for names in (global_loads, global_stores, loads, stores)]
     every = loads | global_loads
-    return Names(
+    return CodeNames(
         *named,
         imports=frozenset(imports),
         identity=identity,

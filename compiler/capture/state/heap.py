@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from torchstone.compiler._torch.nn_modules import READ_BY_CALLS
 from torchstone.compiler.capture.state import environment, kinds
 from torchstone.compiler.capture.state.caches import Again, Given, Recalled, check_given
-from torchstone.compiler.capture.state.code import Names, is_user_class, is_user_function, is_user_module, names_in
+from torchstone.compiler.capture.state.code import CodeNames, is_user_class, is_user_function, is_user_module, names_in
 from torchstone.compiler.capture.state.kinds import Entries, Kind, Only, same_entries
 from torchstone.compiler.capture.state.logs import no_records
 from torchstone.compiler.capture.state.nodes import Node, Slot
@@ -49,8 +49,8 @@ class Heap:
         self.tensors: dict[int, list[Slot]] = {}
         self.roots: list[int | None] = []
         self._given = [root for _, root in roots]
-        self._names = Names()
-        self._of_globals: dict[int, Names] = {}
+        self._names = CodeNames()
+        self._of_globals: dict[int, CodeNames] = {}
         self._index: dict[int, int] = {}
         self._classes: dict[type, type | None] = {}
         self._variables = environment.Asked()
@@ -372,7 +372,7 @@ class Heap:
         if type(value) is functools._lru_cache_wrapper:
             value, place = value.__wrapped__, None
         if named := named_by(value):
-            self._names |= Names(loads=named)
+            self._names |= CodeNames(loads=named)
         kind = _kind(value)
         if place is not None:
             kind = kinds.kind_of_entry(self.nodes[place.node].obj, place.key, kind)
@@ -390,7 +390,7 @@ class Heap:
             for name in names.imports:
                 self._visit(sys.modules.get(name), name, None)
         elif kind is kinds.MODULE:
-            self._enter(vars(value), Names())
+            self._enter(vars(value), CodeNames())
         elif kind is kinds.CLASS:
             for base in value.__mro__[1:]:
                 self._visit(base, base.__name__, None)
@@ -417,8 +417,8 @@ class Heap:
         self._index[id(value)] = len(self.nodes)
         self.nodes.append(Node(value, kind, label, place))
 
-    def _enter(self, namespace: dict[str, Any], names: Names) -> None:
-        self._of_globals[id(namespace)] = self._of_globals.get(id(namespace), Names()) | names
+    def _enter(self, namespace: dict[str, Any], names: CodeNames) -> None:
+        self._of_globals[id(namespace)] = self._of_globals.get(id(namespace), CodeNames()) | names
         if id(namespace) not in self._index:
             self._add(namespace, kinds.GLOBALS, "", None)
 

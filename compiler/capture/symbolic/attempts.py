@@ -119,7 +119,7 @@ def _agreed(
                 return None
             chosen, reads = chosen - error.arguments, reads | error.reads
             continue
-        except Exception:
+        except Exception:  # anything: the program runs on symbols, and says of plain numbers what it has to say
             return None
         if not same_program(found, plain, hints) or _changed(found) != _changed(plain):
             return None

@@ -10,6 +10,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -22,7 +23,7 @@ from torchstone.compiler._torch.symbolic_shapes import (
     math_functions,
     note_symbol,
 )
-from torchstone.compiler.capture.symbolic.numbers import Emitter
+from torchstone.compiler.capture.symbolic.numbers import NumberEmitter
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
@@ -61,7 +62,7 @@ def compute(
     func: Callable[..., Any],
     args: Sequence[Any],
     number: Callable[[Any], Value],
-    emitter: Emitter,
+    emitter: NumberEmitter,
     *,
     sized: bool,
     checked: bool,
@@ -74,12 +75,38 @@ def compute(
     what is not one op, as // and % of floats. A power is within one ULP of Python's, and taken where the base is over 0
     for the example, which ``hints`` tell.
     """
+    make = _Computation(number, emitter, sized, checked)
+    if func in _RELATIONS:
+        return make.relation(func, args)
+    if func in _AS_IT_IS:
+        return make.operand(*args)
+    if func in _OF_SIZES and sized:
+        return make.of_sizes(func, args)
+    if func in _WHOLE and not any(isinstance(digits, int) for digits in args[1:]):
+        return make.whole(func, args[0])
+    if func is operator.pow and checked and all(isinstance(h, int | float) for h in hints) and _is_taken(hints):
+        return make.power(*args)
+    if func not in _ARITHMETIC:
+        raise _unsupported(func, "of a run-time float")
+    return make.arithmetic(func, args)
 
-    def operand(arg: Any) -> Value:
+
+@dataclass(frozen=True, slots=True)
+class _Computation:
+    """The ops of ``compute``, and its arguments."""
+
+    number: Callable[[Any], Value]
+    emitter: NumberEmitter
+    sized: bool
+    checked: bool
+
+    def operand(self, arg: Any) -> Value:
+        """Return an argument as a float64[]; a run takes no int of which floats have none."""
+        emitter = self.emitter
         if isinstance(arg, int | float):
             return emitter.constant(float(arg), dt.float64)
-        value = number(arg)
-        if value.dtype == dt.int64 and not sized:
+        value = self.number(arg)
+        if value.dtype == dt.int64 and not self.sized:
             magnitude = emitter.emit("aten.abs.default", dt.int64, value)
             limit = emitter.constant(_EXACT, dt.int64)
             low = emitter.emit("aten.ge.Tensor", dt.boolean, magnitude, emitter.constant(0, dt.int64))
@@ -88,50 +115,57 @@ def compute(
             emitter.take(small, "an int that is used as a float has to be one: it is over 2**53")
         return emitter.cast(value, dt.float64)
 
-    def refuse(relation: str, value: Value, message: str) -> None:
-        if checked:
-            bad = emitter.emit(relation, dt.boolean, value, emitter.constant(0.0, dt.float64))
-            emitter.check(emitter.emit("aten.logical_not.default", dt.boolean, bad), message)
-
-    if func in _RELATIONS:
+    def relation(self, func: Callable[..., Any], args: Sequence[Any]) -> Value:
         if any(isinstance(a, int | float) and _EXACT <= abs(a) < float("inf") for a in args):
             raise _unsupported(func, "with a number that may be an int no float is")
-        return emitter.emit(_RELATIONS[func], dt.boolean, *map(operand, args))
-    if func in _AS_IT_IS:
-        return operand(*args)
-    if func in _OF_SIZES and sized:
-        out = emitter.emit(_OF_SIZES[func], dt.float64, *map(operand, args))
-        if checked:
-            size = emitter.emit("aten.abs.default", dt.float64, out)
-            finite = emitter.emit("aten.lt.Tensor", dt.boolean, size, emitter.constant(float("inf"), dt.float64))
-            emitter.check(finite, f"Python's {_MATH.get(func, func.__name__)} raises for this size")
+        return self.emitter.emit(_RELATIONS[func], dt.boolean, *map(self.operand, args))
+
+    def of_sizes(self, func: Callable[..., Any], args: Sequence[Any]) -> Value:
+        out = self.emitter.emit(_OF_SIZES[func], dt.float64, *map(self.operand, args))
+        if self.checked:
+            finite = self._is_finite(out)
+            self.emitter.check(finite, f"Python's {_MATH.get(func, func.__name__)} raises for this size")
         return out
-    if func in _WHOLE and not any(isinstance(digits, int) for digits in args[1:]):
-        whole = emitter.emit(_WHOLE[func], dt.float64, operand(args[0]))
+
+    def whole(self, func: Callable[..., Any], arg: Any) -> Value:
+        """Return Python's int of a float; a run takes none over 2**62."""
+        emitter = self.emitter
+        whole = emitter.emit(_WHOLE[func], dt.float64, self.operand(arg))
         small = emitter.emit("aten.abs.default", dt.float64, whole)
         limit = emitter.constant(2.0**62, dt.float64)
         emitter.take(
             emitter.emit("aten.le.Tensor", dt.boolean, small, limit), "an int of a float over 2**62, or of none"
         )
         return emitter.cast(whole, dt.int64)
-    if func is operator.pow and checked and all(isinstance(h, int | float) for h in hints) and _is_taken(hints):
-        base, exponent = map(operand, args)
+
+    def power(self, *args: Any) -> Value:
+        emitter = self.emitter
+        base, exponent = map(self.operand, args)
         positive = emitter.emit("aten.gt.Tensor", dt.boolean, base, emitter.constant(0.0, dt.float64))
         emitter.take(positive, "a power of a number that is not over 0")
         out = emitter.emit("aten.pow.Tensor_Tensor", dt.float64, base, exponent)
-        size = emitter.emit("aten.abs.default", dt.float64, out)
-        finite = emitter.emit("aten.lt.Tensor", dt.boolean, size, emitter.constant(float("inf"), dt.float64))
-        emitter.take(finite, "a power that is not finite")
+        emitter.take(self._is_finite(out), "a power that is not finite")
         return out
-    if func not in _ARITHMETIC:
-        raise _unsupported(func, "of a run-time float")
-    name, more = _ARITHMETIC[func]
-    values = [operand(arg) for arg in args]
-    if func is operator.truediv and not (isinstance(args[1], int | float) and args[1]):
-        refuse("aten.eq.Tensor", values[1], "ZeroDivisionError: division by zero")
-    if func is torch.sym_sqrt:
-        refuse("aten.lt.Tensor", values[0], "ValueError: expected a nonnegative input")
-    return emitter.emit(name, dt.float64, *values, *more)
+
+    def arithmetic(self, func: Callable[..., Any], args: Sequence[Any]) -> Value:
+        name, more = _ARITHMETIC[func]
+        values = [self.operand(arg) for arg in args]
+        if func is operator.truediv and not (isinstance(args[1], int | float) and args[1]):
+            self._refuse("aten.eq.Tensor", values[1], "ZeroDivisionError: division by zero")
+        if func is torch.sym_sqrt:
+            self._refuse("aten.lt.Tensor", values[0], "ValueError: expected a nonnegative input")
+        return self.emitter.emit(name, dt.float64, *values, *more)
+
+    def _refuse(self, relation: str, value: Value, message: str) -> None:
+        """Have a run raise where a value is in this relation to 0, as Python does."""
+        emitter = self.emitter
+        if self.checked:
+            bad = emitter.emit(relation, dt.boolean, value, emitter.constant(0.0, dt.float64))
+            emitter.check(emitter.emit("aten.logical_not.default", dt.boolean, bad), message)
+
+    def _is_finite(self, value: Value) -> Value:
+        size = self.emitter.emit("aten.abs.default", dt.float64, value)
+        return self.emitter.emit("aten.lt.Tensor", dt.boolean, size, self.emitter.constant(float("inf"), dt.float64))
 
 
 def _is_taken(hints: Sequence[Any]) -> bool:

@@ -6,6 +6,7 @@ Python's integers are taken for int64. Its floats are computed with in ``floats`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -40,7 +41,7 @@ _RELATIONS = {
 _LOGIC = {sympy.And: "aten.logical_and.default", sympy.Or: "aten.logical_or.default"}
 
 
-class Emitter:
+class NumberEmitter:
     """Appends to ``ops`` what computes 0-d values, noted to be there for a number."""
 
     def __init__(self, ops: list[Operation], location: Location) -> None:
@@ -69,31 +70,25 @@ class Emitter:
         self.check(condition, NOT_TAKEN + otherwise)
 
 
-def number_value(number: Number, known: Mapping[str, Value], emitter: Emitter) -> Value:
+def number_value(number: Number, known: Mapping[str, Value], emitter: NumberEmitter) -> Value:
     """Emit what computes a number; ``known`` holds those that are values already, by their symbol.
 
     An int is int64[], a float float64[], a bool bool[]. Integers are what sympy says of them, for its integers are
     exact; where one, or a term of it, is over 2**62 the run raises, for Python's ints do not overflow. A float has to
     be known (see ``floats``). Unsupported for one that is not, and for an int of a function that has no counterpart.
     """
-    emit, constant, cast = emitter.emit, emitter.constant, emitter.cast
+    return _Integers(known, emitter).value(sympy.sympify(number.node.expr))
 
-    def logic(name: str, args: Sequence[sympy.Basic]) -> Value:
-        return reduce(lambda a, b: emit(name, dt.boolean, a, b), map(value, args))
 
-    def whole(name: str, operands: Sequence[Value], *more: Any) -> Value:
-        if name in _DIVIDING:
-            emitter.check(emit("aten.ne.Tensor", dt.boolean, operands[1], constant(0, dt.int64)), "ZeroDivisionError")
-        about = emit(name, dt.float64, *(cast(o, dt.float64) for o in operands), *more)
-        size = emit("aten.abs.default", dt.float64, about)
-        fits = emit("aten.le.Tensor", dt.boolean, size, constant(2.0**62, dt.float64))
-        emitter.take(fits, "an int of the program is over 2**62")
-        return emit(name, dt.int64, *operands, *more)
+@dataclass(frozen=True, slots=True)
+class _Integers:
+    """The ops of an expression of sympy on integers and booleans; ``known`` are the values of its symbols."""
 
-    def chain(name: str, args: Sequence[sympy.Basic], *more: Any) -> Value:
-        return reduce(lambda a, b: whole(name, (a, b), *more), map(value, args))
+    known: Mapping[str, Value]
+    emitter: NumberEmitter
 
-    def value(expr: sympy.Basic) -> Value:
+    def value(self, expr: sympy.Basic) -> Value:
+        emit, constant, known = self.emitter.emit, self.emitter.constant, self.known
         if str(expr) in known:
             return known[str(expr)]
         kind = type(expr)
@@ -103,16 +98,15 @@ def number_value(number: Number, known: Mapping[str, Value], emitter: Emitter) -
             case sympy.Eq(args=(one, sympy.Number() as other)) | sympy.Ne(args=(one, sympy.Number() as other)) if (
                 known.get(str(one)) is not None and known[str(one)].dtype == dt.float64
             ):
-                return emit(
-                    f"aten.{_RELATIONS[kind]}.Tensor", dt.boolean, value(one), constant(float(other), dt.float64)
-                )
+                left = self.value(one)
+                return emit(f"aten.{_RELATIONS[kind]}.Tensor", dt.boolean, left, constant(float(other), dt.float64))
             case _ if kind in _RELATIONS:
-                left, right = (value(side) for side in expr.args)
+                left, right = (self.value(side) for side in expr.args)
                 return emit(f"aten.{_RELATIONS[kind]}.Tensor", dt.boolean, left, right)
             case _ if kind in _LOGIC:
-                return logic(_LOGIC[kind], expr.args)
+                return reduce(lambda a, b: emit(_LOGIC[kind], dt.boolean, a, b), map(self.value, expr.args))
             case sympy.Not():
-                return emit("aten.logical_not.default", dt.boolean, value(expr.args[0]))
+                return emit("aten.logical_not.default", dt.boolean, self.value(expr.args[0]))
             case _ if not expr.is_integer:
                 raise Unsupported(
                     f"the number {expr}, for sympy computes with reals where Python does with floats", stage="capture"
@@ -121,22 +115,41 @@ def number_value(number: Number, known: Mapping[str, Value], emitter: Emitter) -
                 return constant(int(expr), dt.int64)
             case _ if not any(str(s) in known for s in expr.free_symbols):
                 return constant(from_sympy(expr), dt.int64)
+        return self._integer(expr)
+
+    def _integer(self, expr: sympy.Basic) -> Value:
+        """Emit an integer of numbers that the program computes."""
+        kind = type(expr)
+        match expr:
             case sympy.Add():
-                return chain("aten.add.Tensor", expr.args, 1)
+                return self._chain("aten.add.Tensor", expr.args, 1)
             case sympy.Mul():
-                return chain("aten.mul.Tensor", expr.args)
+                return self._chain("aten.mul.Tensor", expr.args)
             case sympy.Pow(args=(base, sympy.Integer() as power)) if int(power) > 0:
-                return chain("aten.mul.Tensor", [base] * int(power))
+                return self._chain("aten.mul.Tensor", [base] * int(power))
             case sympy.Abs():
-                return whole("aten.abs.default", [value(expr.args[0])])
+                return self._whole("aten.abs.default", [self.value(expr.args[0])])
             case _ if kind in _INTEGERS:
                 name, more = _INTEGERS[kind]
-                return chain(name, expr.args, *more)
+                return self._chain(name, expr.args, *more)
             case _ if kind in _EITHER:
-                return chain(_EITHER[kind], expr.args)
+                return self._chain(_EITHER[kind], expr.args)
         raise Unsupported(f"the number {expr} ({kind.__name__})", stage="capture")
 
-    return value(sympy.sympify(number.node.expr))
+    def _chain(self, name: str, args: Sequence[sympy.Basic], *more: Any) -> Value:
+        return reduce(lambda a, b: self._whole(name, (a, b), *more), map(self.value, args))
+
+    def _whole(self, name: str, operands: Sequence[Value], *more: Any) -> Value:
+        """Emit an op on integers that raises where Python does, and where its result is over 2**62."""
+        emitter = self.emitter
+        emit, constant, cast = emitter.emit, emitter.constant, emitter.cast
+        if name in _DIVIDING:
+            emitter.check(emit("aten.ne.Tensor", dt.boolean, operands[1], constant(0, dt.int64)), "ZeroDivisionError")
+        about = emit(name, dt.float64, *(cast(o, dt.float64) for o in operands), *more)
+        size = emit("aten.abs.default", dt.float64, about)
+        fits = emit("aten.le.Tensor", dt.boolean, size, constant(2.0**62, dt.float64))
+        emitter.take(fits, "an int of the program is over 2**62")
+        return emit(name, dt.int64, *operands, *more)
 
 
 def as_operand(value: Value, tensors: Sequence[Value]) -> DType | None:

@@ -17,7 +17,7 @@ from torchstone.compiler._torch.operators import overload_name, schema_of
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.refusals import attempt
 from torchstone.compiler.capture.symbolic.numbers import NOTE, NUMBERS, takes_number
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.diagnostics import Unsupported, raise_bug
 from torchstone.compiler.ir import Location, Operation
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def decompose(
                         out = _fresh(rule(*args, **kwargs), leaves)
                     if not _alike(out, expected):
                         raise Unsupported("the decomposition gives another tensor")
-            except Exception:
+            except Exception as error:  # anything: a decomposition of PyTorch that does not take these numbers
+                raise_bug(error)
                 continue
             _note(recorder.graph.ops[start:], func, location)
             return out

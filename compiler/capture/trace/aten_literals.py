@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler.capture.symbolic.sizes import to_dim
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import DType, Named
 from torchstone.compiler.ir.dims import Expr
@@ -38,8 +39,6 @@ def to_literal(value: Any) -> Any:
         case torch.memory_format():
             return Named("memory_format", str(value).removeprefix("torch."))
         case torch.SymInt():
-            from torchstone.compiler.capture.symbolic.sizes import to_dim
-
             return to_dim(value)
         case list() | tuple():
             return tuple(to_literal(v) for v in value)

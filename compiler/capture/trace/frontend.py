@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -84,7 +85,7 @@ def _capture_somehow(fn: Reached, leaves: list[Any], in_spec: pytree.TreeSpec, n
         try:
             plain = _capture(fn, leaves, in_spec, name, Policy.SPECIALIZE)
         except Unsupported:
-            with contextlib.suppress(Exception), quiet():
+            with contextlib.suppress(Exception), quiet():  # anything: an attempt that runs the program
                 return _capture(fn, leaves, in_spec, name, Policy.SYMBOLS)
             raise
     fn, plain = _only_adding(fn, leaves, in_spec, name, plain)
@@ -98,7 +99,7 @@ def _only_adding(
     """Return a program that may find anything in the containers that it only adds to, if it is the same program."""
     adding = fn.adding(plain.effects)
     if adding is not None:
-        with contextlib.suppress(Exception), quiet():
+        with contextlib.suppress(Exception), quiet():  # anything: an attempt that runs the program
             found = _capture(adding, leaves, in_spec, name, Policy.NUMBERS)
             same = [e.target for e in found.effects] == [e.target for e in plain.effects]
             blind = all(e.added for e in found.effects if not e.target.argument and e.target.number in adding.blind)
@@ -114,7 +115,7 @@ def _without_reading(out: Captured, fn: Any, args: Sequence[Any], kwargs: Mappin
     places = frozenset(place for place, value in (*enumerate(args), *kwargs.items()) if id(value) in grown)
     if places:
         leaves, in_spec = flatten_arguments(*unread(args, kwargs, places))
-        with contextlib.suppress(Exception), quiet():
+        with contextlib.suppress(Exception), quiet():  # anything: an attempt that runs the program
             found = _capture_somehow(Reached(fn, leaves), leaves, in_spec, name)
             if same_program(found, out, {}) and len(found.effects) == len(out.effects):
                 found.unread = places
@@ -148,152 +149,256 @@ def _capture(
     hints: dict[int, Any] | None = None,
     example: Example | None = None,
 ) -> Captured:
+    def record(*, functional: bool) -> Captured:
+        given = example and example.again()
+        recording = _Recording(fn, leaves, in_spec, name, policy, numbers, given, functional=functional)
+        return recording.captured(recording.trace(), hints)
+
     with contextlib.suppress(Mutation):
-        return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=False)
+        return record(functional=False)
     if policy is Policy.NUMBERS or not fn.rehearsed:  # the first of the attempts
         rehearse(fn, leaves, in_spec)
     try:
-        return _record(fn, leaves, in_spec, name, policy, numbers, hints, example and example.again(), functional=True)
+        return record(functional=True)
     except Mutation as error:
         raise Unsupported(f"{error} writes to a tensor that functionalization does not see", stage="capture") from None
 
 
-def _record(
-    fn: Reached,
-    leaves: list[Any],
-    in_spec: pytree.TreeSpec,
-    name: str,
-    policy: Policy,
-    numbers: frozenset[int],
-    hints: dict[Any, Any] | None,
-    example: Example | None,
-    *,
-    functional: bool,
-) -> Captured:
-    """``numbers`` are the leaves that are run-time numbers: 0-d tensors, of which the program is given the numbers."""
-    examples = leaves
-    leaves = [
-        torch.tensor(leaf, dtype=SCALARS[type(leaf)]) if index in numbers else leaf for index, leaf in enumerate(leaves)
-    ]
-    clones = clone_tensors(leaves, tracked=not functional)
-    state = fn.tensors() if functional else []
-    recorder = Recorder(name, functional=functional, policy=policy)
-    recorder.draws = Draws()
-    mode = _fake_mode(recorder.decisions.decide) if policy is Policy.SYMBOLS else None
-    if mode is not None:
-        clones = [mode.from_tensor(c, static_shapes=True) if isinstance(c, torch.Tensor) else c for c in clones]
-    for clone in clones:
-        if isinstance(clone, torch.Tensor):
-            recorder.input(clone, f"x{len(recorder.graph.args)}")
-    lifted = (
-        clone_tensors(state, tracked=not functional)
-        if mode is None
-        else [mode.from_tensor(t.detach(), static_shapes=True) for t in state]
-    )
-    for clone, original in zip(lifted, state, strict=True):
-        recorder.capture(clone, original)
-    seen: list[Observed] = []
-    by_layout: list[torch.Tensor] = []
-    memory = MemoryCalls()
-    watch = WatchGradients(state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """What a run of the program under the recorder gave, as values of the graph.
 
-    owners: dict[int, int | torch.Tensor] = {}
-    asking = Asking(lambda t: owners.get(id(t), fn.held_tensor(t)), lambda o: examples[o] if isinstance(o, int) else o)
+    ``flat`` are the leaves of what it returned, and ``outputs`` the values of the tensors among them. ``shared`` says
+    what these share memory with, where functionalization told. ``elsewhere`` decided how a copy lies in memory,
+    ``gradients`` are the tensors whose ``grad`` was left another, each with the new one.
+    """
 
-    def run(clones: list[Any], lifted: list[Any]) -> list[Any]:
-        given = [clone.item() if index in numbers else clone for index, clone in enumerate(clones)]
-        recorder.example = example
-        for index in numbers:
-            recorder.hint(recorder.number(given[index]), examples[index])
-            recorder.decisions.argument(given[index], index)
-        count = in_spec.num_leaves
-        args, kwargs, unread = with_blinds(*pytree.tree_unflatten(given[:count], in_spec))
+    flat: list[Any]
+    outputs: list[Any]
+    shared: list[Share] | None
+    elsewhere: list[Any]
+    gradients: list[tuple[torch.Tensor, Any]]
+
+
+class _Recording:
+    """One run of the program under the recorder, and the program that it makes.
+
+    ``numbers`` are the leaves that are run-time numbers: 0-d tensors, of which the program is given the numbers. The
+    program runs on ``clones`` of the arguments, and on ``lifted``, copies of the tensors that it takes by itself.
+    """
+
+    def __init__(
+        self,
+        fn: Reached,
+        leaves: list[Any],
+        in_spec: pytree.TreeSpec,
+        name: str,
+        policy: Policy,
+        numbers: frozenset[int],
+        example: Example | None,
+        *,
+        functional: bool,
+    ) -> None:
+        self.fn, self.examples, self.in_spec = fn, leaves, in_spec
+        self.numbers, self.example, self.functional = numbers, example, functional
+        self.leaves = [
+            torch.tensor(leaf, dtype=SCALARS[type(leaf)]) if index in numbers else leaf
+            for index, leaf in enumerate(leaves)
+        ]
+        self.clones = clone_tensors(self.leaves, tracked=not functional)
+        self.state = fn.tensors() if functional else []
+        self.recorder = recorder = Recorder(name, functional=functional, policy=policy)
+        recorder.draws = Draws()
+        self.mode = mode = _fake_mode(recorder.decisions.decide) if policy is Policy.SYMBOLS else None
+        if mode is not None:
+            self.clones = [
+                mode.from_tensor(c, static_shapes=True) if isinstance(c, torch.Tensor) else c for c in self.clones
+            ]
+        for clone in self.clones:
+            if isinstance(clone, torch.Tensor):
+                recorder.input(clone, f"x{len(recorder.graph.args)}")
+        self.lifted = (
+            clone_tensors(self.state, tracked=not functional)
+            if mode is None
+            else [mode.from_tensor(t.detach(), static_shapes=True) for t in self.state]
+        )
+        for clone, original in zip(self.lifted, self.state, strict=True):
+            recorder.capture(clone, original)
+        self.seen: list[Observed] = []
+        self.by_layout: list[torch.Tensor] = []
+        self.memory = MemoryCalls()
+        self.watch = WatchGradients(self.state, lambda t: isinstance(t, FunctionalTensor) or recorder.knows(t))
+        self.owners = owners = dict[int, int | torch.Tensor]()
+        self.asking = Asking(
+            lambda t: owners.get(id(t), fn.held_tensor(t)), lambda o: leaves[o] if isinstance(o, int) else o
+        )
+
+    def run(self, clones: list[Any], lifted: list[Any]) -> list[Any]:
+        """Run the program on these tensors; return the leaves of what it gave."""
+        fn, examples, decisions = self.fn, self.examples, self.recorder.decisions
+        given = [clone.item() if index in self.numbers else clone for index, clone in enumerate(clones)]
+        self.recorder.example = self.example
+        for index in self.numbers:
+            self.recorder.hint(self.recorder.number(given[index]), examples[index])
+            decisions.argument(given[index], index)
+        count = self.in_spec.num_leaves
+        args, kwargs, unread = with_blinds(*pytree.tree_unflatten(given[:count], self.in_spec))
         containers = Containers(args, kwargs)
         containers.remember()
         blinds = fn.blinds()
-        others = {id(t): o for t, o in zip(state, lifted, strict=True)}
-        owners.update({id(o): t for t, o in zip(state, lifted, strict=True)})
-        owners.update(reversed([(id(c), i) for i, c in enumerate(given[:count]) if isinstance(c, torch.Tensor)]))
+        others = {id(t): o for t, o in zip(self.state, lifted, strict=True)}
+        self.owners.update({id(o): t for t, o in zip(self.state, lifted, strict=True)})
+        self.owners.update(reversed([(id(c), i) for i, c in enumerate(given[:count]) if isinstance(c, torch.Tensor)]))
         fronts = {id(examples[i]): c for i, c in enumerate(given[:count]) if isinstance(c, torch.Tensor)}
-        fn.mark_parameters([*examples, *state], [*given, *lifted])
+        fn.mark_parameters([*examples, *self.state], [*given, *lifted])
         with (
-            NoEscape(memory, asked_to_convert, recorder.decisions) if mode is not None else NoEscape(memory),
+            NoEscape(self.memory) if self.mode is None else NoEscape(self.memory, asked_to_convert, decisions),
             no_back_doors(),
             called_directly(),
-            watch,
-            asking,
+            self.watch,
+            self.asking,
             fn.heap.standing_in(others, dict(zip(fn.held, given[count:], strict=True)), blinds, fronts) as cached,
         ):
-            with (
-                asked_by_python(asks, recorder.decisions.ask) if mode is not None else contextlib.nullcontext(),
-                replaced([] if example is None else example.modules, recorder.decisions.convert),
-            ):
-                try:
-                    with refusals() as refused:
-                        out = fn.fn(*args, **kwargs)
-                except Exception:
-                    if refused:  # what has come of it is no doing of the program's
-                        raise refused[0] from None
-                    raise
-                finally:
-                    if mode is not None:
-                        tell([*(node.obj for node in fn.heap.nodes), *containers.found])
-                if refused:  # the program went on another way than in eager
-                    raise refused[0]
-            seen.append(Observed(out, fn.heap, containers, blinds, unread))
-            told = memory.told(seen[-1].leaves, (*clones, *lifted))
-            by_layout.extend(choice.operand for choice in told)
-        _check_cached(cached, seen[-1].leaves)
-        return seen[-1].leaves
+            out = self._call(args, kwargs, containers)
+            self.seen.append(Observed(out, fn.heap, containers, blinds, unread))
+            told = self.memory.told(self.seen[-1].leaves, (*clones, *lifted))
+            self.by_layout.extend(choice.operand for choice in told)
+        _check_cached(cached, self.seen[-1].leaves)
+        return self.seen[-1].leaves
 
-    shared: list[Share] | None = None
-    with mode or contextlib.nullcontext(), recorder:
-        try:
-            if functional:
-                tracked = {id(c) for c, t in zip((*clones, *lifted), (*leaves, *state), strict=True) if _needs_grad(t)}
-                flat, written, shared, left = functionalized(run, clones, lifted, tracked, recorder.layouts, memory)
-                for original, value in written:
-                    recorder.write(original, value)
-            else:
-                flat, left = run(clones, lifted), []
-        finally:
-            found = recorder.gradients.left()
-        with recorder.drawing(Location()):
-            outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
-        copied_elsewhere = [recorder.operand(unwrap(t)) for t in by_layout]
-        left_behind = [(t, recorder.operand(grad)) for t, grad in (*found, *left)]
-    if recorder.refused is not None:
-        raise recorder.refused
-    graph = recorder.graph
-    flat = [recorder.decisions.returned(leaf) for leaf in flat]
-    returned = [leaf.value for leaf in flat if isinstance(leaf, Returned)]
-    recorder.drop_captures([*outputs, *returned], [t for t, _ in left_behind])
-    gradients = {recorder.position(t): grad for t, grad in left_behind}
-    mutated = sorted(recorder.mutations)
-    told = _results(graph, outputs, shared, recorder)
-    if shared is None and mode is None:
-        held_as_in_eager(
-            [t for t in flat if isinstance(t, torch.Tensor)],
-            told.results,
-            [a for a in clones if isinstance(a, torch.Tensor)],
+    def _call(self, args: Any, kwargs: Any, containers: Containers) -> Any:
+        """Call the program; raise what was refused in it, whatever it made of that."""
+        decisions = self.recorder.decisions
+        with (
+            asked_by_python(asks, decisions.ask) if self.mode is not None else contextlib.nullcontext(),
+            replaced([] if self.example is None else self.example.modules, decisions.convert),
+        ):
+            try:
+                with refusals() as refused:
+                    out = self.fn.fn(*args, **kwargs)
+            except Exception:
+                if refused:  # what has come of it is no doing of the program's
+                    raise refused[0] from None
+                raise
+            finally:
+                if self.mode is not None:
+                    tell([*(node.obj for node in self.fn.heap.nodes), *containers.found])
+            if refused:  # the program went on another way than in eager
+                raise refused[0]
+        return out
+
+    def trace(self) -> _Traced:
+        """Run the program under the recorder."""
+        recorder, clones, lifted = self.recorder, self.clones, self.lifted
+        shared: list[Share] | None = None
+        left: list[Any] = []
+        with self.mode or contextlib.nullcontext(), recorder:
+            try:
+                if self.functional:
+                    originals = zip((*clones, *lifted), (*self.leaves, *self.state), strict=True)
+                    tracked = {id(c) for c, t in originals if _needs_grad(t)}
+                    flat, written, shared, left = functionalized(
+                        self.run, clones, lifted, tracked, recorder.layouts, self.memory
+                    )
+                    for original, value in written:
+                        recorder.write(original, value)
+                else:
+                    flat = self.run(clones, lifted)
+            finally:
+                found = recorder.gradients.left()
+            with recorder.drawing(Location()):
+                outputs = [recorder.operand(leaf) for leaf in flat if isinstance(leaf, torch.Tensor)]
+            elsewhere = [recorder.operand(unwrap(t)) for t in self.by_layout]
+            gradients = [(t, recorder.operand(grad)) for t, grad in (*found, *left)]
+        if recorder.refused is not None:
+            raise recorder.refused
+        return _Traced(flat, outputs, shared, elsewhere, gradients)
+
+    def captured(self, traced: _Traced, hints: dict[Any, Any] | None) -> Captured:
+        """Return the program that was recorded; ``hints`` gets the numbers of the example."""
+        recorder, graph, outputs = self.recorder, self.recorder.graph, traced.outputs
+        flat = [recorder.decisions.returned(leaf) for leaf in traced.flat]
+        returned = [leaf.value for leaf in flat if isinstance(leaf, Returned)]
+        recorder.drop_captures([*outputs, *returned], [t for t, _ in traced.gradients])
+        gradients = {recorder.position(t): grad for t, grad in traced.gradients}
+        mutated = sorted(recorder.mutations)
+        told = _results(graph, outputs, traced.shared, recorder)
+        if traced.shared is None and self.mode is None:
+            held_as_in_eager(
+                [t for t in flat if isinstance(t, torch.Tensor)],
+                told.results,
+                [a for a in self.clones if isinstance(a, torch.Tensor)],
+            )
+        kept = [base.value for base in told.bases]
+        written = [*(recorder.mutations[i] for i in mutated), *gradients.values()]
+        graph.outputs = (*outputs, *kept, *returned, *written)
+        self._settle_sizes()
+        if hints is not None:
+            hints.update(recorder.hints | recorder.decisions.known())
+        places_told = told.emit_places(graph)
+        graph.outputs = (*outputs, *kept, *places_told.values(), *returned, *written)
+        first = len(outputs) + len(kept)
+        known = [Scalar(type(e), SCALARS[type(e)]) if i in self.numbers else e for i, e in enumerate(self.examples)]
+        sizes = recorder.decisions.sizes_known()
+        return Captured(
+            graph,
+            known,
+            self.in_spec,
+            self.seen[-1].out_spec,
+            _result_leaves(flat, told, first + len(places_told)),
+            mutated=mutated,
+            gradients=list(gradients),
+            fresh=bool(self.watch.seen),
+            **self._objects(),
+            specialized=[*constants(known), *(describe(op) for op in recorder.specialized)],
+            row_major=recorder.row_major,
+            reads=recorder.reads,
+            sizes=recorder.sizes,
+            example=sizes,
+            hints={name: n for name, n in sizes.items() if n > 1},
+            places=recorder.decisions.places,
+            bases=[Computed(len(outputs) + i, base.strides) for i, base in enumerate(told.bases)],
+            told={name: first + i for i, name in enumerate(places_told)},
+            copied=told.copied,
+            guards=list(told.guards),
+            layouts=depended_on(graph, recorder.layouts.arguments, [*told.laid_out, *traced.elsewhere]),
         )
-    kept = [base.value for base in told.bases]
-    written = [*(recorder.mutations[i] for i in mutated), *gradients.values()]
-    graph.outputs = (*outputs, *kept, *returned, *written)
-    tensors = iter(told.results)
-    if mode is not None and mode.shape_env is not None:
-        names = recorder.bind_sizes(mode.shape_env)
-        if given := {name for name in names if recorder.decisions.places.get(name, ("", 0))[0] == "argument"}:
-            raise Bake(given, recorder.decisions.places)
-        settle(graph, mode.shape_env)
-        if (broken := refused_by_example(graph, recorder.decisions.sizes_known())) is not None:
-            raise Bake(symbols_of(broken), recorder.decisions.places)
-    if hints is not None:
-        hints.update(recorder.hints | recorder.decisions.known())
-    known = [Scalar(type(e), SCALARS[type(e)]) if i in numbers else e for i, e in enumerate(examples)]
-    places_told = told.emit_places(graph)
-    graph.outputs = (*outputs, *kept, *places_told.values(), *returned, *written)
-    places = itertools.count(len(outputs) + len(kept) + len(places_told))
+
+    def _settle_sizes(self) -> None:
+        """Bind the sizes that values tell. ``Bake`` names numbers that have to be constants for the program to hold."""
+        graph, decisions = self.recorder.graph, self.recorder.decisions
+        if self.mode is None or self.mode.shape_env is None:
+            return
+        names = self.recorder.bind_sizes(self.mode.shape_env)
+        if given := {name for name in names if decisions.places.get(name, ("", 0))[0] == "argument"}:
+            raise Bake(given, decisions.places)
+        settle(graph, self.mode.shape_env)
+        if (broken := refused_by_example(graph, decisions.sizes_known())) is not None:
+            raise Bake(symbols_of(broken), decisions.places)
+
+    def _objects(self) -> dict[str, Any]:
+        """Return what the program takes by itself, reads and changes: fields of ``Captured``."""
+        fn, observed, recorder = self.fn, self.seen[-1], self.recorder
+        captures = [t for _, t in recorder.captures]
+        mine = [*(x for x in self.examples if isinstance(x, torch.Tensor)), *captures]
+        changed = {e.target.number for e in observed.effects if not e.target.argument}
+        check_memory(fn.heap, changed, [(t, i in recorder.mutations) for i, t in enumerate(mine)])
+        fn.note(observed.effects)
+        sources = [fn.sources(t) for t in captures]
+        facts = fn.facts(self.asking, self.examples[: self.in_spec.num_leaves])
+        objects = State(fn.heap, fn.held, fn.blind, changes=bool(observed.effects))
+        return {
+            "captures": captures,
+            "state": objects if objects or observed.effects or any(sources) or facts.of_objects else None,
+            "facts": facts,
+            "sources": sources,
+            "effects": observed.effects,
+        }
+
+
+def _result_leaves(flat: list[Any], told: Told, first: int) -> list[Result]:
+    """Return what each leaf of the result is; the numbers among them are outputs from ``first`` on."""
+    tensors, places = iter(told.results), itertools.count(first)
 
     def result(leaf: Any) -> Result:
         if isinstance(leaf, torch.Tensor):
@@ -302,45 +407,7 @@ def _record(
             return leaf
         return Number(next(places)) if isinstance(leaf, Returned) else Plain(leaf)
 
-    observed = seen[-1]
-    mine = [*(x for x in examples if isinstance(x, torch.Tensor)), *(t for _, t in recorder.captures)]
-    changed = {e.target.number for e in observed.effects if not e.target.argument}
-    check_memory(fn.heap, changed, [(t, i in recorder.mutations) for i, t in enumerate(mine)])
-    fn.note(observed.effects)
-    captures = [t for _, t in recorder.captures]
-    sources = [fn.sources(t) for t in captures]
-    facts = fn.facts(asking, examples[: in_spec.num_leaves])
-    objects = State(fn.heap, fn.held, fn.blind, changes=bool(observed.effects))
-    return Captured(
-        graph,
-        known,
-        in_spec,
-        observed.out_spec,
-        [result(leaf) for leaf in flat],
-        captures=captures,
-        mutated=mutated,
-        gradients=list(gradients),
-        fresh=bool(watch.seen),
-        state=objects if objects or observed.effects or any(sources) or facts.of_objects else None,
-        facts=facts,
-        sources=sources,
-        effects=observed.effects,
-        specialized=[
-            *constants(known),
-            *(describe(op) for op in recorder.specialized),
-        ],
-        row_major=recorder.row_major,
-        reads=recorder.reads,
-        sizes=recorder.sizes,
-        example=(known := recorder.decisions.sizes_known()),
-        hints={name: n for name, n in known.items() if n > 1},
-        places=recorder.decisions.places,
-        bases=[Computed(len(outputs) + i, base.strides) for i, base in enumerate(told.bases)],
-        told={name: len(outputs) + len(told.bases) + i for i, name in enumerate(places_told)},
-        copied=told.copied,
-        guards=list(told.guards),
-        layouts=depended_on(graph, recorder.layouts.arguments, [*told.laid_out, *copied_elsewhere]),
-    )
+    return [result(leaf) for leaf in flat]
 
 
 def _fake_mode(decide: Callable[[Any], Any]) -> FakeTensorMode:

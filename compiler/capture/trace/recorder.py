@@ -18,18 +18,16 @@ from torchstone.compiler.capture.leaf_gradients import KeepGradients
 from torchstone.compiler.capture.memory.layouts import Layouts, draws, strides_of
 from torchstone.compiler.capture.memory.strided import BY_MEMORY, by_place
 from torchstone.compiler.capture.refusals import refusing
-from torchstone.compiler.capture.symbolic import floats
+from torchstone.compiler.capture.symbolic import floats, numbers
 from torchstone.compiler.capture.symbolic.attempts import Example
-from torchstone.compiler.capture.symbolic.numbers import NOTE, NUMBERS, Emitter, as_operand, number_value, takes_number
 from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES
 from torchstone.compiler.capture.symbolic.scalars import decompose
 from torchstone.compiler.capture.symbolic.sizes import to_dim
 from torchstone.compiler.capture.symbolic.specialize import Decisions
-from torchstone.compiler.capture.trace import control_flow
+from torchstone.compiler.capture.trace import control_flow, special_ops
 from torchstone.compiler.capture.trace.aten_literals import dtype_of, to_literal
 from torchstone.compiler.capture.trace.generator_state import Draws
 from torchstone.compiler.capture.trace.schemas import schema_order
-from torchstone.compiler.capture.trace.special_ops import AT_PLACE, BLANK, FACTS, FUNCTIONAL_BY_NATURE, RANGES, READS
 from torchstone.compiler.capture.user_code import user_location
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Value
@@ -134,7 +132,7 @@ class Recorder(TorchDispatchMode):
         """Return the 0-d value of a run-time number."""
         value = self._floats.get(id(number.node))
         if value is None:
-            value = number_value(number, self.numbers, self.emitter())
+            value = numbers.number_value(number, self.numbers, self.emitter())
         self.hint(value, self.hint_of(number))
         return value
 
@@ -149,7 +147,7 @@ class Recorder(TorchDispatchMode):
 
     def hint_of(self, number: Any) -> Any:
         """Return what a number is for the example; None where that is not known."""
-        if not isinstance(number, NUMBERS):
+        if not isinstance(number, numbers.NUMBERS):
             return number
         if id(number.node) in self._floats:
             return self.hints.get(id(self._floats[id(number.node)]))
@@ -162,22 +160,22 @@ class Recorder(TorchDispatchMode):
 
     user_location = staticmethod(user_location)
 
-    def emitter(self) -> Emitter:
-        return Emitter(self.graph.ops, self.location or user_location())
+    def emitter(self) -> numbers.NumberEmitter:
+        return numbers.NumberEmitter(self.graph.ops, self.location or user_location())
 
     def _operands(self, func: Any, leaves: list[Any]) -> tuple[Any, ...]:
         """Return the operands for the arguments of a call, in the order of its schema."""
         tensors = [self.operand(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
         def operand(argument: Any, leaf: Any) -> Any:
-            if not isinstance(leaf, NUMBERS) or not self.is_value(leaf):
+            if not isinstance(leaf, numbers.NUMBERS) or not self.is_value(leaf):
                 return self.operand(leaf)
             if isinstance(leaf, torch.SymInt) and "int" in str(argument.type).lower():
                 return self.operand(leaf)  # it is made a size, see ``bind_sizes``
-            if not takes_number(func, argument):
+            if not numbers.takes_number(func, argument):
                 return self.operand(self.decisions.settle(leaf, f"{argument.name} of {func}"))
             value = self.number(leaf)
-            dtype = as_operand(value, tensors)
+            dtype = numbers.as_operand(value, tensors)
             cast = value if dtype is None else self.emitter().cast(value, dtype)
             self.hint(cast, self.hints.get(id(value)))
             return cast
@@ -189,7 +187,9 @@ class Recorder(TorchDispatchMode):
         *source, dim, index, location = more
         indices = (*[None] * (dim % x.dim()), self.number(index))
         written = (self.operand(source[0]), False) if source else ()
-        return Operation(AT_PLACE[func], (self.operand(x), indices, *written), (), location=location.noted(str(func)))
+        return Operation(
+            special_ops.AT_PLACE[func], (self.operand(x), indices, *written), (), location=location.noted(str(func))
+        )
 
     def is_value(self, number: Any) -> bool:
         """Say whether a number that is no size depends on values: as an argument of an op it has to be a value."""
@@ -252,7 +252,8 @@ class Recorder(TorchDispatchMode):
     def _dispatch(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if isinstance(func, HigherOrderOperator):
             return control_flow.record(self, func, args, self.location or user_location())
-        if func.namespace in ("prim", "profiler") or schema_of(func).name.startswith("aten::sym_") or func in FACTS:
+        of_sizes = schema_of(func).name.startswith("aten::sym_")
+        if func.namespace in ("prim", "profiler") or of_sizes or func in special_ops.METADATA_OPS:
             return func(*args, **kwargs)
         if schema_of(func).name.startswith("aten::_foreach_") and not schema_of(func).is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
@@ -262,12 +263,12 @@ class Recorder(TorchDispatchMode):
                 if func is torch.ops.prims.convert_element_type.default:  # of which it says it with a write
                     return torch.ops.aten._to_copy.default(args[0], dtype=args[1])
                 return func.impl_aten(*args, **kwargs)
-        if func in RANGES:  # the ShapeEnv takes note of them
+        if func in special_ops.RANGES:  # the ShapeEnv takes note of them
             return func(*args, **kwargs)
         location = self.location or user_location()
-        if func in READS:
+        if func in special_ops.SYNC_OPS:
             return self._number(func, args, kwargs, location)
-        if schema_of(func).is_mutable and func not in FUNCTIONAL_BY_NATURE:
+        if schema_of(func).is_mutable and func not in special_ops.FUNCTIONAL_BY_NATURE:
             raise Mutation(str(func))
         if func is torch.ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._training_batch_norm(args, location)
@@ -289,7 +290,7 @@ class Recorder(TorchDispatchMode):
         """
         if not floats.computes_with_floats(func, args):
             return func(*args, **kwargs)
-        given = [a for a in (*args, *kwargs.values()) if isinstance(a, NUMBERS)]
+        given = [a for a in (*args, *kwargs.values()) if isinstance(a, numbers.NUMBERS)]
         sized = not any(self.is_value(a) for a in given)
         hints = [self.hint_of(a) for a in args]
         try:
@@ -305,7 +306,7 @@ class Recorder(TorchDispatchMode):
             self.refused = error  # also where the program goes on with another number
             raise
         with contextlib.suppress(ArithmeticError, ValueError):
-            unknown = any(h is None for a, h in zip(args, hints, strict=True) if isinstance(a, NUMBERS))
+            unknown = any(h is None for a, h in zip(args, hints, strict=True) if isinstance(a, numbers.NUMBERS))
             self.hint(value, None if unknown else func(*hints))
         if sized:
             out = func(*args, **kwargs)
@@ -314,7 +315,7 @@ class Recorder(TorchDispatchMode):
             (theirs,) = out.node.expr.free_symbols
             self.decisions.made(theirs, given)
             self.numbers[str(theirs)] = value if value.dtype == dt.float64 else self.emitter().cast(value, dt.int64)
-        if isinstance(out, NUMBERS):
+        if isinstance(out, numbers.NUMBERS):
             self._alive.append(out.node)
             self._floats[id(out.node)] = value
         return out
@@ -324,7 +325,7 @@ class Recorder(TorchDispatchMode):
         leaves = schema_order(func, args, kwargs)
         if (out := decompose(self, func, leaves, args, kwargs, location)) is not None:
             return out
-        if func in AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self.is_value(leaves[-1]):
+        if func in special_ops.AT_PLACE and isinstance(leaves[-1], torch.SymInt) and self.is_value(leaves[-1]):
             op = self._at_place(func, *leaves, location)
         else:
             op = Operation(str(func), self._operands(func, leaves), (), location=location)
@@ -344,7 +345,7 @@ class Recorder(TorchDispatchMode):
         if sized_by_values(op):
             self.sizes.append([r.shape for r in op.results if isinstance(r.type, TensorType)])
             self.decisions.sized(self.sizes[-1])
-        if func.overloadpacket in BLANK and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
+        if func.overloadpacket in special_ops.UNINITIALIZED_OPS and self._policy in (Policy.NUMBERS, Policy.SPECIALIZE):
             self._blank[id(out)] = out.zero_()
         return out
 
@@ -388,7 +389,7 @@ class Recorder(TorchDispatchMode):
         number = func(*args, **kwargs)
         self.reads.append(number)
         with self, self.noted(location):
-            tensor = READS[func](*args, **kwargs)
+            tensor = special_ops.SYNC_OPS[func](*args, **kwargs)
         if (again := tensor.item()) != number and again == again:
             raise Unsupported("the values of its tensors say one thing, eager another", op=str(func), stage="capture")
         op = Operation("flat.specialize", (self.operand(tensor),), (), {"value": number}, location)
@@ -400,13 +401,13 @@ class Recorder(TorchDispatchMode):
         """Give Python PyTorch's symbol of a number, whose value the graph has."""
         if func is not torch.ops.aten._local_scalar_dense.default:
             with self, self.noted(location):
-                return READS[func](*args, **kwargs).item()
+                return special_ops.SYNC_OPS[func](*args, **kwargs).item()
         read, baked = self.example.read() if self.example is not None else (None, False)
         if baked or isinstance(read, complex):
             with self, self.noted(location):
                 return self.decisions.hold(self.operand(args[0].reshape(())), read, location)
         number = func(*args, **kwargs)
-        if isinstance(number, NUMBERS):
+        if isinstance(number, numbers.NUMBERS):
             (theirs,) = number.node.expr.free_symbols
             with self, self.noted(location):
                 dtype = torch.float64 if isinstance(number, torch.SymFloat) else torch.int64
@@ -418,7 +419,7 @@ class Recorder(TorchDispatchMode):
     @contextlib.contextmanager
     def noted(self, location: Location) -> Iterator[None]:
         """Note on the ops recorded inside that they are there for a number."""
-        was, self.location = self.location, location.noted(NOTE)
+        was, self.location = self.location, location.noted(numbers.NOTE)
         try:
             yield
         finally:

@@ -1,10 +1,22 @@
-"""The arguments of a call of an op, in the order of its schema and as it takes them."""
+"""PyTorch's ops by name, and the arguments of a call in the order of the op's schema and as it takes them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler.diagnostics import Unsupported
+
+
+def find_overload(name: str) -> Any:
+    """Return ``torch.ops.<name>`` for "aten.add.Tensor"; Unsupported when this PyTorch has no such op."""
+    namespace, packet, overload = name.split(".", 2)
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    except AttributeError:
+        raise Unsupported(f"{name} is no op of this PyTorch", op=name) from None
 
 
 def schema_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

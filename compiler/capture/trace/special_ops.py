@@ -15,14 +15,14 @@ def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
 
 
 # What tells Python of tensors but their values.
-FACTS = frozenset(
+METADATA_OPS = frozenset(
     {
         torch.ops.aten.is_pinned.default, torch.ops.aten.is_same_size.default,
         torch.ops.aten._has_same_storage_numel.default, torch.ops.aten.size.default,
     }
 )  # fmt: skip
 # What gives Python a number, and the 0-d tensor that holds it.
-READS: dict[Any, Callable[..., torch.Tensor]] = {
+SYNC_OPS: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten._local_scalar_dense.default: lambda x: x.reshape(()),
     torch.ops.aten.equal.default: lambda x, y: torch.eq(x, y).all(),
     torch.ops.aten.allclose.default: _allclose,
@@ -33,7 +33,7 @@ AT_PLACE = {
     torch.ops.aten.select_copy.int: "aten.index.Tensor",
     torch.ops.aten.select_scatter.default: "aten.index_put.default",
 }
-BLANK = frozenset(
+UNINITIALIZED_OPS = frozenset(
     {
         torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_permuted, torch.ops.aten.empty_strided,
         torch.ops.aten.new_empty, torch.ops.aten.new_empty_strided,

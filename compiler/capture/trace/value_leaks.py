@@ -85,7 +85,7 @@ class NoEscape(TorchFunctionMode):
         "ctc_loss": (2, 3, "input_lengths", "target_lengths"),
     }
     PACKED = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"})
-    DOORS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
+    VALUE_LEAKS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
     NUMBERS = frozenset({"__float__", "__int__", "__index__", "__bool__", "__complex__", "item"})
     INDEXING = frozenset({"__getitem__", "__setitem__"})
 
@@ -100,7 +100,7 @@ class NoEscape(TorchFunctionMode):
         if name in self.NUMBERS and unseen_by_dispatch():
             why = "PyTorch's C++ makes a tensor of the numbers of others; use torch.tensor, which is seen"
             raise Unsupported(why, stage="capture", op=f"Tensor.{name}")
-        if name in self.DOORS:
+        if name in self.VALUE_LEAKS:
             raise Unsupported(
                 f"Tensor.{name}() takes values out of the program while it is captured",
                 stage="capture",

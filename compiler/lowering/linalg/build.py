@@ -10,20 +10,20 @@ from torchstone.compiler.diagnostics import Unsupported, blaming, failed_check
 from torchstone.compiler.ir import Graph, Operation, Value
 from torchstone.compiler.ir.dims import Dim, floordiv
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.lowering.linalg import indexing, movement, ordering, plan, reduce
+from torchstone.compiler.lowering.linalg import indexing, loop_fusion, movement, ordering, reduce
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.lowering.linalg.emitter import Emitter, static_sizes
+from torchstone.compiler.lowering.linalg.emitter import LinalgEmitter, static_sizes
 from torchstone.compiler.lowering.target import Kernel, Lowered
 
 
-def check(e: Emitter, op: Operation) -> list[Any]:
+def check(e: LinalgEmitter, op: Operation) -> list[Any]:
     (predicate,) = op.values
     raw = mlir.tensor.ExtractOp(e.tensor(predicate), []).result
     mlir.cf.AssertOp(s.load(predicate.dtype, raw), failed_check(op))
     return []
 
 
-STRUCTURED: Mapping[str, Callable[[Emitter, Operation], list[Any]]] = {
+STRUCTURED: Mapping[str, Callable[[LinalgEmitter, Operation], list[Any]]] = {
     "flat.slice": movement.slice_,
     "flat.concat": movement.concat,
     "flat.pad": movement.pad,
@@ -89,8 +89,8 @@ def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, Dim]:
             function = mlir.func.FuncOp("main", kind)
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            emitter = Emitter(graph, list(block.arguments), module.body)
-            stored = plan.buffered(graph)
+            emitter = LinalgEmitter(graph, list(block.arguments), module.body)
+            stored = loop_fusion.buffered(graph)
             for op in graph.ops:
                 _lower_op(emitter, op, stored)
             mlir.func.ReturnOp([emitter.tensor(r) for r in results])
@@ -98,8 +98,8 @@ def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, Dim]:
     return module, floordiv(emitter.work, max(1, emitter.nests))
 
 
-def _lower_op(e: Emitter, op: Operation, stored: set[int]) -> None:
-    fused = plan.is_fused(op)
+def _lower_op(e: LinalgEmitter, op: Operation, stored: set[int]) -> None:
+    fused = loop_fusion.is_fused(op)
     if fused and id(op.result) not in stored:
         return
     with e.location(op), blaming(op):

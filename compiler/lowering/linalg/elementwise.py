@@ -29,18 +29,18 @@ class Scope:
     library: Library
 
 
-Rule = Callable[..., Scalar]
+ScalarRule = Callable[..., Scalar]
 
 
-def _arith(name: str) -> Rule:
+def _arith(name: str) -> ScalarRule:
     return lambda scope, *x: getattr(mlir.arith, name)(*x)
 
 
-def _math(name: str) -> Rule:
+def _math(name: str) -> ScalarRule:
     return lambda scope, *x: getattr(mlir.math, name)(*x)
 
 
-def _libm(name: str) -> Rule:
+def _libm(name: str) -> ScalarRule:
     return lambda scope, *x: scope.library.call(name, *x)
 
 
@@ -48,7 +48,7 @@ def _const(like: Any, value: float | int) -> Any:
     return s.constant(like.type, value)
 
 
-def _signed(signed: str, unsigned: str) -> Rule:
+def _signed(signed: str, unsigned: str) -> ScalarRule:
     return lambda scope, *x: getattr(mlir.arith, signed if scope.dtype.is_signed else unsigned)(*x)
 
 
@@ -115,11 +115,11 @@ def _rsqrt(scope: Scope, x: Any) -> Any:
     return mlir.arith.divf(_const(x, 1), mlir.math.sqrt(x))
 
 
-def _compare_float(relation: str) -> Rule:
+def _compare_float(relation: str) -> ScalarRule:
     return lambda scope, a, b: s.compare_float(relation, a, b)
 
 
-def _compare_int(relation: str) -> Rule:
+def _compare_int(relation: str) -> ScalarRule:
     def rule(scope: Scope, a: Any, b: Any) -> Any:
         ordered = relation not in ("eq", "ne")
         return s.compare_int(f"u{relation}" if ordered and not scope.dtype.is_signed else relation, a, b)
@@ -141,7 +141,7 @@ def _copysign(scope: Scope, a: Scalar, b: Scalar) -> Scalar:
     return joined if s.is_coded(dtype) else mlir.arith.bitcast(s.element(dtype), joined)
 
 
-FLOAT: Mapping[str, Rule] = {
+FLOAT: Mapping[str, ScalarRule] = {
     "neg": _arith("negf"), "abs": _math("absf"), "sign": _sign_float,
     "add": _arith("addf"), "sub": _arith("subf"), "mul": _arith("mulf"), "div": _arith("divf"), "rem": _arith("remf"),
     "max": _arith("maximumf"), "min": _arith("minimumf"),
@@ -156,7 +156,7 @@ FLOAT: Mapping[str, Rule] = {
     **{name: _compare_float(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }  # fmt: skip
 
-INT: Mapping[str, Rule] = {
+INT: Mapping[str, ScalarRule] = {
     "neg": lambda scope, x: mlir.arith.subi(_const(x, 0), x), "abs": _abs_int, "sign": _sign_int, "not": _not,
     "add": _arith("addi"), "sub": _arith("subi"), "mul": _arith("muli"), "div": _div_int, "rem": _rem_int,
     "max": _signed("maxsi", "maxui"), "min": _signed("minsi", "minui"),
@@ -165,7 +165,7 @@ INT: Mapping[str, Rule] = {
     **{name: _compare_int(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }  # fmt: skip
 
-BOOL: Mapping[str, Rule] = {
+BOOL: Mapping[str, ScalarRule] = {
     "not": _not, "and": _arith("andi"), "or": _arith("ori"), "xor": _arith("xori"),
     "eq": _compare_int("eq"), "ne": _compare_int("ne"),
 }  # fmt: skip
@@ -187,7 +187,7 @@ def takes(name: str, dtype: DType) -> str | None:
 
 
 @cache
-def _rules(dtype: DType) -> Mapping[str, Rule]:
+def _rules(dtype: DType) -> Mapping[str, ScalarRule]:
     if s.is_float8(dtype):
         return {}
     if dtype.is_complex:

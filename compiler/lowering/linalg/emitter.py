@@ -12,14 +12,14 @@ from torchstone.compiler.ir import Expr, Graph, Operation, Value
 from torchstone.compiler.ir.dims import Atom, Dim, product
 from torchstone.compiler.ir.graph import Location
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.lowering.linalg import plan
+from torchstone.compiler.lowering.linalg import loop_fusion
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.libm import Library
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.views import loops
 
 
-class Emitter:
+class LinalgEmitter:
     """State of one lowering. ``values`` maps the id of a stored value to its MLIR tensor.
 
     ``work`` counts the loop iterations of the module, ``nests`` its loop nests.
@@ -101,7 +101,7 @@ class Emitter:
         if 0 in value.shape:
             return self.empty(value.shape, element)
         producer = self.producers[id(value)]
-        if plan.is_scalar_constant(producer):
+        if loop_fusion.is_scalar_constant(producer):
             raw = s.store(value.dtype, s.literal(value.dtype, producer.attributes["value"]))
             return self.fill(value.shape, raw)
         nest = LoopNest(self, value.shape)

@@ -8,12 +8,12 @@ from torchstone.compiler import mlir
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.lowering.linalg import elementwise
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.lowering.linalg.emitter import Emitter
-from torchstone.compiler.lowering.linalg.nest import LoopNest, Steps
+from torchstone.compiler.lowering.linalg.emitter import LinalgEmitter
+from torchstone.compiler.lowering.linalg.nest import LoopNest, SequentialLoops
 from torchstone.compiler.lowering.linalg.views import loops
 
 
-def _writable(e: Emitter, x: Value) -> Any:
+def _writable(e: LinalgEmitter, x: Value) -> Any:
     """Return a tensor of these elements; an argument is copied to where the result will be.
 
     (Other copies bufferization makes where it must, but into a buffer of its own.)
@@ -26,13 +26,13 @@ def _writable(e: Emitter, x: Value) -> Any:
     return nest.build([(e.empty(x.shape, tensor.type.element_type), loops(x.rank))], lambda _: nest.extras)[0]
 
 
-def scatter(e: Emitter, op: Operation) -> list[Any]:
+def scatter(e: LinalgEmitter, op: Operation) -> list[Any]:
     """Loop over the places, skip those out of range, and in each over the dims that no index is for."""
     arith = mlir.arith
     x, updates, *places = op.values
     dims, kind, dtype = op.attributes["dims"], op.attributes["kind"], x.dtype
     rank = places[0].rank
-    steps = Steps(e)
+    steps = SequentialLoops(e)
     for value in (updates, *places):
         steps.read(value, loops(value.rank))
     start, sizes = _writable(e, x), [e.size(d) for d in x.shape]

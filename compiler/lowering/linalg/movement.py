@@ -10,12 +10,12 @@ from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir.dims import Dim, mod, product
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.lowering.linalg.emitter import Emitter
+from torchstone.compiler.lowering.linalg.emitter import LinalgEmitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.views import loops
 
 
-def slice_(e: Emitter, op: Operation) -> list[Any]:
+def slice_(e: LinalgEmitter, op: Operation) -> list[Any]:
     (x,) = op.values
     start, sizes, stride = op.attributes["start"], op.result.shape, op.attributes["stride"]
     (offsets, offset_values), (lengths, length_values) = e.mixed(start), e.mixed(sizes)
@@ -27,7 +27,7 @@ def slice_(e: Emitter, op: Operation) -> list[Any]:
     ]
 
 
-def insert(e: Emitter, source: Any, target: Any, offset: Sequence[Dim], shape: Sequence[Dim]) -> Any:
+def insert(e: LinalgEmitter, source: Any, target: Any, offset: Sequence[Dim], shape: Sequence[Dim]) -> Any:
     """Return ``target`` with ``source`` written at ``offset``."""
     (offsets, offset_values), (lengths, length_values) = e.mixed(offset), e.mixed(shape)
     return mlir.tensor.InsertSliceOp(
@@ -35,7 +35,7 @@ def insert(e: Emitter, source: Any, target: Any, offset: Sequence[Dim], shape: S
     ).result
 
 
-def concat(e: Emitter, op: Operation) -> list[Any]:
+def concat(e: LinalgEmitter, op: Operation) -> list[Any]:
     dim = op.attributes["dim"]
     operands = list(op.values)
     target = e.empty(op.result.shape, s.element(op.result.dtype))
@@ -47,7 +47,7 @@ def concat(e: Emitter, op: Operation) -> list[Any]:
     return [target]
 
 
-def pad(e: Emitter, op: Operation) -> list[Any]:
+def pad(e: LinalgEmitter, op: Operation) -> list[Any]:
     x, value = op.values
     raw = mlir.tensor.ExtractOp(e.tensor(value), []).result
     target = e.fill(op.result.shape, raw)
@@ -56,7 +56,7 @@ def pad(e: Emitter, op: Operation) -> list[Any]:
     return [insert(e, e.tensor(x), target, op.attributes["low"], x.shape)]
 
 
-def reverse(e: Emitter, op: Operation) -> list[Any]:
+def reverse(e: LinalgEmitter, op: Operation) -> list[Any]:
     """Reverse along run-time sizes: element i is read at size - 1 - i."""
     (x,) = op.values
     source, shape = e.tensor(x), op.result.shape
@@ -71,7 +71,7 @@ def reverse(e: Emitter, op: Operation) -> list[Any]:
     return LoopNest(e, shape).build([(e.empty(shape, element), loops(len(shape)))], body)
 
 
-def constant(e: Emitter, op: Operation) -> list[Any]:
+def constant(e: LinalgEmitter, op: Operation) -> list[Any]:
     ir = mlir.ir
     value, dtype = op.attributes["value"], op.result.dtype
     element = s.element(dtype)
@@ -92,7 +92,7 @@ def _attribute(element: Any, value: Any) -> Any:
     return ir.FloatAttr.get(element, float(value))
 
 
-def reshape(e: Emitter, op: Operation) -> list[Any]:
+def reshape(e: LinalgEmitter, op: Operation) -> list[Any]:
     """Split both shapes into groups of equal element counts, collapse each group and expand it again."""
     (x,) = op.values
     return [reshaped(e, e.tensor(x), x.tensor, op.result.tensor)]
@@ -133,7 +133,7 @@ def _product(shape: Sequence[Dim], dims: Sequence[int]) -> Dim:
     return product([shape[d] for d in dims])
 
 
-def reshaped(e: Emitter, tensor: Any, source: TensorType, target: TensorType) -> Any:
+def reshaped(e: LinalgEmitter, tensor: Any, source: TensorType, target: TensorType) -> Any:
     if 0 in target.shape or 0 in source.shape:
         return e.empty(target.dims, s.element(target.dtype))
     if not source.rank or not target.rank:

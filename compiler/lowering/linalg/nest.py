@@ -1,6 +1,6 @@
 """Code that visits every element: what it reads is computed on the spot, as far as the plan fuses it.
 
-A ``LoopNest`` is a ``linalg.generic``. ``Steps`` are nested ``scf.for`` loops, for what must run in order.
+A ``LoopNest`` is a ``linalg.generic``. ``SequentialLoops`` are nested ``scf.for`` loops, for what must run in order.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.lowering.linalg import elementwise, plan
+from torchstone.compiler.lowering.linalg import elementwise, loop_fusion
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import VIEWS, Component, Index, is_view, loop, loops
 
 if TYPE_CHECKING:
-    from torchstone.compiler.lowering.linalg.emitter import Emitter
+    from torchstone.compiler.lowering.linalg.emitter import LinalgEmitter
 
 
 class Reader:
     """Reads values in the body of loops: first ``read`` what it needs, then ask for ``scalar``s inside."""
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: LinalgEmitter) -> None:
         self.emitter = emitter
         self._inputs: dict[tuple[int, Index], tuple[Any, Value]] = {}
         self._seen: set[tuple[int, Index]] = set()
@@ -45,7 +45,7 @@ class Reader:
             return
         self._seen.add(key)
         op = self.emitter.producers.get(id(value))
-        if id(value) in self.emitter.values or op is None or not plan.is_fused(op):
+        if id(value) in self.emitter.values or op is None or not loop_fusion.is_fused(op):
             self._inputs[key] = (self.emitter.tensor(value), value)
         elif op.name in VIEWS:
             self.read(next(op.values), VIEWS[op.name](op, index))
@@ -119,7 +119,7 @@ class Reader:
 class LoopNest(Reader):
     """One ``linalg.generic``: ``build`` it after ``read``ing what the body needs."""
 
-    def __init__(self, emitter: Emitter, sizes: Sequence[Dim], reduced: Sequence[int] = ()) -> None:
+    def __init__(self, emitter: LinalgEmitter, sizes: Sequence[Dim], reduced: Sequence[int] = ()) -> None:
         super().__init__(emitter)
         self.sizes = tuple(sizes)
         self.reduced = frozenset(reduced)
@@ -186,10 +186,10 @@ class LoopNest(Reader):
         return mlir.tensor.ExtractSliceOp(kind, tensor, [], values, [], none, lengths, [1] * len(sizes)).result
 
 
-class Steps(Reader):
+class SequentialLoops(Reader):
     """Loops that run one after the other, each handing tensors on to the next, in row-major order."""
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: LinalgEmitter) -> None:
         super().__init__(emitter)
         self._at: list[Any] = []
 

@@ -11,14 +11,14 @@ from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import elementwise
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.lowering.linalg.emitter import Emitter
-from torchstone.compiler.lowering.linalg.nest import LoopNest, Steps
+from torchstone.compiler.lowering.linalg.emitter import LinalgEmitter
+from torchstone.compiler.lowering.linalg.nest import LoopNest, SequentialLoops
 from torchstone.compiler.lowering.linalg.reduce import lowest
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import Index, loops
 
 
-def scan(e: Emitter, op: Operation) -> list[Any]:
+def scan(e: LinalgEmitter, op: Operation) -> list[Any]:
     """One loop nest, along ``dim`` in order, that keeps what is accumulated for every other index."""
     (x,) = op.values
     kind, dim = op.attributes["kind"], op.attributes["dim"]
@@ -49,7 +49,7 @@ def _accumulated(dtype: DType) -> DType:
     return dt.float32 if dtype.is_half else dt.float64
 
 
-def _combine(e: Emitter, kind: str, dtype: DType, before: Scalar, x: Scalar) -> Scalar:
+def _combine(e: LinalgEmitter, kind: str, dtype: DType, before: Scalar, x: Scalar) -> Scalar:
     if kind in ("sum", "prod"):
         name = {"sum": "add", "prod": "mul"}[kind]
         return elementwise.apply(name, (before, x), (dtype, dtype), dtype, e.library)
@@ -62,7 +62,7 @@ def _combine(e: Emitter, kind: str, dtype: DType, before: Scalar, x: Scalar) -> 
     return mlir.arith.select(later, x, before)
 
 
-def sort(e: Emitter, op: Operation) -> list[Any]:
+def sort(e: LinalgEmitter, op: Operation) -> list[Any]:
     """Merge sort, bottom up, of (integer key, index) pairs: equal keys are equal elements, smaller ones come first.
 
     The pairs lie with ``dim`` last; each row is merged to a buffer with runs twice as long, and from there back.
@@ -129,8 +129,8 @@ def _key(dtype: DType, x: Scalar, *, descending: bool) -> Any:
 class _Merge:
     """Sorts rows of ``size`` pairs; ``rounds`` pairs of passes are enough, each pass doubling the sorted runs."""
 
-    def __init__(self, e: Emitter, size: Dim) -> None:
-        self.steps = Steps(e)
+    def __init__(self, e: LinalgEmitter, size: Dim) -> None:
+        self.steps = SequentialLoops(e)
         self.size = e.size(size)
         self.last = mlir.arith.subi(self.size, _index(1))
         self.rounds: Any = ((size - 1).bit_length() + 1) // 2 if isinstance(size, int) else self._rounds()

@@ -16,7 +16,7 @@ from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.lowering.linalg import contraction
 from torchstone.compiler.lowering.linalg import scalars as s
-from torchstone.compiler.lowering.linalg.emitter import Emitter
+from torchstone.compiler.lowering.linalg.emitter import LinalgEmitter
 from torchstone.compiler.lowering.linalg.nest import LoopNest
 from torchstone.compiler.lowering.linalg.scalars import Scalar
 from torchstone.compiler.lowering.linalg.views import Index, loop, loops
@@ -160,7 +160,7 @@ def accumulator(kind: str, dtype: DType) -> Accumulator:
 
 
 def _accumulate(
-    e: Emitter, nest: LoopNest, acc: Accumulator, shape: Sequence[Dim], where: Index, scalar: Callable[[], Scalar]
+    e: LinalgEmitter, nest: LoopNest, acc: Accumulator, shape: Sequence[Dim], where: Index, scalar: Callable[[], Scalar]
 ) -> list[Any]:
     """Run the nest over accumulators of that shape; no iteration at all leaves them as they start."""
     initial = [e.fill(shape, raw) for raw in acc.start()]
@@ -169,7 +169,7 @@ def _accumulate(
     return nest.build([(t, where) for t in initial], lambda old: acc.step(old, scalar()))
 
 
-def _finish(e: Emitter, accumulated: list[Any], result: Value, finish: Callable[[list[Any]], Scalar]) -> Any:
+def _finish(e: LinalgEmitter, accumulated: list[Any], result: Value, finish: Callable[[list[Any]], Scalar]) -> Any:
     """Turn accumulators into the elements of the result, in place when they already are."""
     element = s.element(result.dtype)
     if len(accumulated) == 1 and accumulated[0].type.element_type == element:
@@ -181,7 +181,7 @@ def _finish(e: Emitter, accumulated: list[Any], result: Value, finish: Callable[
     return nest.build([(e.empty(shape, element), identity)], lambda _: [s.store(result.dtype, finish(nest.extras))])[0]
 
 
-def reduce(e: Emitter, op: Operation) -> list[Any]:
+def reduce(e: LinalgEmitter, op: Operation) -> list[Any]:
     (x,) = op.values
     dims = op.attributes["dims"]
     acc = accumulator(op.attributes["kind"], x.dtype)
@@ -195,7 +195,7 @@ def reduce(e: Emitter, op: Operation) -> list[Any]:
     return [_finish(e, out, op.result, acc.finish)]
 
 
-def arg_reduce(e: Emitter, op: Operation) -> list[Any]:
+def arg_reduce(e: LinalgEmitter, op: Operation) -> list[Any]:
     """Keep the best element and where it was; NaN beats everything but an earlier NaN."""
     arith = mlir.arith
     (x,) = op.values
@@ -226,7 +226,7 @@ def arg_reduce(e: Emitter, op: Operation) -> list[Any]:
     return nest.build([(e.fill(shape, raw), where) for raw in start], body)[1:]
 
 
-def contract(e: Emitter, op: Operation) -> list[Any]:
+def contract(e: LinalgEmitter, op: Operation) -> list[Any]:
     """Loops: batch, rest of a, summed, rest of b: the innermost one runs along rows of b and of the result."""
     a, b = op.values
     at = {name: op.attributes[name] for name in ("a_batch", "b_batch", "a_sum", "b_sum")}

@@ -11,8 +11,8 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blamin
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 from torchstone.compiler.lowering.tensorrt import elementwise, movement, reduction
+from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
-from torchstone.compiler.lowering.tensorrt.rows import lowers
 from torchstone.compiler.runtime.tensorrt import api, rules
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def takes(op: Operation) -> str | None:
 
 def lower_graph(graph: Graph) -> Program:
     """Build the network of a graph. Unsupported for an argument of a type or rank that TensorRT has not."""
-    from torchstone.compiler.runtime.tensorrt.engine import Literal, Log, Program
+    from torchstone.compiler.runtime.tensorrt.engine import ConstantOutput, Log, Program
 
     driven = api()
     trt = driven.module
@@ -72,7 +72,9 @@ def lower_graph(graph: Graph) -> Program:
         env[id(op.result)] = tensor
     n.where = "return"
     for index, output in enumerate(graph.outputs):
-        boxed = Literal(output) if not isinstance(output, Value) else _output(n, env[id(output)], f"output{index}")
+        boxed = (
+            ConstantOutput(output) if not isinstance(output, Value) else _output(n, env[id(output)], f"output{index}")
+        )
         program.outputs.append(boxed)
     return program
 

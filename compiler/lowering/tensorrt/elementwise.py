@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tensorrt.layer_table import LayerRow, lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
-from torchstone.compiler.lowering.tensorrt.rows import Row, lowers
 from torchstone.compiler.runtime.tensorrt import rules
 
 UNARY = {
@@ -31,13 +31,13 @@ def _types(layer: str, table: dict[str, frozenset[str]]) -> frozenset[str]:
     return table[layer] & rules.INTS if layer in SILENT_ON_NAN else table[layer]
 
 
-def _unary(layer: str) -> Row:
-    return Row(f"unary {layer}", _types(layer, rules.UNARY), lambda n, op, x: n.unary(layer, x))
+def _unary(layer: str) -> LayerRow:
+    return LayerRow(f"unary {layer}", _types(layer, rules.UNARY), lambda n, op, x: n.unary(layer, x))
 
 
-def _binary(layer: str) -> Row:
+def _binary(layer: str) -> LayerRow:
     types = _types(layer, rules.ELEMENTWISE)
-    return Row(f"elementwise {layer}", types, lambda n, op, a, b: n.binary(layer, a, b))
+    return LayerRow(f"elementwise {layer}", types, lambda n, op, a, b: n.binary(layer, a, b))
 
 
 for _name, _layer in UNARY.items():

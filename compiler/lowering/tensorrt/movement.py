@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
-from torchstone.compiler.lowering.tensorrt.rows import lowers
 from torchstone.compiler.runtime.tensorrt import rules
 from torchstone.compiler.transforms.legalizations.indexing import is_row_gather
 

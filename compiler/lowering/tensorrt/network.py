@@ -131,7 +131,7 @@ class Network:
         return self.added(layer, f"axis {axis}")
 
     def gather(self, x: Any, indices: Any) -> Any:
-        """Rows of x, by indices in range."""
+        """LayerRows of x, by indices in range."""
         return self.added(self.definition.add_gather(x, indices, 0))
 
     def iota(self, size: Dim, name: str) -> Any:

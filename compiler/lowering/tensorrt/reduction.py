@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
-from torchstone.compiler.lowering.tensorrt.rows import lowers
 from torchstone.compiler.runtime.tensorrt import rules
 from torchstone.compiler.transforms.legalizations.reductions import is_batched_matmul
 

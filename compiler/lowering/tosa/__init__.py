@@ -1,8 +1,10 @@
 """FlatIR -> the TOSA dialect, validated, then upstream's lowering to linalg and the CPU runtime."""
 
+from torchstone.compiler.lowering.mlir_passes.cpu import CPU
 from torchstone.compiler.lowering.target import Target
 from torchstone.compiler.lowering.tosa.program import lower, takes
+from torchstone.compiler.lowering.tosa.validate import TOSA_TO_LINALG
 
-TARGET = Target("tosa", takes, lower)
+TARGET = Target("tosa", takes, lower, pipelines=(TOSA_TO_LINALG, CPU))
 
 __all__ = ["TARGET"]

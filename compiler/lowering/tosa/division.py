@@ -7,14 +7,14 @@ operands are scaled by powers of two into the middle of the range, the residual 
 
 from __future__ import annotations
 
-from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
+from torchstone.compiler.lowering.tosa.emitter import Handle, TosaEmitter
 
 # Magnitudes end up in [2**-67, 2**46], quotients in [2**-113, 2**113]: splitting them does not overflow (2**13 more),
 # and no part of a product is subnormal.
 _LARGE, _SMALL, _SCALE = 2.0**36, 2.0**-46, 2.0**82
 
 
-def divide(e: Emitter, x: Handle, y: Handle) -> Handle:
+def divide(e: TosaEmitter, x: Handle, y: Handle) -> Handle:
     """Return x / y in float32, rounded to nearest even; a subnormal quotient may be rounded twice."""
     add, sub, mul = (lambda a, b: e.map("add", a, b)), (lambda a, b: e.map("sub", a, b)), e.multiply
     one = e.like(x, 1.0)
@@ -33,7 +33,7 @@ def divide(e: Emitter, x: Handle, y: Handle) -> Handle:
     return mul(mul(q, e.select(same, one, scale_y)), e.select(same, one, unscale_x))
 
 
-def _scales(e: Emitter, x: Handle) -> tuple[Handle, Handle]:
+def _scales(e: TosaEmitter, x: Handle) -> tuple[Handle, Handle]:
     """Return the power of two that brings |x| into the middle of the range, and its inverse."""
     magnitude = e.map("abs", x)
     large = e.compare("greater", magnitude, e.like(x, _LARGE))
@@ -45,7 +45,7 @@ def _scales(e: Emitter, x: Handle) -> tuple[Handle, Handle]:
     return pick(1 / _SCALE, _SCALE), pick(_SCALE, 1 / _SCALE)
 
 
-def _product(e: Emitter, x: Handle, y: Handle) -> tuple[Handle, Handle]:
+def _product(e: TosaEmitter, x: Handle, y: Handle) -> tuple[Handle, Handle]:
     """Return fl(x*y) and the exact rest x*y - fl(x*y)."""
     mul = e.multiply
     product = mul(x, y)
@@ -56,7 +56,7 @@ def _product(e: Emitter, x: Handle, y: Handle) -> tuple[Handle, Handle]:
     return product, error
 
 
-def _split(e: Emitter, x: Handle) -> tuple[Handle, Handle]:
+def _split(e: TosaEmitter, x: Handle) -> tuple[Handle, Handle]:
     """Return x as the sum of two floats of at most 12 bits (Veltkamp)."""
     big = e.multiply(x, e.like(x, 4097.0))
     high = e.map("sub", big, e.map("sub", big, x))

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchstone.compiler.ir import DType, Operation
-from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
-from torchstone.compiler.lowering.tosa.table import Rule, names
+from torchstone.compiler.lowering.tosa.division import divide
+from torchstone.compiler.lowering.tosa.emitter import Handle, TosaEmitter
+from torchstone.compiler.lowering.tosa.table import TosaRule, names
 
 F32 = names("float32")
 FLOAT = names("float32", "float16", "bfloat16")
@@ -39,21 +40,19 @@ def _logic(name: str) -> Build:
     return lambda e, *xs: e.map(f"logical_{name}" if _is(xs[0], 1) else f"bitwise_{name}", *xs)
 
 
-def _is_float(e: Emitter, x: Handle) -> bool:
+def _is_float(e: TosaEmitter, x: Handle) -> bool:
     return not isinstance(x.type.element_type, e.ir.IntegerType)
 
 
-def _neg(e: Emitter, x: Handle) -> Handle:
+def _neg(e: TosaEmitter, x: Handle) -> Handle:
     if not _is_float(e, x):
         return e.map("sub", e.like(x, 0), x)
     zero = e.constant(0.0, [1], x.type.element_type)
     return e.tosa.negate(x.type, x, zero, zero)
 
 
-def _div(e: Emitter, x: Handle, y: Handle) -> Handle:
+def _div(e: TosaEmitter, x: Handle, y: Handle) -> Handle:
     if _is_float(e, x):
-        from torchstone.compiler.lowering.tosa.division import divide
-
         return divide(e, x, y)
     # The processor traps on a division by 0 and on minimum / -1: neither divisor reaches it.
     zero, one, minus = (e.like(y, v) for v in (0, 1, -1))
@@ -62,24 +61,24 @@ def _div(e: Emitter, x: Handle, y: Handle) -> Handle:
     return e.select(is_minus, e.map("sub", e.like(x, 0), x), e.map("intdiv", x, safe))
 
 
-def _shift_left(e: Emitter, x: Handle, y: Handle) -> Handle:
+def _shift_left(e: TosaEmitter, x: Handle, y: Handle) -> Handle:
     zero, width = e.like(y, 0), e.like(y, x.type.element_type.width)
     inside = e.map("logical_and", e.compare("greater_equal", y, zero), e.compare("greater", width, y))
     return e.select(inside, e.map("logical_left_shift", x, e.select(inside, y, zero)), e.like(x, 0))
 
 
-def _shift_right(e: Emitter, x: Handle, y: Handle) -> Handle:
+def _shift_right(e: TosaEmitter, x: Handle, y: Handle) -> Handle:
     zero, last = e.like(y, 0), e.like(y, x.type.element_type.width - 1)
     inside = e.map("logical_and", e.compare("greater_equal", y, zero), e.compare("greater_equal", last, y))
     amount = e.select(inside, y, last)
     return e.tosa.arithmetic_right_shift(e.joined(x, amount), x, amount, False)
 
 
-def _row(name: str, dtypes: frozenset[str], build: Build) -> Rule:
-    def lower(e: Emitter, op: Operation) -> Handle:
+def _row(name: str, dtypes: frozenset[str], build: Build) -> TosaRule:
+    def lower(e: TosaEmitter, op: Operation) -> Handle:
         return build(e, *(e.thin(v) for v in op.values))
 
-    return Rule(name, dtypes, lower, dynamic=True)
+    return TosaRule(name, dtypes, lower, dynamic=True)
 
 
 # Transcendental functions are taken in float32 alone: in 16 bits each target would round in its own way.
@@ -106,7 +105,7 @@ ROWS = (
 )
 
 
-def _select(e: Emitter, op: Operation) -> Handle:
+def _select(e: TosaEmitter, op: Operation) -> Handle:
     return e.select(*(e.thin(v) for v in op.values))
 
 
@@ -135,7 +134,7 @@ def takes_cast(op: Operation) -> str | None:
     return f"flat.cast: TOSA has no cast from {source} to {target}"
 
 
-def _cast(e: Emitter, op: Operation) -> Handle:
+def _cast(e: TosaEmitter, op: Operation) -> Handle:
     (value,) = op.values
     x, target = e.thin(value), op.attributes["dtype"]
     if value.dtype == target or _same_bits(value.dtype, target):
@@ -148,6 +147,6 @@ def _cast(e: Emitter, op: Operation) -> Handle:
 
 
 STRUCTURED = (
-    Rule("select", frozenset(), _select, dynamic=True),
-    Rule("cast", frozenset(), _cast, dynamic=True, takes=takes_cast),
+    TosaRule("select", frozenset(), _select, dynamic=True),
+    TosaRule("cast", frozenset(), _cast, dynamic=True, takes=takes_cast),
 )

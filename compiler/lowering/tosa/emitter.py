@@ -26,7 +26,7 @@ def location(source: Location, name: str) -> Any:
     return ir.Location.name(name, *frames)
 
 
-class Emitter:
+class TosaEmitter:
     """Emits ops at the current insertion point. ``values`` maps the id of each IR value to its (maybe thin) handle."""
 
     def __init__(self) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
-from torchstone.compiler.lowering.tosa.table import Rule, names
+from torchstone.compiler.lowering.tosa.emitter import Handle, TosaEmitter
+from torchstone.compiler.lowering.tosa.table import TosaRule, names
 from torchstone.compiler.transforms.legalizations.indexing import is_row_gather
 
 # dtype -> the numpy dtype of the same bits, which is how MLIR takes many numbers at once.
@@ -16,7 +16,7 @@ _BITS = {
 }  # fmt: skip
 
 
-def _broadcast(e: Emitter, op: Operation) -> Handle:
+def _broadcast(e: TosaEmitter, op: Operation) -> Handle:
     """Size 1 in the dims that are new or repeated: elementwise ops repeat them, ``full`` does for the others."""
     (value,) = op.values
     x, aligned = e.thin(value), [1] * len(op.attributes["shape"])
@@ -31,16 +31,16 @@ def _takes_broadcast(op: Operation) -> str | None:
     return "flat.broadcast: TOSA takes no dynamic sizes here" if fresh and not value.tensor.is_static else None
 
 
-def _reshape(e: Emitter, op: Operation) -> Handle:
+def _reshape(e: TosaEmitter, op: Operation) -> Handle:
     return e.reshape(e.full(next(op.values)), op.attributes["shape"])
 
 
-def _transpose(e: Emitter, op: Operation) -> Handle:
+def _transpose(e: TosaEmitter, op: Operation) -> Handle:
     # The sizes that are 1 because they are repeated stay so.
     return e.transpose(e.thin(next(op.values)), op.attributes["permutation"])
 
 
-def _slice(e: Emitter, op: Operation) -> Handle:
+def _slice(e: TosaEmitter, op: Operation) -> Handle:
     x, start, limit = e.full(next(op.values)), op.attributes["start"], op.attributes["limit"]
     sizes = [b - a for a, b in zip(start, limit, strict=True)]
     return e.tosa.slice(e.type(sizes, x.type.element_type), x, e.sizes(start), e.sizes(sizes))
@@ -51,12 +51,12 @@ def _takes_slice(op: Operation) -> str | None:
     return "flat.slice: TOSA has no strides" if strided else None
 
 
-def _concat(e: Emitter, op: Operation) -> Handle:
+def _concat(e: TosaEmitter, op: Operation) -> Handle:
     kind = e.type(op.result.shape, op.result.dtype)
     return e.tosa.concat([e.full(v) for v in op.values], op.attributes["dim"], results=[kind])
 
 
-def _pad(e: Emitter, op: Operation) -> Handle:
+def _pad(e: TosaEmitter, op: Operation) -> Handle:
     tensor, number = op.values
     x, value = e.full(tensor), e.pad_constant(number)
     amounts = [n for pair in zip(op.attributes["low"], op.attributes["high"], strict=True) for n in pair]
@@ -69,7 +69,7 @@ def _takes_pad(op: Operation) -> str | None:
     return "flat.pad: TOSA pads no 0-d tensor" if op.result.rank == 0 else None
 
 
-def _reverse(e: Emitter, op: Operation) -> Handle:
+def _reverse(e: TosaEmitter, op: Operation) -> Handle:
     x = e.full(next(op.values))
     return e.tosa.reverse(x.type, x, op.attributes["dims"][0])
 
@@ -78,7 +78,7 @@ def _takes_reverse(op: Operation) -> str | None:
     return None if len(op.attributes["dims"]) == 1 else "flat.reverse: TOSA reverses one dim at a time"
 
 
-def _constant(e: Emitter, op: Operation) -> Handle:
+def _constant(e: TosaEmitter, op: Operation) -> Handle:
     value, kind = op.attributes["value"], op.result
     if isinstance(value, tuple):
         return e.constant(value, kind.shape, kind.dtype)
@@ -86,7 +86,7 @@ def _constant(e: Emitter, op: Operation) -> Handle:
     return e.constant(value, [1] * kind.rank, kind.dtype)
 
 
-def _iota(e: Emitter, op: Operation) -> Handle:
+def _iota(e: TosaEmitter, op: Operation) -> Handle:
     values = np.arange(op.attributes["size"], dtype=_BITS[op.result.dtype.name])
     return e.constant(values, op.result.shape, op.result.dtype)
 
@@ -102,7 +102,7 @@ _GATHERED = names(
 )
 
 
-def _gather(e: Emitter, op: Operation) -> Handle:
+def _gather(e: TosaEmitter, op: Operation) -> Handle:
     """Indices are 32 bits wide, 64 where the elements are, and must be in range."""
     x, places = op.values
     (height, width), (count,) = x.shape, places.shape
@@ -123,14 +123,14 @@ def _takes_gather(op: Operation) -> str | None:
 
 
 ROWS = (
-    Rule("broadcast", frozenset(), _broadcast, _takes_broadcast, dynamic=True),
-    Rule("reshape", frozenset(), _reshape),
-    Rule("transpose", frozenset(), _transpose, dynamic=True),
-    Rule("slice", frozenset(), _slice, _takes_slice),
-    Rule("concat", frozenset(), _concat, dynamic=True),
-    Rule("pad", frozenset(), _pad, _takes_pad),
-    Rule("reverse", frozenset(), _reverse, _takes_reverse),
-    Rule("gather", frozenset(), _gather, _takes_gather),
-    Rule("constant", frozenset(), _constant),
-    Rule("iota", frozenset(), _iota, _takes_iota),
+    TosaRule("broadcast", frozenset(), _broadcast, _takes_broadcast, dynamic=True),
+    TosaRule("reshape", frozenset(), _reshape),
+    TosaRule("transpose", frozenset(), _transpose, dynamic=True),
+    TosaRule("slice", frozenset(), _slice, _takes_slice),
+    TosaRule("concat", frozenset(), _concat, dynamic=True),
+    TosaRule("pad", frozenset(), _pad, _takes_pad),
+    TosaRule("reverse", frozenset(), _reverse, _takes_reverse),
+    TosaRule("gather", frozenset(), _gather, _takes_gather),
+    TosaRule("constant", frozenset(), _constant),
+    TosaRule("iota", frozenset(), _iota, _takes_iota),
 )

@@ -7,15 +7,17 @@ from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, check_error, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand, values_in
+from torchstone.compiler.ir.dims import evaluate
+from torchstone.compiler.ir.sizes import bind_symbols
 from torchstone.compiler.lowering.target import Kernel, Lowered
 from torchstone.compiler.lowering.tosa import elementwise, movement, reduction
-from torchstone.compiler.lowering.tosa.emitter import Emitter, location
-from torchstone.compiler.lowering.tosa.table import MOVABLE, Rule
+from torchstone.compiler.lowering.tosa.emitter import TosaEmitter, location
+from torchstone.compiler.lowering.tosa.table import MOVABLE, TosaRule
 from torchstone.compiler.lowering.tosa.validate import to_linalg, validate
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.transforms.legalizations.empty import checks_to_outputs, fold_empty, is_empty
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, TosaRule] = {
     f"flat.{rule.name}": rule
     for rule in (*elementwise.ROWS, *elementwise.STRUCTURED, *movement.ROWS, *reduction.ROWS)
 }  # fmt: skip
@@ -68,9 +70,6 @@ class _Run:
         self.graph = graph
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        from torchstone.compiler.ir.dims import evaluate
-        from torchstone.compiler.ops.interpreter import bind_symbols
-
         results = self.kernel(tensors)
         given: set[int] = set()
 
@@ -101,7 +100,7 @@ def build(graph: Graph, outputs: Sequence[Value]) -> Any:
             raise Unsupported(f"TOSA has no {value.dtype.name}", stage="lower")
     ir = mlir.ir
     with mlir.context(), ir.Location.unknown():
-        module, e = ir.Module.create(), Emitter()
+        module, e = ir.Module.create(), TosaEmitter()
         kinds = [e.type(v.shape, v.dtype) for v in graph.args], [e.type(v.shape, v.dtype) for v in outputs]
         with ir.InsertionPoint(module.body):
             function = mlir.func.FuncOp("main", kinds)
@@ -119,7 +118,7 @@ def build(graph: Graph, outputs: Sequence[Value]) -> Any:
     return module
 
 
-def _emit(e: Emitter, op: Operation) -> None:
+def _emit(e: TosaEmitter, op: Operation) -> None:
     with location(op.location, op.name):
         if is_empty(op.result):
             # TOSA has no empty tensors: an empty output is made beside it.

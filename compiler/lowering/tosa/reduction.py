@@ -6,9 +6,9 @@ from collections.abc import Callable
 from math import inf
 
 from torchstone.compiler.ir import Operation
-from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
+from torchstone.compiler.lowering.tosa.emitter import Handle, TosaEmitter
 from torchstone.compiler.lowering.tosa.summation import accurate_sum, fill
-from torchstone.compiler.lowering.tosa.table import Rule, names
+from torchstone.compiler.lowering.tosa.table import TosaRule, names
 from torchstone.compiler.transforms.legalizations.reductions import is_batched_matmul
 
 _RUN = 16  # products added up one after the other
@@ -33,7 +33,7 @@ def _is_float_sum(op: Operation) -> bool:
     return op.attributes["kind"] == "sum" and op.result.dtype.is_float
 
 
-def _reduce(e: Emitter, op: Operation) -> Handle:
+def _reduce(e: TosaEmitter, op: Operation) -> Handle:
     x = e.full(next(op.values))
     if _is_float_sum(op):
         return accurate_sum(e, x, op.attributes["dims"])
@@ -50,7 +50,7 @@ def _reduce(e: Emitter, op: Operation) -> Handle:
     return e.reshape(out, op.result.shape)
 
 
-def _infinite(e: Emitter, kind: str, x: Handle, out: Handle, reduce: Callable[[str, Handle], Handle]) -> Handle:
+def _infinite(e: TosaEmitter, kind: str, x: Handle, out: Handle, reduce: Callable[[str, Handle], Handle]) -> Handle:
     """Make up for upstream's lowering, which starts a maximum at the least finite float, where it should at -inf.
 
     What comes out as that float is -inf, unless some element is larger than -inf.
@@ -69,7 +69,7 @@ def _takes_contract(op: Operation) -> str | None:
     return None
 
 
-def _contract(e: Emitter, op: Operation) -> Handle:
+def _contract(e: TosaEmitter, op: Operation) -> Handle:
     """[B, M, K] x [B, K, N]; a long K in runs of a bounded length, whose products are batches that are then summed."""
     a, b = (e.full(v) for v in op.values)
     (batch, height, length), width = e.shape(a), e.shape(b)[2]
@@ -91,6 +91,6 @@ def _contract(e: Emitter, op: Operation) -> Handle:
 
 
 ROWS = (
-    Rule("reduce", frozenset(), _reduce, _takes_reduce),
-    Rule("contract", names("float32"), _contract, _takes_contract),
+    TosaRule("reduce", frozenset(), _reduce, _takes_reduce),
+    TosaRule("contract", names("float32"), _contract, _takes_contract),
 )

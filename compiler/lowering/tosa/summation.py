@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from math import prod
 
-from torchstone.compiler.lowering.tosa.emitter import Emitter, Handle
+from torchstone.compiler.lowering.tosa.emitter import Handle, TosaEmitter
 
 # Elements added at once: beyond that the roundings of the low parts would show. The runs' sums are summed in turn.
 RUN = 64
 
 
-def accurate_sum(e: Emitter, x: Handle, dims: tuple[int, ...]) -> Handle:
+def accurate_sum(e: TosaEmitter, x: Handle, dims: tuple[int, ...]) -> Handle:
     """Return the float32 sum over ``dims``, of the shape of the other dims."""
     shape = e.shape(x)
     kept = [d for d in range(len(shape)) if d not in dims]
@@ -31,7 +31,7 @@ def accurate_sum(e: Emitter, x: Handle, dims: tuple[int, ...]) -> Handle:
     return e.reshape(x, [shape[d] for d in kept])
 
 
-def _row_sums(e: Emitter, x: Handle) -> Handle:
+def _row_sums(e: TosaEmitter, x: Handle) -> Handle:
     """Return the sums of the rows of x, [rows, size] -> [rows, 1]."""
     rows, size = e.shape(x)
     kind = e.type([rows, 1], x.type.element_type)
@@ -46,7 +46,7 @@ def _row_sums(e: Emitter, x: Handle) -> Handle:
     return e.select(e.compare("greater", e.like(x, 1e38), s), e.map("add", *parts), plain)
 
 
-def fill(e: Emitter, x: Handle, dim: int, size: int) -> Handle:
+def fill(e: TosaEmitter, x: Handle, dim: int, size: int) -> Handle:
     """Pad one dim with zeros at its end, up to ``size``."""
     shape = e.shape(x)
     if shape[dim] == size:

@@ -27,7 +27,7 @@ def names(*dtypes: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TosaRule:
     """How one primitive is lowered.
 
     ``dtypes`` are the operand dtypes TOSA computes in; none named means every movable one. ``lower(emitter, op)`` emits

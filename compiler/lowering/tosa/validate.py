@@ -12,6 +12,7 @@ from typing import Any
 from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.lowering.mlir_passes import pipelines
+from torchstone.compiler.passes import Pass, Pipeline
 
 EXTENSIONS = ("int16", "int64", "bf16", "dynamic")
 
@@ -95,4 +96,14 @@ def _constant(value: Any) -> Any:
 
 def to_linalg(module: Any) -> None:
     """Lower a TOSA module to linalg, arith, math and tensor with upstream's passes, in place."""
+    TOSA_TO_LINALG.run(module)
+
+
+def _run_to_linalg(module: Any, _: Any) -> Any:
     pipelines.run_text(TO_LINALG, module, label="tosa-to-linalg")
+    return module
+
+
+TOSA_TO_LINALG = Pipeline(
+    "tosa-to-linalg", (Pass("tosa-to-linalg", "TOSA becomes linalg on tensors", _run_to_linalg, mlir=TO_LINALG),)
+)

@@ -26,14 +26,14 @@ import torch
 
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported, check_error
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.lowering.mlir_passes.buffers import lower_copies
+from torchstone.compiler.lowering.mlir_passes.cpu import RETURNED_BUFFERS, RETURNED_LLVM, CpuOptions
 from torchstone.compiler.lowering.mlir_passes.destination import contains, find
 from torchstone.compiler.mlir import Bindings, bindings
 from torchstone.compiler.runtime.cpu import jit
 from torchstone.compiler.runtime.cpu.bridge import Allocation, adopt, descriptor_struct, dtype_of_element, readable
 from torchstone.compiler.runtime.cpu.checks import divert_aborts
 
-Result = torch.Tensor | int | float
+KernelResult = torch.Tensor | int | float
 
 _SCALARS: dict[str, Any] = {
     "i1": ctypes.c_bool, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
@@ -52,7 +52,7 @@ def run_returning(
     entry: str = "main",
     result_dtypes: Sequence[torch.dtype | None] | None = None,
     provider: Bindings | None = None,
-) -> tuple[Result, ...]:
+) -> tuple[KernelResult, ...]:
     """Compile the module, call ``entry`` once on ``args``, and return its results; see the module's docstring."""
     return load_returning(module, entry=entry, result_dtypes=result_dtypes, provider=provider)(args)
 
@@ -80,8 +80,8 @@ class ReturningKernel:
         module, guarded = _buffers(module, entry, provider)
         function = find(module, entry, provider).operation
         kind = function.attributes["function_type"].value
-        self.inputs = [_Value(t, provider) for t in kind.inputs]
-        self.results = [_Value(t, provider) for t in kind.results]
+        self.inputs = [_Parameter(t, provider) for t in kind.inputs]
+        self.results = [_Parameter(t, provider) for t in kind.results]
         for value, dtype in zip(self.results, result_dtypes or (), strict=False):
             if dtype is not None:
                 value.dtype = dtype
@@ -98,8 +98,7 @@ class ReturningKernel:
         for name in ("arg_attrs", "res_attrs"):
             if name in function.attributes:
                 del function.attributes[name]
-        lower_copies(module, provider)
-        pipelines.run("llvm-returned", module, provider=provider)
+        RETURNED_LLVM.run(module, CpuOptions(provider))
         self.messages = divert_aborts(module, provider) if guarded else ()
         self._module = module
         entry = "_mlir_ciface_main"
@@ -118,7 +117,7 @@ class ReturningKernel:
         arguments += [ctypes.c_void_p] if guarded else []
         self._function = engine.function(arguments, result_type)
 
-    def __call__(self, args: Sequence[Any]) -> tuple[Result, ...]:
+    def __call__(self, args: Sequence[Any]) -> tuple[KernelResult, ...]:
         if len(args) != len(self.inputs):
             raise GuardError(f"expected {len(self.inputs)} arguments, got {len(args)}")
         passed = [
@@ -136,7 +135,7 @@ class ReturningKernel:
             return (lone,) if self.results else ()
         return self._take(results)
 
-    def _take(self, results: ctypes.Structure) -> tuple[Result, ...]:
+    def _take(self, results: ctypes.Structure) -> tuple[KernelResult, ...]:
         """Make a tensor of each descriptor; results that share an allocation share its release too."""
         raw = [getattr(results, f"r{i}") for i in range(len(self.results))]
         owned: dict[int, Allocation | None] = {}
@@ -154,7 +153,7 @@ class ReturningKernel:
         return str(self._module)
 
 
-class _Value:
+class _Parameter:
     """The type of one argument or result, and how it crosses."""
 
     def __init__(self, kind: Any, provider: Bindings) -> None:
@@ -198,7 +197,7 @@ class _Value:
         shape, strides = self._layout(item)
         return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
-    def taken(self, item: Any, owned: dict[int, Allocation | None]) -> Result:
+    def taken(self, item: Any, owned: dict[int, Allocation | None]) -> KernelResult:
         if not self.is_tensor:
             return item
         shape, strides = self._layout(item)
@@ -229,9 +228,7 @@ def _buffers(module: Any, entry: str, provider: Bindings) -> tuple[Any, bool]:
         function.attributes["arg_attrs"] = ir.ArrayAttr.get([keep] * count)
         if "sym_visibility" in function.attributes:
             del function.attributes["sym_visibility"]
-    pipelines.run("inline", module, provider=provider)
-    pipelines.run("returned-buffers", module, provider=provider)
-    return module, guarded
+    return RETURNED_BUFFERS.run(module, CpuOptions(provider)), guarded
 
 
 def _mark_fresh(module: Any, provider: Bindings) -> None:

@@ -14,17 +14,10 @@ from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.lowering.mlir_passes.buffers import finish_buffers
-from torchstone.compiler.lowering.mlir_passes.destination import (
-    Boundary,
-    find,
-    keep_copied_results_apart,
-    separate_results,
-    to_destination,
-)
-from torchstone.compiler.lowering.mlir_passes.outline import keep_outlined, outline_nests
-from torchstone.compiler.lowering.mlir_passes.row_fusion import fuse_rows
+from torchstone.compiler.lowering.mlir_passes.cpu import CPU, CpuOptions
+from torchstone.compiler.lowering.mlir_passes.destination import Boundary, find, to_destination
 from torchstone.compiler.mlir import Bindings
+from torchstone.compiler.passes import timed
 from torchstone.compiler.runtime.cpu import cache, jit
 from torchstone.compiler.runtime.cpu.cache import Made
 from torchstone.compiler.runtime.cpu.checks import divert_aborts
@@ -160,8 +153,9 @@ def _compile(codes: Sequence[Code]) -> None:
     begin = time.perf_counter()
     module = _merged(codes, names) if len(codes) > 1 else first.module
     messages = lower(module, codes, names)
-    engine = jit.Engine(module, entries=names, opt_level=first.opt_level, provider=first.provider)
-    functions = [engine.function(code.count(code.boundary), index=index) for index, code in enumerate(codes)]
+    with timed("machine-code", "llvm"):
+        engine = jit.Engine(module, entries=names, opt_level=first.opt_level, provider=first.provider)
+        functions = [engine.function(code.count(code.boundary), index=index) for index, code in enumerate(codes)]
     seconds = (time.perf_counter() - begin) / len(codes)
     made = [Made(index, code.boundary, messages[index], seconds) for index, code in enumerate(codes)]
     for code, mine, function in zip(codes, made, functions, strict=True):
@@ -172,21 +166,16 @@ def _compile(codes: Sequence[Code]) -> None:
 
 def lower(module: Any, codes: Sequence[Code], names: Sequence[str]) -> list[tuple[str, ...]]:
     """Take a module of functions to the LLVM dialect; return the messages of the checks of each."""
-    provider = codes[0].provider
-    if codes[0].boundary.guarded and _has_helpers(codes[0]):
-        pipelines.run("inline", module, provider=provider)
-    if not all(code.fused for code in codes):
-        pipelines.run("fuse", module, provider=provider)
-    pipelines.run("buffers", module, provider=provider)
-    keep_copied_results_apart(module, provider)
-    if codes[0].opt_level == jit.FAST_CODE:
-        fuse_rows(module, provider)
-    used = finish_buffers(module, provider)
-    if codes[0].opt_level == jit.FAST_CODE:
-        outline_nests(module, provider)
-    pipelines.run_llvm(module, used=used, provider=provider)
-    separate_results(module, provider)
-    keep_outlined(module, provider)
+    first, provider = codes[0], codes[0].provider
+    CPU.run(
+        module,
+        CpuOptions(
+            provider,
+            helpers=first.boundary.guarded and _has_helpers(first),
+            fused=all(code.fused for code in codes),
+            optimized=first.opt_level == jit.FAST_CODE,
+        ),
+    )
     return [
         divert_aborts(module, provider, name) if code.boundary.guarded else ()
         for code, name in zip(codes, names, strict=True)

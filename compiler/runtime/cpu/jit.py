@@ -104,7 +104,7 @@ class Engine:
             with _generating:
                 _configure(self.provider, self._options)
             self._engine = self.provider.execution_engine.ExecutionEngine(module, opt_level=opt_level)
-        except Exception as error:
+        except RuntimeError as error:
             raise TorchstoneError(f"LLVM could not compile the module: {error}", stage="compile") from error
         for name, address in symbols.items():
             self._engine.raw_register_runtime(name, ctypes.c_void_p(address))

@@ -48,8 +48,9 @@ class Log:
 class Program:
     """A finished network, and how its tensors stand for the graph's.
 
-    ``inputs`` names the network input of each graph argument. An output is the name of a network output, or, boxed in a
-    ``Literal``, a value that is returned as it is. ``checks`` maps a 0-d bool output to the message of its failure.
+    ``inputs`` names the network input of each graph argument. An output is the name of a network output, or a
+    ``ConstantOutput``: a value that is returned as it is. ``checks`` maps a 0-d bool output to the message of its
+    failure.
     ``dynamic`` is true when an input has a size known at run time only. ``keep`` holds the arrays of the constants,
     which TensorRT reads while it builds.
     """
@@ -59,7 +60,7 @@ class Program:
     builder: Any
     network: Any
     inputs: list[str] = field(default_factory=list)
-    outputs: list[str | Literal] = field(default_factory=list)
+    outputs: list[str | ConstantOutput] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
     dynamic: bool = False
     keep: list[Any] = field(default_factory=list)
@@ -70,7 +71,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class ConstantOutput:
     value: Any
 
 
@@ -101,7 +102,7 @@ class EngineKernel:
         for name, message in program.checks.items():
             if not bool(produced[name]):
                 raise check_error(message)
-        return tuple(o.value if isinstance(o, Literal) else produced[o] for o in program.outputs)
+        return tuple(o.value if isinstance(o, ConstantOutput) else produced[o] for o in program.outputs)
 
     def _run(self, arguments: dict[str, Any]) -> dict[str, Any]:
         import torch

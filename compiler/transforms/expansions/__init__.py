@@ -28,7 +28,6 @@ from torchstone.compiler.transforms.expansions.nn import (
     padding,
     pooling,
     quantization,
-    unpooling,
     upsampling,
 )
 from torchstone.compiler.transforms.expansions.special import functions, gamma, incomplete, polynomials
@@ -38,7 +37,7 @@ FAMILIES = (
     elementwise, power, comparison, activation, reduction, normalization, view, join, creation, matmul, attention,
     convolution, folding, pooling, adaptive, padding, fractional, upsampling, fourier, distance, functions,
     gamma, incomplete, polynomials, scan, ordering, searching, bits, index, scatter,
-    embedding, grid_sampler, masks, loss, segment, unpooling, quantization,
+    embedding, grid_sampler, masks, loss, segment, quantization,
 )  # fmt: skip
 
 __all__ = ["EXPANSIONS", "FAMILIES"]

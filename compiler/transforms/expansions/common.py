@@ -9,7 +9,7 @@ from typing import Any
 from torchstone.compiler.ir import DType, Expr, Graph, Operation, Shape, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, dim_min, nonnegative
-from torchstone.compiler.ir.printer import print_literal
+from torchstone.compiler.ir.graph import print_literal
 from torchstone.compiler.transforms.promotion import opmath, result_type
 from torchstone.compiler.transforms.rules import Expander, expands
 

@@ -5,21 +5,19 @@ from torchstone.compiler.transforms.legalizations import (
     arithmetic,
     casts,
     compare,
-    error_function,
     exponential,
     hyperbolic,
     indexing,
     movement,
     ordering,
     reductions,
-    sign,
     trigonometric,
 )
 from torchstone.compiler.transforms.legalizations.common import legalization, only_wider
 from torchstone.compiler.transforms.rules import legalizes as LEGALIZATIONS
 
 FAMILIES = (
-    arithmetic, casts, compare, error_function, exponential, hyperbolic, indexing, movement, ordering, reductions, sign,
+    arithmetic, casts, compare, exponential, hyperbolic, indexing, movement, ordering, reductions,
     trigonometric,
 )  # fmt: skip
 

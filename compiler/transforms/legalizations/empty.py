@@ -7,7 +7,7 @@ from typing import Any
 from torchstone.compiler.diagnostics import failed_check
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand
 from torchstone.compiler.transforms.builder import Builder
-from torchstone.compiler.transforms.expand import eliminate_dead_code
+from torchstone.compiler.transforms.dce import eliminate_dead_code
 
 _IDENTITY = {"sum": 0, "prod": 1, "and": True, "or": False}
 

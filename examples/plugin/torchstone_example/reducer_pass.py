@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from torchstone.conformance.program.case import Case
-from torchstone.reducers.edit import build
+from torchstone.reducers.edit import tidy
 from torchstone.reducers.problem import Rewrite
 
 PLAINER = {
@@ -25,6 +25,6 @@ def plainer_ops(case: Case) -> Rewrite[Case]:
             if call.target in targets:
                 calls = list(case.program.calls)
                 calls[at] = dataclasses.replace(call, target=plain)
-                candidate = build(case, case.inputs, tuple(calls), case.program.outputs)
+                candidate = tidy(case.replace(program=dataclasses.replace(case.program, calls=tuple(calls))))
                 if (yield candidate):
                     case = candidate

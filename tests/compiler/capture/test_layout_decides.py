@@ -105,7 +105,7 @@ WRITES: dict[str, Callable[[Tensor, Make], Any]] = {
 @pytest.mark.parametrize("op", [op for op in OPS if "pair" not in op])
 def test_writes(op: str) -> None:
     for write, lay in itertools.product(WRITES.values(), ("row-major", "turned")):
-        check(lambda x, write=write: write(x, OPS[op]), lay, dynamic=False)
+        assert check(lambda x, write=write: write(x, OPS[op]), lay, dynamic=False) > 0
 
 
 # A dynamic capture takes far longer: the suite asks one op of each kind, the long tests ask all.
@@ -116,8 +116,8 @@ KINDS = ("contiguous", "reshape rows", "to channels_last")
     "op", [op if op in KINDS else pytest.param(op, marks=pytest.mark.torture) for op in OPS if "pair" not in op]
 )
 def test_writes_at_any_size(op: str) -> None:
-    for write in WRITES.values():
-        check(lambda x, write=write: write(x, OPS[op]), "row-major", dynamic=True)
+    ran = [check(lambda x, w=write: w(x, OPS[op]), "row-major", dynamic=True) for write in WRITES.values()]
+    assert any(ran), "all is refused: nothing is tried"
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])

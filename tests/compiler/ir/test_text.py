@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torchstone.compiler.diagnostics import VerifyError
 from torchstone.compiler.ir import ParseError, parse_graph, print_graph
 from torchstone.compiler.ir.dims import evaluate, floordiv, mod, parse_dim, symbol
-from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.ops.verifier import verify_graph
 
 EVERYTHING = """\
 graph @f(%x: f32[2, 2*s0], %n: int) {

@@ -11,8 +11,8 @@ from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import TARGET
-from torchstone.compiler.ops.interpreter import evaluate_graph
 from torchstone.compiler.runtime.cpu.bridge import IR_DTYPES, torch_dtype
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.transforms.builder import Builder
 
 INF, NAN = float("inf"), float("nan")

@@ -12,8 +12,8 @@ from tests.compiler.flat import pairs, primitive, run, signs_of_zero_differ, spe
 from torchstone.compiler.diagnostics import Unsupported, VerifyError
 from torchstone.compiler.lowering.tosa import TARGET
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.ops.interpreter import evaluate_graph
 from torchstone.compiler.runtime.cpu.bridge import IR_DTYPES
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 
 DTYPES = (
     torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.float16, torch.bfloat16,

@@ -15,7 +15,7 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.mlir_passes import pipelines
 from torchstone.compiler.lowering.tosa import TARGET
 from torchstone.compiler.lowering.tosa.validate import validate
-from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.transforms.expand import expand
 

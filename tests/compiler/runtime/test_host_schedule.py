@@ -7,12 +7,13 @@ import torch
 
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir import Graph, parse_graph
-from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.lowering import partition
-from torchstone.compiler.lowering.partition import Segment
 from torchstone.compiler.lowering.registry import find_target
-from torchstone.compiler.ops.interpreter import evaluate_graph
-from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
+from torchstone.compiler.lowering.steps import Segment
+from torchstone.compiler.ops.verifier import verify_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
+from torchstone.compiler.transforms.dce import eliminate_dead_code
+from torchstone.compiler.transforms.expand import expand
 
 
 def flat(text: str) -> Graph:

@@ -9,8 +9,8 @@ import torch
 
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dtypes import BY_NAME
-from torchstone.compiler.ir.verifier import verify_graph
 from torchstone.compiler.lowering.tensorrt import lower_graph, takes
+from torchstone.compiler.ops.verifier import verify_graph
 from torchstone.compiler.runtime.tensorrt.engine import EngineKernel
 from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.transforms.expand import expand

@@ -12,9 +12,9 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.ir import Graph, TensorType, symbol
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tensorrt import TARGET, lower_graph, takes
+from torchstone.compiler.lowering.tensorrt.layer_table import LayerRow, LayerRows
 from torchstone.compiler.lowering.tensorrt.network import Network
-from torchstone.compiler.lowering.tensorrt.rows import Row, Rows
-from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.runtime.tensorrt import SWITCH, api, simulator
 from torchstone.compiler.runtime.tensorrt.engine import Log
 from torchstone.compiler.transforms.expand import expand
@@ -140,8 +140,8 @@ def test_what_tensorrt_refuses_is_quoted() -> None:
 def test_a_wrong_lowering_is_caught_by_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
     from torchstone.compiler.lowering import tensorrt
 
-    rows = Rows()
-    rows.add("neg", Row("wrong", frozenset({"FLOAT"}), lambda n, op, x: n.cast(x, "HALF")))
+    rows = LayerRows()
+    rows.add("neg", LayerRow("wrong", frozenset({"FLOAT"}), lambda n, op, x: n.cast(x, "HALF")))
     monkeypatch.setattr(tensorrt, "lowers", rows)
     graph = static(lambda b, x: b.neg(x), torch.ones(2))
     with pytest.raises(TorchstoneError, match=r"flat\.neg: TensorRT infers HALF\[2\], want f32\[2\]") as caught:
@@ -150,8 +150,8 @@ def test_a_wrong_lowering_is_caught_by_its_type(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_two_rows_for_an_op_and_a_row_for_none_are_errors() -> None:
-    rows = Rows()
-    row = Row("", frozenset(), lambda n, op: None)
+    rows = LayerRows()
+    row = LayerRow("", frozenset(), lambda n, op: None)
     rows.add("neg", row)
     with pytest.raises(ValueError, match="two rows"):
         rows.add("neg", row)

@@ -13,9 +13,9 @@ from torchstone.compiler.diagnostics import Unsupported, VerifyError
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.tensorrt import CHECK, takes
-from torchstone.compiler.lowering.tensorrt.rows import lowers
+from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.transforms.builder import Builder
 
 from .graphs import kernel, legal, static

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from torchstone.compiler.ir import parse_graph
-from torchstone.compiler.transforms.cse import share
+from torchstone.compiler.transforms.cse import eliminate_common_subexpressions
 
 
 def shared(body: str, output: str) -> list[str]:
     graph = parse_graph(f"graph @f(%x: f32[4], %y: f32[4]) {{\n{body}\nreturn {output}\n}}")
-    return [line.strip() for line in str(share(graph)).splitlines()[1:-1]]
+    return [line.strip() for line in str(eliminate_common_subexpressions(graph)).splitlines()[1:-1]]
 
 
 def test_equal_ops_are_one() -> None:

@@ -5,7 +5,7 @@ import torch
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Operation, parse_graph
-from torchstone.compiler.ir.verifier import verify_graph
+from torchstone.compiler.ops.verifier import verify_graph
 from torchstone.compiler.transforms.decompose import decompose, decompositions
 
 LEAVES = {"aten.mul.Tensor", "aten.add.Tensor", "aten.sub.Tensor", "aten.exp.default"}

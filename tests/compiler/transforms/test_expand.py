@@ -6,7 +6,8 @@ import pytest
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import parse_graph
-from torchstone.compiler.transforms.expand import eliminate_dead_code, expand
+from torchstone.compiler.transforms.dce import eliminate_dead_code
+from torchstone.compiler.transforms.expand import expand
 
 
 def _expand(text: str) -> list[str]:

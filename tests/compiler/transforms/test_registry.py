@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from torchstone.compiler.transforms.decompose import find_overload
+from torchstone.compiler.capture.trace.schemas import find_overload
 from torchstone.compiler.transforms.expansions import EXPANSIONS
 from torchstone.compiler.transforms.rules import Rules
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-import time
 
 from torchstone.conformance.backends.adapters.eager import Eager
 
@@ -18,13 +18,18 @@ class Faulty(Eager):
         return lambda *tensors: fn(*tensors) + 1
 
 
-class Slow(Eager):
-    """Takes $FAULTY_SECONDS a case."""
+class Stops(Eager):
+    """Answers as many cases of a worker as $FAULTY_ANSWERS says, and hangs in the next."""
 
-    name = "slow"
+    name = "stops"
+
+    def __init__(self):
+        self.compiled = 0
 
     def compile(self, fn, args):
-        time.sleep(float(os.environ["FAULTY_SECONDS"]))
+        if self.compiled == int(os.environ["FAULTY_ANSWERS"]):
+            signal.pause()
+        self.compiled += 1
         return fn
 
 

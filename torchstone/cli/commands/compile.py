@@ -11,50 +11,63 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.options import CpuLevelOption, check_known, set_cpu_level
-from torchstone.cli.output import say
+from torchstone.cli.output import say, warn
+from torchstone.compiler.passes import timing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torchstone.compiler.driver import Executable
     from torchstone.compiler.ir.types import TensorType
+    from torchstone.compiler.lowering.target import Target
 
 STAGES = ("aten", "contract", "flat", "schedule", "linalg", "tosa", "tensorrt", "llvm")
 TEXTS = ("aten", "contract", "flat", "linalg", "tosa")
 _EXAMPLE_SIZE = 5  # of the first symbol; neither 0 nor 1, which PyTorch specializes
 
 
+What = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE:FN", help="Python file and a function or module in it; with --from, a text file."),
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        help="One argument, repeated in order: a tensor type such as f32[2, 3] (a name in place of a size, "
+        "f32[n, 3], makes it dynamic), or a Python value as JSON. Without it, FN_args() in the file gives the "
+        "tuple of arguments.",
+    ),
+]
+Emitted = Annotated[
+    list[str] | None, typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]")
+]
+Origin = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help=f"FILE is text of this stage ({', '.join(TEXTS)}), as --emit prints it; - reads standard input. In an "
+        "aten graph a size may be ? and is worked out.",
+    ),
+]
+
+
 def compile(
-    what: Annotated[
-        str,
-        typer.Argument(metavar="FILE:FN", help="Python file and a function or module in it; with --from, a text file."),
-    ],
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--arg",
-            help="One argument, repeated in order: a tensor type such as f32[2, 3] (a name in place of a size, "
-            "f32[n, 3], makes it dynamic), or a Python value as JSON. Without it, FN_args() in the file gives the "
-            "tuple of arguments.",
-        ),
-    ] = None,
+    what: What = None,
+    arg: Arguments = None,
     target: Annotated[
         str, typer.Option(help="linalg, tosa, tensorrt, evaluator, a plugin's, or module:attribute.")
     ] = "linalg",
-    emit: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]"),
-    ] = None,
-    origin: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help=f"FILE is text of this stage ({', '.join(TEXTS)}), as --emit prints it; - reads standard input. In an "
-            "aten graph a size may be ? and is worked out.",
-        ),
-    ] = None,
+    emit: Emitted = None,
+    origin: Origin = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Tell what became of each op instead, line by line of the program.")
+    ] = False,
+    passes: Annotated[
+        bool, typer.Option("--passes", help="Print the passes of the target's pipelines instead; takes no FILE.")
+    ] = False,
+    time_passes: Annotated[
+        bool, typer.Option("--time-passes", help="Print on stderr how long each pass took, after the stages.")
     ] = False,
     library_calls: Annotated[
         bool, typer.Option("--library-calls/--no-library-calls", help="Call LibTorch for what has no compiled code.")
@@ -71,23 +84,49 @@ def compile(
     set_cpu_level(cpu_level)
     if ":" not in target:
         check_known("target", [target], TARGETS)
-    own = find_target(target).name
-    check_known("stage", emit or [], dict.fromkeys([*STAGES, own]))
-    if origin is not None:
-        check_known("stage of text", [origin], TEXTS)
-        if arg or explain:
-            raise InputError(f"--from {origin} takes neither --arg nor --explain: there is no program, only its text")
-        from torchstone.compiler.from_text import from_text
-
-        stages = from_text(_read(what), origin, find_target(target), library_calls=library_calls)
-        _print(stages, emit or [own if own in stages else "llvm"], f"from {origin}")
+    row = find_target(target)
+    check_known("stage", emit or [], dict.fromkeys([*STAGES, row.name]))
+    if passes:
+        _print_passes(row)
         return 0
-    executable = _compiled(what, arg, target, library_calls)
+    if what is None:
+        raise InputError("say what to compile: FILE:FN, as in model.py:forward, or --passes for the passes alone")
+    with timing() as times:
+        if origin is not None:
+            if arg or explain:
+                raise InputError(
+                    f"--from {origin} takes neither --arg nor --explain: there is no program, only its text"
+                )
+            _compile_text(what, origin, row, emit, library_calls=library_calls)
+        else:
+            executable = _compiled(what, arg, target, library_calls)
+            _show(executable, emit, row.name, explain=explain)
+    if time_passes:
+        warn(times)
+    return 0
+
+
+def _print_passes(target: Target) -> None:
+    from torchstone.compiler.driver import pipelines
+
+    say("\n\n".join(map(str, pipelines(target))))
+
+
+def _compile_text(what: str, origin: str, target: Target, emit: list[str] | None, *, library_calls: bool) -> None:
+    """Take the text of a stage through the stages after it and print those asked for."""
+    check_known("stage of text", [origin], TEXTS)
+    from torchstone.compiler.from_text import from_text
+
+    stages = from_text(_read(what), origin, target, library_calls=library_calls)
+    _print(stages, emit or [target.name if target.name in stages else "llvm"], f"from {origin}")
+
+
+def _show(executable: Executable, emit: list[str] | None, own: str, *, explain: bool) -> None:
+    """Print the stages asked for, or what became of each op; ``own`` is the target's own stage."""
     if explain:
         say(executable.explain().rstrip())
     if emit or not explain:
         _print(executable.ir, emit or [own if own in executable.ir else "flat"], f"target {own}")
-    return 0
 
 
 def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool) -> Executable:

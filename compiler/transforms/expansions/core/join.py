@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import tensor, wrap_dim
 from torchstone.compiler.transforms.rules import Expander, expands
@@ -62,8 +62,6 @@ def roll(b: Expander, x: Value, shifts: tuple[Dim, ...], dims: tuple[int, ...] =
 
 
 def _count(x: Value) -> Dim:
-    from torchstone.compiler.ir import product
-
     return product(x.shape)
 
 

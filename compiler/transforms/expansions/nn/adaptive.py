@@ -11,7 +11,7 @@ from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import const, tensor
 from torchstone.compiler.transforms.expansions.indexing.scatter import write
 from torchstone.compiler.transforms.expansions.nn.blending import blend, gathered, taken, transposed
-from torchstone.compiler.transforms.expansions.nn.pooling import largest, numbered, zeros
+from torchstone.compiler.transforms.expansions.nn.pooling import largest, numbered, zero_results
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
 
@@ -111,7 +111,7 @@ def _divided(b: Expander, x: Value, dim: int, windows: _Known | _Computed) -> Va
 def adaptive_avg_pool(b: Expander, x: Value, output_size: Sequence[int]) -> tuple[Value, ...]:
     """The mean of each window: sums along one dim after the other, divided by one length after the other."""
     if 0 in b.type.dims:
-        return zeros(b)
+        return zero_results(b)
     space = int(b.op.name[len("aten._adaptive_avg_pool")])
     out = b.cast(x, opmath(x.dtype))
     windows = {d: _windows(b, x.shape[d], b.type.dims[d]) for d in range(x.rank - space, x.rank)}
@@ -126,7 +126,7 @@ def adaptive_avg_pool(b: Expander, x: Value, output_size: Sequence[int]) -> tupl
 def adaptive_avg_pool_backward(b: Expander, grad: Value, x: Value) -> tuple[Value, ...]:
     """The gradient of a window over its length goes to each of its elements."""
     if 0 in x.shape or 0 in grad.shape:
-        return zeros(b)
+        return zero_results(b)
     space = int(b.op.name[len("aten._adaptive_avg_pool")])
     out = b.cast(grad, opmath(x.dtype))
     windows = {d: _windows(b, x.shape[d], grad.shape[d]) for d in range(x.rank - space, x.rank)}
@@ -141,7 +141,7 @@ def adaptive_avg_pool_backward(b: Expander, grad: Value, x: Value) -> tuple[Valu
 def adaptive_max_pool(b: Expander, x: Value, output_size: Sequence[int]) -> tuple[Value, ...]:
     """The largest element of each window and its place in the flattened plane."""
     if 0 in b.type.dims:
-        return zeros(b)
+        return zero_results(b)
     space = int(b.op.name[len("aten.adaptive_max_pool")])
     first = x.rank - space
     value, place = x, numbered(b, x.shape[first:])

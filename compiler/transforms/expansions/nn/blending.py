@@ -11,7 +11,7 @@ from torchstone.compiler.transforms.expansions.common import const
 from torchstone.compiler.transforms.rules import Expander
 
 # The indices and weights of the elements that one element is made of.
-Row: TypeAlias = Sequence[tuple[int, float]]
+Weights: TypeAlias = Sequence[tuple[int, float]]
 
 
 def gathered(b: Expander, x: Value, dim: int, rows: Sequence[Sequence[int]]) -> Value:
@@ -26,7 +26,7 @@ def taken(b: Expander, x: Value, dim: int, table: Value) -> Value:
     return b.transpose(out, (*range(2, dim + 2), 0, 1, *range(dim + 2, x.rank + 1)))
 
 
-def blend(b: Expander, x: Value, dim: int, rows: Sequence[Row]) -> Value:
+def blend(b: Expander, x: Value, dim: int, rows: Sequence[Weights]) -> Value:
     """Along ``dim``, the weighted sum of the elements of each row; 0 for a row of none."""
     if [*map(list, rows)] == [[(i, 1.0)] for i in range(len(rows))] and len(rows) == x.shape[dim]:
         return x
@@ -48,7 +48,7 @@ def blend(b: Expander, x: Value, dim: int, rows: Sequence[Row]) -> Value:
     return b.reduce(out, "sum", (dim + 1,))
 
 
-def transposed(rows: Sequence[Row], size: int) -> list[list[tuple[int, float]]]:
+def transposed(rows: Sequence[Weights], size: int) -> list[list[tuple[int, float]]]:
     """The rows of the gradient: what each of ``size`` elements was multiplied with, and where that went."""
     out: list[list[tuple[int, float]]] = [[] for _ in range(size)]
     for to, row in enumerate(rows):

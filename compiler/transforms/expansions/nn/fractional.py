@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import const
-from torchstone.compiler.transforms.expansions.nn.pooling import largest, zeros
+from torchstone.compiler.transforms.expansions.nn.pooling import largest, zero_results
 from torchstone.compiler.transforms.rules import Expander, expands
 
 
@@ -19,7 +19,7 @@ def fractional_max_pool(
 ) -> tuple[Value, ...]:
     """The largest element of each window and its place in the flattened plane; one sample a plane and dim."""
     if 0 in b.type.dims:
-        return zeros(b)
+        return zero_results(b)
     space = int(b.op.name[len("aten.fractional_max_pool")])
     first = x.rank - space
     sizes = [s for s in x.shape[first:] if isinstance(s, int)]

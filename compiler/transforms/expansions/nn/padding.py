@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import convert_number
-from torchstone.compiler.transforms.expansions.nn.pooling import zeros
+from torchstone.compiler.transforms.expansions.nn.pooling import zero_results
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
 
@@ -37,7 +37,7 @@ def _mirrored(b: Expander) -> Fold:
 def _unpad(b: Expander, grad: Value, x: Value, padding: Sequence[Dim], fold: Fold) -> tuple[Value, ...]:
     """Padding is given for the last dim first, before and after; a negative one cuts."""
     if 0 in x.shape or 0 in grad.shape:
-        return zeros(b)
+        return zero_results(b)
     out = b.cast(grad, opmath(grad.dtype))
     for axis, (before, after) in enumerate(zip(padding[::2], padding[1::2], strict=True)):
         dim = x.rank - 1 - axis

@@ -1,16 +1,20 @@
-"""Pooling. The windows and divisors are those of aten/src/ATen/native/cpu/AvgPoolKernel.cpp and MaxPoolKernel.cpp."""
+"""Pooling and max unpooling.
+
+The windows and divisors are those of aten/src/ATen/native/cpu/AvgPoolKernel.cpp and MaxPoolKernel.cpp.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from torchstone.compiler.ir import DType, Value, product
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import const, convert_number, expand_dims, is_nan
-from torchstone.compiler.transforms.expansions.indexing.index import bound, checked, places
+from torchstone.compiler.transforms.expansions.indexing.index import bound, checked, places, zeros
 from torchstone.compiler.transforms.expansions.indexing.scatter import write
 from torchstone.compiler.transforms.expansions.nn.windows import Window, fitted, overlapped_along, padded, slide
 from torchstone.compiler.transforms.promotion import opmath
@@ -20,7 +24,7 @@ from torchstone.compiler.transforms.rules import Expander, expands
 OUTSIDE = 1 << 60
 
 
-def zeros(b: Expander) -> tuple[Value, ...]:
+def zero_results(b: Expander) -> tuple[Value, ...]:
     """The results of an op when they have no elements, or are sums of none."""
     return tuple(b.full(convert_number(0, r.tensor.dtype), r.tensor.dims, r.tensor.dtype) for r in b.op.results)
 
@@ -32,7 +36,7 @@ def avg_pool(
 ) -> tuple[Value, ...]:  # fmt: skip
     """The sum of a window over the number of its elements: with the padding, without it, or as given."""
     if 0 in b.type.dims:
-        return zeros(b)
+        return zero_results(b)
     space = int(b.op.name[len("aten.avg_pool")])
     window = Window.over(space, kernel, stride, padding, ceil_mode=ceil_mode)
     first = x.rank - space
@@ -73,7 +77,7 @@ def avg_pool_backward(
 ) -> tuple[Value, ...]:  # fmt: skip
     """The gradient of a window, divided as its sum was, goes to each of its elements."""
     if 0 in x.shape or 0 in grad.shape:
-        return zeros(b)
+        return zero_results(b)
     space = int(b.op.name[len("aten.avg_pool")])
     window = Window.over(space, kernel, stride, padding, ceil_mode=ceil_mode)
     first = x.rank - space
@@ -96,7 +100,7 @@ def max_pool(
 ) -> tuple[Value, ...]:  # fmt: skip
     """The largest element of a window and its place in the flattened plane: see ``largest``."""
     if 0 in b.type.dims:
-        return zeros(b)
+        return zero_results(b)
     space = int(b.op.name[len("aten.max_pool")])
     window = Window.over(space, kernel, stride, padding, dilation, ceil_mode)
     first = x.rank - space
@@ -168,7 +172,7 @@ def max_pool_backward(b: Expander, grad: Value, x: Value, *arguments: object) ->
     index = arguments[-1]
     assert isinstance(index, Value)
     if 0 in x.shape or 0 in grad.shape:
-        return zeros(b)
+        return zero_results(b)
     space = int(b.op.name[b.op.name.index("max_pool") + len("max_pool")])
     shape = b.type.dims
     planes, size = product(shape[: len(shape) - space]), product(shape[len(shape) - space :])
@@ -176,3 +180,17 @@ def max_pool_backward(b: Expander, grad: Value, x: Value, *arguments: object) ->
     index = checked(b, b.reshape(index, rows), size, f"a max index outside the {size} elements of a plane")
     into = b.full(convert_number(0, grad.dtype), (planes, size), grad.dtype)
     return (b.reshape(write(b, into, b.reshape(grad, rows), places(b, index, 1), [0, 1], "add"), shape),)
+
+
+@expands("aten.max_unpool2d.default", "aten.max_unpool3d.default")
+def max_unpool(b: Expander, x: Value, indices: Value, *_: Any) -> Value:
+    """A place out of the plane is an error, never a place in the next plane."""
+    space = int(b.op.name[len("aten.max_unpool")])
+    shape = b.type.dims
+    lead, size = shape[: len(shape) - space], product(shape[len(shape) - space :])
+    if 0 in x.shape:
+        return zeros(b, shape, x.dtype)
+    rows = (product(lead), product(x.shape[x.rank - space :]))
+    index = checked(b, b.reshape(indices, rows), size, f"a max index outside the output volume of {size} elements")
+    into = zeros(b, (rows[0], size), x.dtype)
+    return b.reshape(write(b, into, b.reshape(x, rows), places(b, index, 1), [0, 1], "set"), shape)

@@ -12,12 +12,12 @@ from torchstone.compiler.ir import DType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.transforms.expansions.common import convert_number
-from torchstone.compiler.transforms.expansions.nn.blending import Row, blend, transposed
+from torchstone.compiler.transforms.expansions.nn.blending import Weights, blend, transposed
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
 
 # (size, count, align_corners, scale factor, dtype) -> the rows of ``count`` elements made of ``size``.
-Mode: TypeAlias = Callable[[int, int, bool, "float | None", DType], list[Row]]
+Mode: TypeAlias = Callable[[int, int, bool, "float | None", DType], list[Weights]]
 
 
 def _float32(number: float) -> float:
@@ -47,7 +47,7 @@ def _source(scale: float, index: int, align_corners: bool, dtype: DType) -> floa
 def _nearest(shift: float) -> Mode:
     """Element floor((i + shift) * scale)."""
 
-    def rows(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+    def rows(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Weights]:
         scale = _scale(size, count, False, factor, dt.float32)
         places = (math.floor(_float32(_float32(i + shift) * scale)) for i in range(count))
         return [[(min(place, size - 1), 1.0)] for place in places]
@@ -55,7 +55,9 @@ def _nearest(shift: float) -> Mode:
     return rows
 
 
-def _nearest_of_gradient(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+def _nearest_of_gradient(
+    size: int, count: int, align_corners: bool, factor: float | None, dtype: DType
+) -> list[Weights]:
     """Eager's gradient heeds no factor where the image stays as it is or doubles."""
     whole = factor if count not in (size, 2 * size) else None
     return _nearest(0.0)(size, count, align_corners, whole, dtype)
@@ -64,12 +66,12 @@ def _nearest_of_gradient(size: int, count: int, align_corners: bool, factor: flo
 # Eager's floor is that of the coordinate in float32, whatever it computes in.
 
 
-def _linear(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+def _linear(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Weights]:
     """The two nearest elements."""
     if size == count:
         return [[(i, 1.0), (i, 0.0)] for i in range(size)]
     scale = _scale(size, count, align_corners, factor, dtype)
-    rows: list[Row] = []
+    rows: list[Weights] = []
     for i in range(count):
         at = max(_source(scale, i, align_corners, dtype), 0.0)
         low = min(math.floor(_float32(at)), size - 1)
@@ -86,10 +88,10 @@ def _keys(x: float, a: float) -> float:
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a if x < 2 else 0.0
 
 
-def _cubic(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+def _cubic(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Weights]:
     """Four elements, those past a border being the border's."""
     scale = _scale(size, count, align_corners, factor, dtype)
-    rows: list[Row] = []
+    rows: list[Weights] = []
     for i in range(count):
         at = _source(scale, i, align_corners, dtype)
         low = min(math.floor(_float32(at)), size - 1)
@@ -105,13 +107,13 @@ def _triangle(x: float) -> float:
 def _antialiased(kernel: Callable[[float], float], reach: float) -> Mode:
     """Every element within the kernel's reach, which is as many times wider as the image becomes smaller."""
 
-    def rows(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Row]:
+    def rows(size: int, count: int, align_corners: bool, factor: float | None, dtype: DType) -> list[Weights]:
         if size == count:
             return [[(i, 1.0)] for i in range(size)]
         scale = _scale(size, count, align_corners, factor, dtype)
         wider = max(scale, 1.0)
         support = _round(reach * wider, dtype)
-        out: list[Row] = []
+        out: list[Weights] = []
         for i in range(count):
             center = _round(scale * (i + 0.5), dtype)
             first = max(math.trunc(_round(center - support, dtype) + 0.5), 0)
@@ -126,11 +128,11 @@ def _antialiased(kernel: Callable[[float], float], reach: float) -> Mode:
 
 def _rows(
     b: Expander, mode: Mode, sizes: Sequence[Dim], counts: Sequence[Dim], arguments: Sequence[Any], dtype: DType
-) -> list[list[Row]]:
+) -> list[list[Weights]]:
     """The rows for each dim of the image; ``arguments`` are align_corners, where the op has it, and the factors."""
     corners = [a for a in arguments if isinstance(a, bool)]
     factors = [a for a in arguments if not isinstance(a, bool)] or [None] * len(sizes)
-    out: list[list[Row]] = []
+    out: list[list[Weights]] = []
     for size, count, factor in zip(sizes, counts, factors, strict=True):
         if not isinstance(size, int) or not isinstance(count, int):
             raise b.unsupported("a run-time size")

@@ -21,7 +21,7 @@ from torchstone.compiler.transforms.rules import Expander, expands
 
 Formula = Callable[[Expander, Value, Value], Value]
 # P of degree k + 1 from x, k and those of degrees k - 1 and k.
-Step = Callable[[Expander, Value, Value, Value, Value], Value]
+Recurrence = Callable[[Expander, Value, Value, Value, Value], Value]
 
 
 def _register(name: str, formula: Formula) -> None:
@@ -150,7 +150,7 @@ _HIGHEST = 2.0**16
 _HERMITE_LIMIT = {"float32": 128, "float64": 512}
 
 
-def _recurrence(first: Callable[[Expander, Value], Value], following: Step, limits: Mapping[str, int]) -> Formula:
+def _recurrence(first: Callable[[Expander, Value], Value], following: Recurrence, limits: Mapping[str, int]) -> Formula:
     """``first`` is the polynomial of degree 1; above a limit, NaN."""
 
     def formula(b: Expander, x: Value, n: Value) -> Value:
@@ -170,7 +170,7 @@ def _recurrence(first: Callable[[Expander, Value], Value], following: Step, limi
     return formula
 
 
-def _looped(b: Expander, x: Value, n: Value, first: Value, following: Step) -> tuple[Value, Value]:
+def _looped(b: Expander, x: Value, n: Value, first: Value, following: Recurrence) -> tuple[Value, Value]:
     """The polynomial of degree n and the one of degree n - 2, from 2 on."""
 
     def more(b: Expander, k: Value, before: Value, last: Value, out: Value, two_before: Value, *rest: Value) -> Value:

@@ -26,14 +26,15 @@ def nests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the functions that are called, call by call, in the modules compiled."""
     called: list[str] = []
 
-    def noted(module, provider) -> None:
-        outline.outline_nests(module, provider)
+    def noted(module, options):
+        outline.outline_nests(module, options.provider)
         assert module.operation.verify()
         for op in module.body.operations[0].regions[0].blocks[0].operations:
             if op.operation.name == "func.call":
                 called.append(op.operation.attributes["callee"].value)
+        return module
 
-    monkeypatch.setattr(code, "outline_nests", noted)
+    monkeypatch.setattr(code, "CPU", code.CPU.with_run("outline-nests", noted))
     return called
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler.driver import compile
-from torchstone.compiler.lowering.mlir_passes import row_fusion
+from torchstone.compiler.lowering.mlir_passes import row_fusion, row_nests
 from torchstone.compiler.runtime.cpu import cache, code, jit
 
 
@@ -26,13 +26,14 @@ def loops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     cache.CACHE.clear()
 
-    def counted(module, provider) -> None:
-        row_fusion.fuse_rows(module, provider)
+    def counted(module, options):
+        row_fusion.fuse_rows(module, options.provider)
         assert module.operation.verify()
         top = [op.operation.name for op in module.body.operations[0].regions[0].blocks[0].operations]
         found.append(top.count("scf.for"))
+        return module
 
-    monkeypatch.setattr(code, "fuse_rows", counted)
+    monkeypatch.setattr(code, "CPU", code.CPU.with_run("fuse-rows", counted))
     return found
 
 
@@ -61,7 +62,7 @@ APART: dict[str, Callable[[Tensor], Tensor]] = {
 def test_rows_that_need_themselves_only_are_fused(name: str, shape: tuple[int, ...], loops: list[int]) -> None:
     x = torch.randn(shape)
     out = compile(FUSED[name], (x,))(x)
-    torch.testing.assert_close(out, FUSED[name](x.double()).float(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(out, FUSED[name](x.double()).float())
     assert len(loops) == 1 and loops[0] >= 1
 
 
@@ -70,7 +71,8 @@ def test_rows_that_need_themselves_only_are_fused(name: str, shape: tuple[int, .
 def test_other_rows_are_waited_for(name: str, shape: tuple[int, ...]) -> None:
     x = torch.randn(shape)
     out = compile(APART[name], (x,))(x)
-    torch.testing.assert_close(out, APART[name](x.double()).float(), rtol=1e-4, atol=1e-5)
+    # The exponential of a rounded sum of about 50 is 50 roundings off.
+    torch.testing.assert_close(out, APART[name](x.double()).float(), rtol=1e-5, atol=1e-5)
 
 
 def test_strided_rows() -> None:
@@ -96,7 +98,8 @@ def test_the_next_rows_are_fetched(shape: tuple[int, ...], dtype: torch.dtype, a
     x = torch.randn(shape, dtype=dtype)
     executable = compile(FUSED["centered"], (x,))
     wide = torch.complex128 if dtype.is_complex else torch.float64
-    torch.testing.assert_close(executable(x), FUSED["centered"](x.to(wide)).to(dtype), rtol=2e-2, atol=2e-2)
+    most = 4 * torch.finfo(dtype).eps  # of numbers of ordinary size, whose sum has digits to spare
+    torch.testing.assert_close(executable(x), FUSED["centered"](x.to(wide)).to(dtype), rtol=most, atol=most)
     assert ("llvm.intr.prefetch" in executable.ir["llvm"]) == ahead
 
 
@@ -114,17 +117,18 @@ def test_rows_of_a_batch_stay_in_the_cache(name: str, shape: tuple[int, ...], mo
     found: list[int] = []
     cache.CACHE.clear()
 
-    def measured(module, provider) -> None:
-        row_fusion.fuse_rows(module, provider)
+    def measured(module, options):
+        row_fusion.fuse_rows(module, options.provider)
         assert module.operation.verify()
         found.extend(buffers(module))
+        return module
 
-    monkeypatch.setattr(code, "fuse_rows", measured)
+    monkeypatch.setattr(code, "CPU", code.CPU.with_run("fuse-rows", measured))
     x = torch.randn(shape)
     x[..., 0, 3], x[..., -1, 5], x[0, ..., 1] = float("nan"), float("inf"), -float("inf")
     out = compile(FUSED[name], (x,))(x)
-    torch.testing.assert_close(out, FUSED[name](x), rtol=1e-4, atol=1e-4, equal_nan=True)
-    assert max(found, default=0) <= max(row_fusion.BLOCK, shape[-1])
+    torch.testing.assert_close(out, FUSED[name](x.double()).float(), equal_nan=True)
+    assert max(found, default=0) <= max(row_nests.BLOCK, shape[-1])
 
 
 BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -145,8 +149,8 @@ BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
 def test_other_rows_of_a_batch_are_waited_for(
     name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_fusion, "BLOCK", 1)
+    monkeypatch.setattr(row_nests, "BLOCK", 1)
     cache.CACHE.clear()
     x = torch.randn(shape)
     out = compile(BATCHES[name], (x,))(x)
-    torch.testing.assert_close(out, BATCHES[name](x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(out, BATCHES[name](x.double()).float())

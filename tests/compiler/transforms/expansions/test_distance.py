@@ -27,7 +27,7 @@ def test_between_two_tensors(agrees: Agrees, p: float, dtype: torch.dtype) -> No
     for x, y in ((_rows(3, 4), _rows(5, 4)), (_rows(2, 1, 3, 4), _rows(3, 5, 4)), (_rows(3, 2), _rows(3, 2))):
         x, y = x.to(dtype), y.to(dtype)
         distances = aten._cdist_forward(x, y, p, None)
-        agrees(lambda g, x, y, d: aten._cdist_backward(g, x, y, p, d), distances.cos(), x, y, distances, slack=16.0)
+        agrees(lambda g, x, y, d: aten._cdist_backward(g, x, y, p, d), distances.cos(), x, y, distances)
     nothing, y = torch.ones(0, 4, 3, dtype=dtype), torch.ones(3, 5, dtype=dtype)  # one matrix and no matrices
     agrees(lambda g, x, y, d: aten._cdist_backward(g, x, y, p, d), nothing.mT, y, nothing.new_ones(0, 4, 5), nothing.mT)
 
@@ -55,4 +55,4 @@ def test_within_one_tensor(agrees: Agrees, p: float, rows: int) -> None:
     for x in (_rows(rows, 4), _rows(rows, 1), _rows(rows, 4, dtype=torch.float64)):
         agrees(lambda x: aten._pdist_forward(x, p), x)
         distances = aten._pdist_forward(x, p)
-        agrees(lambda g, x, d: aten._pdist_backward(g, x, p, d), distances.cos(), x, distances, slack=16.0)
+        agrees(lambda g, x, d: aten._pdist_backward(g, x, p, d), distances.cos(), x, distances)

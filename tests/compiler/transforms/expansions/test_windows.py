@@ -41,7 +41,7 @@ def test_convolution(agrees: Agrees, space: int, transposed: bool) -> None:
         output_padding = [min(stride - 1, 1) * transposed] * space
         args = ([stride] * space, [padding] * space, [dilation] * space, transposed, output_padding, groups)
         bias = _values(6 if transposed else 4, seed=2)
-        agrees(lambda x, w, b, a=args: aten.convolution(x, w, b, *a), x, w, bias, slack=32.0)
+        agrees(lambda x, w, b, a=args: aten.convolution(x, w, b, *a), x, w, bias)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int64])
@@ -49,16 +49,16 @@ def test_convolution(agrees: Agrees, space: int, transposed: bool) -> None:
 def test_convolution_of_dtypes(agrees: Agrees, dtype: torch.dtype, transposed: bool) -> None:
     x, w, b = _values(2, 4, 7, 6, dtype=dtype), _values(4, 2, 3, 2, dtype=dtype, seed=1), _values(4, dtype=dtype)
     args = ([2, 1], [1, 0], [1, 2], transposed, [0, 0], 2)
-    agrees(lambda x, w, b: aten.convolution(x, w, b, *args), x, w, b, slack=32.0)
+    agrees(lambda x, w, b: aten.convolution(x, w, b, *args), x, w, b)
 
 
 def test_convolution_calls(agrees: Agrees) -> None:
     """Without a batch dim, with an empty batch, padding by name, complex numbers, an output no window reaches."""
     x, w = _values(4, 9, 8), _values(6, 4, 3, 5)
-    agrees(lambda x, w: F.conv2d(x, w, padding="same", dilation=(1, 2)), x, w, slack=32.0)
-    agrees(lambda x, w: F.conv2d(x, w, padding="valid", stride=2), x, w, slack=32.0)
+    agrees(lambda x, w: F.conv2d(x, w, padding="same", dilation=(1, 2)), x, w)
+    agrees(lambda x, w: F.conv2d(x, w, padding="valid", stride=2), x, w)
     agrees(lambda x, w: F.conv2d(x, w), _values(0, 4, 9, 8), w)
-    agrees(lambda x, w: F.conv2d(x, w), torch.complex(x, -x), torch.complex(w, w), slack=64.0)
+    agrees(lambda x, w: F.conv2d(x, w), torch.complex(x, -x), torch.complex(w, w))
     one, kernel = _values(1, 1, 1), _values(1, 1, 1)
     agrees(lambda x, w: F.conv_transpose1d(x, w, stride=11, padding=5, output_padding=10), one, kernel)
 
@@ -83,7 +83,8 @@ def test_gradients_of_convolution(agrees: Agrees, space: int, transposed: bool) 
             call = lambda g, x, w, m=mask, a=args: [  # noqa: E731 - eager has None, or nothing, where the mask is off
                 v for v, kept in zip(aten.convolution_backward(g, x, w, [4], *a, m), m, strict=True) if kept
             ]
-            agrees(call, grad, x, w, slack=64.0)
+            # A weight's gradient is a sum of up to 2 * 8 * 9 * 7 products, a rounding each.
+            agrees(call, grad, x, w, slack=32)
 
 
 def _windows(space: int, seed: int) -> Any:
@@ -128,17 +129,17 @@ def test_average_pooling(agrees: Agrees, space: int, seed: int) -> None:
     x = _values(*(2,) * (seed % 2), 3, *size, dtype=dtype)
     for ceil_mode, include, divisor in itertools.product((False, True), (False, True), (None, -3)):
         args = (kernel, stride, padding, ceil_mode, include, divisor)
-        agrees(lambda x, a=args: pool(x, *a), x, slack=8.0)
+        agrees(lambda x, a=args: pool(x, *a), x)
         if dtype.is_floating_point:
             grad = _values(*pool(x, *args).shape, dtype=dtype)
-            agrees(lambda g, x, a=args: backward(g, x, *a), grad, x, slack=8.0)
+            agrees(lambda g, x, a=args: backward(g, x, *a), grad, x)
 
 
 def test_pooling_calls(agrees: Agrees) -> None:
     x = _values(2, 3, 11)
     agrees(lambda x: F.avg_pool1d(x, 3, 2, 1, True, False), x)
     agrees(lambda x: F.max_pool1d(x, 3, 2, 1, 2, True), x)
-    agrees(lambda x: F.lp_pool1d(x, 3, 2), x.abs(), slack=8.0)
+    agrees(lambda x: F.lp_pool1d(x, 3, 2), x.abs())
     agrees(lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)), _values(0, 3, 4, 4))
     for dtype in (torch.bfloat16, torch.float16):
         agrees(lambda x: F.avg_pool2d(x, 3), _values(1, 2, 9, 9, dtype=dtype))
@@ -153,8 +154,8 @@ def test_adaptive_pooling(agrees: Agrees, space: int, counts: tuple[int, ...], d
     average, average_back = (getattr(aten, f"_adaptive_avg_pool{space}d{end}") for end in ("", "_backward"))
     largest, largest_back = (getattr(aten, f"adaptive_max_pool{space}d{end}") for end in ("", "_backward"))
     x, grad = _values(2, 3, *(6, 7, 5)[:space], dtype=dtype), _values(2, 3, *count, dtype=dtype)
-    agrees(lambda x: average(x, count), x, slack=8.0)
-    agrees(average_back, grad, x, slack=8.0)
+    agrees(lambda x: average(x, count), x)
+    agrees(average_back, grad, x)
     x = _special(2, 3, *(6, 7, 5)[:space], dtype=dtype)
     agrees(lambda x: largest(x, count), x)
     agrees(largest_back, grad, x, largest(x, count)[1])
@@ -166,7 +167,7 @@ def test_folding(agrees: Agrees, kernel: tuple[int, int]) -> None:
         x = _values(2, 3, 9, 11)
         agrees(lambda x, a=(dilation, padding, stride): F.unfold(x, kernel, *a), x)
         columns = F.unfold(x, kernel, dilation, padding, stride)
-        agrees(lambda x, a=(dilation, padding, stride): F.fold(x, (9, 11), kernel, *a), columns, slack=8.0)
+        agrees(lambda x, a=(dilation, padding, stride): F.fold(x, (9, 11), kernel, *a), columns)
     agrees(lambda x: F.unfold(x, kernel), _values(3, 9, 11, dtype=torch.bfloat16))
     agrees(lambda x: F.unfold(x, kernel), _values(0, 3, 9, 11))
 
@@ -189,19 +190,19 @@ def test_upsampling_and_its_gradient(agrees: Agrees, mode: str, options: dict[st
             return out.detach(), *torch.autograd.grad(out, x, torch.cos(out.detach()))
 
     for size in ([8, 5, 4], [3, 14, 9], [10, 7, 2]):
-        agrees(lambda x, s=size[:space]: both(x, s), x, slack=64.0)
+        agrees(lambda x, s=size[:space]: both(x, s), x)
     for factor in (1.3, 2.0, 0.6):
         given = {k: v for k, v in options.items() if k != "align_corners"}
-        agrees(lambda x, f=factor, o=given: F.interpolate(x, scale_factor=f, mode=mode, **o), x, slack=64.0)
+        agrees(lambda x, f=factor, o=given: F.interpolate(x, scale_factor=f, mode=mode, **o), x)
 
 
 def test_weights_of_zero_keep_infinities_where_eager_does(agrees: Agrees) -> None:
     x = _values(1, 2, 4, 5)
     x[0, 0, 1, 2] = float("inf")
     for size in ((4, 10), (9, 5), (3, 3)):
-        agrees(lambda x, s=size: F.interpolate(x, s, mode="bilinear"), x, slack=64.0)
-        agrees(lambda x, s=size: F.interpolate(x, s, mode="bilinear", antialias=True), x, slack=64.0)
-        agrees(lambda x, s=size: F.adaptive_avg_pool2d(x, s), x, slack=64.0)
+        agrees(lambda x, s=size: F.interpolate(x, s, mode="bilinear"), x)
+        agrees(lambda x, s=size: F.interpolate(x, s, mode="bilinear", antialias=True), x)
+        agrees(lambda x, s=size: F.adaptive_avg_pool2d(x, s), x)
 
 
 @pytest.mark.parametrize("space", [2, 3])
@@ -256,7 +257,7 @@ def test_run_time_sizes(name: str, target: str) -> None:
     compiled = compile(program, (x, w), target=target, dynamic_shapes=(dims, None))
     for shape in ((2, 4, 7, 8), (5, 4, 20, 8)):
         x = _values(*shape)
-        assert_same(compiled(x, w), program(x, w), slack=64.0)
+        assert_same(compiled(x, w), program(x, w))
 
 
 @pytest.mark.parametrize("target", ["linalg", "tosa", "tensorrt"])
@@ -273,4 +274,4 @@ def test_targets(target: str) -> None:
         lambda x, w: F.interpolate(x, (9, 5), mode="bilinear"),
     ]
     for program in programs:
-        assert_same(compile(program, (x, w), target=target)(x, w), program(x, w), slack=64.0)
+        assert_same(compile(program, (x, w), target=target)(x, w), program(x, w))

@@ -13,7 +13,7 @@ from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Operation, parse_graph
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ops import PRIMITIVES
-from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.transforms.expand import expand
 from torchstone.compiler.transforms.legalizations import LEGALIZATIONS
 from torchstone.compiler.transforms.legalizations.empty import checks_to_outputs, fold_empty

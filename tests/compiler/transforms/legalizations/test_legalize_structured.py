@@ -14,7 +14,7 @@ from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.lowering.registry import find_target
-from torchstone.compiler.ops.interpreter import evaluate_graph
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.transforms.expand import expand
 

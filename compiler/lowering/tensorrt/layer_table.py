@@ -18,7 +18,7 @@ def _nothing(op: Operation) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LayerRow:
     """How one primitive is lowered.
 
     ``layer`` names it for people. ``types`` are the operand types (names of ``tensorrt.DataType``) for which TensorRT
@@ -31,13 +31,13 @@ class Row:
     refuses: Callable[[Operation], str | None] = _nothing
 
 
-class Rows(Mapping[str, Row]):
-    """Rows by op name; a second one for an op, and a name that is no primitive, are errors."""
+class LayerRows(Mapping[str, LayerRow]):
+    """LayerRows by op name; a second one for an op, and a name that is no primitive, are errors."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, LayerRow] = {}
 
-    def add(self, name: str, row: Row) -> None:
+    def add(self, name: str, row: LayerRow) -> None:
         op = PRIMITIVES[f"flat.{name}"].op
         if op in self._rows:
             raise ValueError(f"{op} has two rows")
@@ -49,12 +49,12 @@ class Rows(Mapping[str, Row]):
         """Decorate the function that builds the layers of a primitive."""
 
         def register(build: Build) -> Build:
-            self.add(name, Row(layer, types, build, refuses))
+            self.add(name, LayerRow(layer, types, build, refuses))
             return build
 
         return register
 
-    def __getitem__(self, op: str) -> Row:
+    def __getitem__(self, op: str) -> LayerRow:
         return self._rows[op]
 
     def __iter__(self) -> Iterator[str]:
@@ -64,4 +64,4 @@ class Rows(Mapping[str, Row]):
         return len(self._rows)
 
 
-lowers = Rows()
+lowers = LayerRows()

@@ -7,6 +7,7 @@ from torchstone.compiler.ir.dtypes import int64
 from torchstone.compiler.ir.graph import Graph, Operation, Value, values_in
 from torchstone.compiler.ir.sizes import BIND
 from torchstone.compiler.ir.types import PrimType, TensorType
+from torchstone.compiler.ops import PRIMITIVES
 
 
 def verify_graph(graph: Graph) -> None:
@@ -14,8 +15,6 @@ def verify_graph(graph: Graph) -> None:
 
     ``flat.*`` ops are recomputed: their result types must be what the primitive's shape function says.
     """
-    from torchstone.compiler.ops import PRIMITIVES
-
     known: set[int] = set()
 
     def define(value: Value, op: Operation | None = None) -> None:

@@ -1,0 +1,92 @@
+"""Rules of functions and classes: how long a function is, what it may catch, and that a name is of one class."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeGuard
+
+from tests.rules import ROOT, rooms, sources
+
+MOST_FUNCTION_LINES = 60
+# Commands whose options are still parameters of one function.
+EXCUSED = frozenset({"torchstone/cli/commands/reduce.py reduce", "torchstone/cli/commands/run.py run"})
+# Handlers in the compiler that take any exception for somebody else's. Each says on its line what is run in it that may
+# raise anything; ``raise_bug`` lets those through that the compiler's own code raised.
+MOST_BROAD_HANDLERS = 17
+
+# The simulator has TensorRT's own class names.
+SHARED_NAMES = frozenset({"Builder"})
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _functions(root: Path) -> Iterator[tuple[Path, Function]]:
+    for path in [path for _, path in sources(root)] + sorted((root / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, Function):
+                yield path, node
+
+
+def _lines(function: Function) -> int:
+    """Return how many lines a function has from its ``def`` on, its docstring left out."""
+    first = function.body[0]
+    is_text = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    docstring = (first.end_lineno or first.lineno) - first.lineno + 1 if is_text else 0
+    return (function.end_lineno or function.lineno) - function.lineno + 1 - docstring
+
+
+def long_functions(root: Path = ROOT) -> list[str]:
+    """Return the functions of more lines than one idea takes, tests included."""
+    return [
+        f"{path.relative_to(root)}:{function.lineno} {function.name} has {lines} lines"
+        for path, function in _functions(root)
+        if (lines := _lines(function)) > MOST_FUNCTION_LINES
+        and f"{path.relative_to(root)} {function.name}" not in EXCUSED
+    ]
+
+
+def broad_handlers(root: Path = ROOT) -> list[tuple[str, bool]]:
+    """Return where the compiler takes any exception, by ``except`` or ``suppress``, and whether the line says why.
+
+    A handler that ends by raising the exception again is none.
+    """
+    found: list[tuple[str, bool]] = []
+    for path in sorted(rooms(root)["torchstone.compiler"].rglob("*.py")):
+        text = path.read_text()
+        lines = text.split("\n")
+        for node in ast.walk(ast.parse(text)):
+            if _catches_anything(node):
+                has_reason = re.search(r":\s+# \w", lines[node.lineno - 1]) is not None
+                found.append((f"{path.relative_to(root)}:{node.lineno}", has_reason))
+    return found
+
+
+def _catches_anything(node: ast.AST) -> TypeGuard[ast.ExceptHandler | ast.Call]:
+    if isinstance(node, ast.ExceptHandler):
+        return _is_broad(node.type) and not _raises_again(node)
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress") and any(map(_is_broad, node.args))
+
+
+def _is_broad(kind: ast.expr | None) -> bool:
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return any(k is None or (isinstance(k, ast.Name) and k.id in ("Exception", "BaseException")) for k in kinds)
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def names_of_several(root: Path = ROOT) -> list[str]:
+    """Return the public classes of the compiler whose name another one has too, each with where they are."""
+    places: dict[str, list[str]] = {}
+    for path in sorted(rooms(root)["torchstone.compiler"].rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name not in SHARED_NAMES:
+                places.setdefault(node.name, []).append(str(path.relative_to(root)))
+    return [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]

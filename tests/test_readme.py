@@ -1,0 +1,94 @@
+"""The README's demonstration: its commands are run, and print what it says that they print.
+
+What may differ, and is made equal before texts are compared: seconds, and the digits that the processor's vector
+instructions decide. The verdict, the place, the right digits and all words are compared.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .guides import fences
+from .rules import ROOT
+
+README = ROOT / "README.md"
+DEMONSTRATIONS = {
+    line.removeprefix("$ "): said for line, _, said in (block.partition("\n") for block in fences(README, "console"))
+}
+REPLAY, REDUCE = DEMONSTRATIONS
+NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?|-?\d+e[-+]\d+")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def vectors() -> None:
+    """Skip where Inductor makes no vector code: there it computes ``expm1`` by the C library, and rightly."""
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    if not pick_vec_isa():
+        pytest.skip("Inductor finds no vector instructions here, and the demonstration is of its vector code")
+
+
+def printed(words: list[str], folder: Path) -> str:
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def agree(got: str, said: str, digits: float) -> None:
+    """Hold two texts to the same words, and their decimal numbers to a relative difference."""
+    assert NUMBER.sub("#", got) == NUMBER.sub("#", said)
+    for one, other in zip(NUMBER.findall(got), NUMBER.findall(said), strict=True):
+        assert float(one) == pytest.approx(float(other), rel=digits), (one, other)
+
+
+def without_seconds(text: str) -> str:
+    return re.sub(r"\b\d+\.\d+ s\b", "… s", text)
+
+
+def test_replay_prints_what_the_readme_says(tmp_path: Path) -> None:
+    got = printed([sys.executable, "-m", *shlex.split(REPLAY)], tmp_path)
+    got, said = without_seconds(got), without_seconds(DEMONSTRATIONS[REPLAY])
+
+    def numbers_of_the_machine(text: str) -> str:
+        """Without the lines whose digits follow from eager's and Inductor's last bits."""
+        text = re.sub(
+            r"^evidence (error|relative|ulps|float64_error|eager_error|spread|bound): .*\n", "", text, flags=re.M
+        )
+        return re.sub(r"\d+ ULP", "… ULP", text)
+
+    agree(numbers_of_the_machine(got), numbers_of_the_machine(said), 1e-4)
+    assert re.findall(r"^evidence [a-z0-9_ ]+:", got, flags=re.M) == re.findall(
+        r"^evidence [a-z0-9_ ]+:", said, flags=re.M
+    )
+    ulps = float(re.search(r"evidence ulps: (.*)", got).group(1))  # type: ignore[union-attr]
+    assert ulps > 100
+
+
+def test_the_python_prints_what_the_readme_says(tmp_path: Path) -> None:
+    demonstration, *others = fences(README, "python")
+    assert len([line for line in demonstration.splitlines() if line]) == 8
+    file = tmp_path / "readme.py"
+    file.write_text("\n".join([demonstration, *others]))
+    lines = printed([sys.executable, str(file)], tmp_path).splitlines(keepends=True)
+    agree("".join(lines[:3]), fences(README, "text")[0], 1e-4)
+    eager, inductor, exact = (float(line.split()[1]) for line in lines[:3])
+    assert abs(inductor - exact) > 100 * abs(eager - exact)
+
+
+@pytest.mark.torture
+def test_reduce_prints_what_the_readme_says(tmp_path: Path) -> None:
+    got = printed([sys.executable, "-m", *shlex.split(REDUCE)], tmp_path)
+    trials = re.compile(r"\d+ trials")
+    assert trials.sub("… trials", without_seconds(got)) == trials.sub(
+        "… trials", without_seconds(DEMONSTRATIONS[REDUCE])
+    )
+    done = subprocess.run(
+        [sys.executable, "expm1/reproducer.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "torchstone" not in (tmp_path / "expm1/reproducer.py").read_text()
