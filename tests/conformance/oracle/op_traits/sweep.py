@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,7 +133,17 @@ def sweep(samples: int = 2) -> Measured:
     from torch.testing._internal.common_methods_invocations import op_db
 
     measured = Measured()
-    for info in op_db:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small tensors: on a busy machine threads wait for one another
+    try:
+        _run_all(op_db, samples, measured)
+    finally:
+        torch.set_num_threads(threads)
+    return measured
+
+
+def _run_all(infos: Iterable[Any], samples: int, measured: Measured) -> None:
+    for info in infos:
         if torch.float32 not in info.supported_dtypes("cpu") or "sparse" in info.name:
             continue
         torch.manual_seed(1)
@@ -146,4 +156,3 @@ def sweep(samples: int = 2) -> Measured:
                 with mode, contextlib.suppress(Exception):
                     info.op(sample.input, *sample.args, **sample.kwargs)
                 measured.draws[info.name] = measured.draws.get(info.name, False) or mode.drew
-    return measured
