@@ -32,6 +32,9 @@ CpuLevelOption = Annotated[
 ]
 
 
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")]
+
+
 def set_cpu_level(wanted: str | None) -> str:
     """Hold the CPU runtime of this process, and of those it starts, to a level; return it.
 

@@ -4,10 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from torchstone.cli.options import check_known, parse_dtypes
 from torchstone.cli.workers import check_consent, check_usable
+
+BackendsOption = Annotated[
+    list[str] | None, typer.Option("--backend", "-b", help="Backend to try; repeatable. Names or module:attribute.")
+]
+SourcesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        help="Where cases come from: opinfo (default), modules, models, errors, corpus, a plugin's; repeatable.",
+    ),
+]
+CorpusOption = Annotated[
+    list[Path] | None, typer.Option("--corpus", help="Folder of case files to ask too, or alone; repeatable.")
+]
+OpsOption = Annotated[
+    list[str] | None,
+    typer.Option("--op", help="Op or shell pattern, !PATTERN to leave out; repeatable [default: all]."),
+]
+TagsOption = Annotated[
+    list[str] | None,
+    typer.Option("--tag", help="Ops with this tag, !TAG without (`torchstone ops --tags`); repeatable."),
+]
+CasesOption = Annotated[
+    list[str] | None,
+    typer.Option("--case", help="Case id, its beginning, or a pattern of each field; repeatable."),
+]
+DtypesOption = Annotated[
+    list[str] | None, typer.Option("--dtype", help="Dtype, or all; repeatable [default: float32].")
+]
+VariantsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant",
+        help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
+        "special, extremes, small, shifted, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
+        "constants, optional, outside, backward, a plugin's, or all; repeatable [default: default].",
+    ),
+]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")]
+ShardOption = Annotated[
+    str | None, typer.Option("--shard", help="Part I of N of the cases, as I/N: the same parts everywhere.")
+]
+LastFailedOption = Annotated[
+    str | None,
+    typer.Option("--last-failed", metavar="RUN", help="What did not pass in this run (or latest), per backend."),
+]
+ChangedSinceOption = Annotated[
+    str | None,
+    typer.Option("--changed-since", metavar="RUN", help="What has another outcome since this run, or is new."),
+]
 
 
 def run_options(

@@ -45,7 +45,7 @@ class Workplace:
 
         if address is not None and executor is not Executor.ray:
             raise InputError("--address is that of a Ray cluster: give --executor ray too")
-        self.ray = executor is Executor.ray
+        self.executor, self.ray = executor, executor is Executor.ray
         self.address = address
         self.jobs = None if self.ray and jobs == "auto" else worker_count(jobs, memory)
         self._joined = contextlib.ExitStack()

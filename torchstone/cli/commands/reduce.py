@@ -12,6 +12,7 @@ from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 from torchstone.cli.workers import PythonOption, check_consent, check_usable, parse_pythons
+from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name, visible
 
 if TYPE_CHECKING:
@@ -51,16 +52,8 @@ def reduce(
     """
     from torchstone.cli.commands.replay import find_case
     from torchstone.cli.options import parse_duration
-    from torchstone.conformance.errors import InputError
 
-    if not backend:
-        raise InputError("give the --backend that it fails on")
-    if (case is None) is not every:
-        raise InputError("give a case, or --all for the failures of a run, and not both")
-    if outcome and not every:
-        raise InputError("--outcome is for --all: a case fails as it does")
-    if every and keep is not None:
-        raise InputError("--keep is for one case: copy the case.safetensors that --all writes")
+    _check_combination(case, backend, every, outcome, keep)
     budget = parse_duration(time)
     pythons = parse_pythons(python or [], [backend])
     if every:
@@ -92,12 +85,25 @@ def reduce(
     return OK if reduction.confirmed else FAILURES
 
 
+def _check_combination(
+    case: str | None, backend: str, every: bool, outcomes: list[str] | None, keep: Path | None
+) -> None:
+    """Raise InputError for options that are missing, or do not go together."""
+    if not backend:
+        raise InputError("give the --backend that it fails on")
+    if (case is None) is not every:
+        raise InputError("give a case, or --all for the failures of a run, and not both")
+    if outcomes and not every:
+        raise InputError("--outcome is for --all: a case fails as it does")
+    if every and keep is not None:
+        raise InputError("--keep is for one case: copy the case.safetensors that --all writes")
+
+
 def _all(
     backend: str, run: str | None, outcomes: list[str], seconds: float, trials: int, timeout: float, out: Path | None,
     python: str | None, form: TableFormat, path: Path | None,
 ) -> int:  # fmt: skip
     """Reduce the failures of a run, telling each as it is done, and list them."""
-    from torchstone.conformance.errors import UnknownName
     from torchstone.conformance.store import Store
 
     with Store(path, readonly=True) as db:

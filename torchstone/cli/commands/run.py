@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,9 +20,24 @@ from torchstone.cli.expectation_report import (
     JunitOption,
     conclude_run,
 )
-from torchstone.cli.options import CpuLevelOption, StoreOption, check_known, set_cpu_level
+from torchstone.cli.options import CpuLevelOption, StoreOption, TimeoutOption, check_known, set_cpu_level
 from torchstone.cli.output import warn
-from torchstone.cli.selection_options import check_options, run_options
+from torchstone.cli.selection_options import (
+    BackendsOption,
+    CasesOption,
+    ChangedSinceOption,
+    CorpusOption,
+    DtypesOption,
+    LastFailedOption,
+    LimitOption,
+    OpsOption,
+    ShardOption,
+    SourcesOption,
+    TagsOption,
+    VariantsOption,
+    check_options,
+    run_options,
+)
 from torchstone.cli.workers import (
     AddressOption,
     Executor,
@@ -33,11 +49,26 @@ from torchstone.cli.workers import (
     pool_with_pythons,
     sigterm_interrupts,
 )
+from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import shell_command
 
 if TYPE_CHECKING:
     from torchstone.conformance.selection.selection import Selection
     from torchstone.conformance.store import RunRecord, Store
+
+
+JobsOption = Annotated[
+    str,
+    typer.Option(
+        "--jobs",
+        "-j",
+        help="Worker processes: a number, or auto, as many as fit: one a core, by affinity and quota, and as many "
+        "times --memory as is available, by the system and the control group; one at least.",
+    ),
+]
+ResumeOption = Annotated[
+    str | None, typer.Option("--resume", help="Go on with this run (or latest): same options, only what is missing.")
+]
 
 
 class Device(StrEnum):
@@ -48,68 +79,23 @@ class Device(StrEnum):
 
 
 def run(
-    backend: Annotated[
-        list[str] | None, typer.Option("--backend", "-b", help="Backend to try; repeatable. Names or module:attribute.")
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source",
-            help="Where cases come from: opinfo (default), modules, models, errors, corpus, a plugin's; repeatable.",
-        ),
-    ] = None,
-    corpus: Annotated[
-        list[Path] | None, typer.Option("--corpus", help="Folder of case files to ask too, or alone; repeatable.")
-    ] = None,
-    op: Annotated[
-        list[str] | None,
-        typer.Option("--op", help="Op or shell pattern, !PATTERN to leave out; repeatable [default: all]."),
-    ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", help="Ops with this tag, !TAG without (`torchstone ops --tags`); repeatable."),
-    ] = None,
-    case: Annotated[
-        list[str] | None,
-        typer.Option("--case", help="Case id, its beginning, or a pattern of each field; repeatable."),
-    ] = None,
-    dtype: Annotated[
-        list[str] | None, typer.Option("--dtype", help="Dtype, or all; repeatable [default: float32].")
-    ] = None,
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--variant",
-            help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
-            "special, extremes, small, shifted, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
-            "constants, optional, outside, backward, a plugin's, or all; repeatable [default: default].",
-        ),
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = None,
-    shard: Annotated[
-        str | None, typer.Option("--shard", help="Part I of N of the cases, as I/N: the same parts everywhere.")
-    ] = None,
-    last_failed: Annotated[
-        str | None,
-        typer.Option("--last-failed", metavar="RUN", help="What did not pass in this run (or latest), per backend."),
-    ] = None,
-    changed_since: Annotated[
-        str | None,
-        typer.Option("--changed-since", metavar="RUN", help="What has another outcome since this run, or is new."),
-    ] = None,
+    backend: BackendsOption = None,
+    source: SourcesOption = None,
+    corpus: CorpusOption = None,
+    op: OpsOption = None,
+    tag: TagsOption = None,
+    case: CasesOption = None,
+    dtype: DtypesOption = None,
+    variant: VariantsOption = None,
+    limit: LimitOption = None,
+    shard: ShardOption = None,
+    last_failed: LastFailedOption = None,
+    changed_since: ChangedSinceOption = None,
     python: PythonOption = None,
-    jobs: Annotated[
-        str,
-        typer.Option(
-            "--jobs",
-            "-j",
-            help="Worker processes: a number, or auto, as many as fit: one a core, by affinity and quota, and as many "
-            "times --memory as is available, by the system and the control group; one at least.",
-        ),
-    ] = "auto",
+    jobs: JobsOption = "auto",
     executor: ExecutorOption = Executor.local,
     address: AddressOption = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
+    timeout: TimeoutOption = 60.0,
     memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory a worker may take.")] = 8.0,
     library_calls: Annotated[
         bool, typer.Option("--library-calls/--no-library-calls", help="Let the compiler call LibTorch for hard ops.")
@@ -120,72 +106,94 @@ def run(
     ] = Device.cpu,
     cpu_level: CpuLevelOption = None,
     store: StoreOption = None,
-    resume: Annotated[
-        str | None,
-        typer.Option("--resume", help="Go on with this run (or latest): same options, only what is missing."),
-    ] = None,
+    resume: ResumeOption = None,
     expect: ExpectOption = None,
     junit: JunitOption = None,
     annotations: AnnotationsOption = Annotations.auto,
 ) -> int:
     """Run the conformance suite on one or more backends."""
-    from torchstone.conformance.errors import InputError
-    from torchstone.conformance.store import Store, default_path
-
-    workers = Workplace(executor, address, jobs, memory)
+    how = _How(
+        Workplace(executor, address, jobs, memory), timeout, memory, python, cpu_level, expect, junit, annotations
+    )
+    asked: dict[str, Any] = {
+        "source": source, "corpus": corpus, "op": op, "dtype": dtype, "variant": variant, "limit": limit, "tag": tag,
+        "case": case, "shard": shard, "last_failed": last_failed, "changed_since": changed_since,
+    }  # fmt: skip
     if resume is not None:
-        _refuse_with_resume(
-            backend=[name for name in backend or () if ":" not in name],
-            source=source, op=op, dtype=dtype, variant=variant, limit=limit, corpus=corpus, tag=tag,
-            case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, cpu_level=cpu_level,
-        )  # fmt: skip
-        with Store(store, create=False) as db:
-            record = db.run(resume)
-            if not (record.options.get("backends") and record.options.get("sources")):
-                raise InputError(f"run {record.run} does not say what it was asked for, so it cannot go on")
-            set_cpu_level(str(record.options.get("cpu_level", "native")))
-            baseline = Baseline.of(expect, junit, annotations, record.options["backends"], f"run {record.run}")
-            check_known("backend", backend or (), record.options["backends"], more=f"; run {record.run} has no other")
-            given = parse_pythons(python, record.options["backends"], executor) if python else {}
-            check_consent(record.options, backend or (), given, f"run {record.run}")
-            check_options(record.options)
-            workers.join()
-            db.reopen(record.run)
-            _warn_of_other_machine(db, record)
-            return _execute(db, record, workers, timeout, memory, baseline)
+        registered = [name for name in backend or () if ":" not in name]
+        _refuse_with_resume(backend=registered, **asked, cpu_level=cpu_level)
+        return _resume(resume, backend or [], store, how)
     if not backend and last_failed is None and changed_since is None:
         from torchstone.conformance.backends import backend_names
 
         raise InputError(f"give at least one --backend (known: {', '.join(backend_names())})")
-    if not library_calls and backend:
-        backend = [name if "+no-library-calls" in name else f"{name}+no-library-calls" for name in backend]
-    if device is Device.cuda and backend:
-        backend = [name if "+cuda" in name else f"{name}+cuda" for name in backend]
-    options = run_options(
-        backend=backend, source=source, corpus=corpus, op=op, dtype=dtype, variant=variant, limit=limit, tag=tag,
-        case=case, shard=shard, last_failed=last_failed, changed_since=changed_since, store=store,
-    )  # fmt: skip
-    if cpu_level is not None and executor is not Executor.local:
-        from torchstone.conformance.errors import InputError
+    suffixes = ["+no-library-calls"] * (not library_calls) + ["+cuda"] * (device is Device.cuda)
+    for suffix in suffixes:
+        backend = [name if suffix in name else f"{name}{suffix}" for name in backend or ()]
+    return _begin(run_options(backend=backend, store=store, **asked), store, how)
 
+
+@dataclass(frozen=True)
+class _How:
+    """How a run is run and judged, whatever it asks. ``timeout`` is in seconds, ``memory`` in GiB."""
+
+    workers: Workplace
+    timeout: float
+    memory: float
+    python: list[str] | None
+    cpu_level: str | None
+    expect: list[Path] | None
+    junit: Path | None
+    annotations: Annotations
+
+    def baseline(self, backends: list[str], run: str) -> Baseline:
+        return Baseline.of(self.expect, self.junit, self.annotations, backends, run)
+
+    def pythons(self, backends: list[str]) -> dict[str, str]:
+        return parse_pythons(self.python, backends, self.workers.executor) if self.python else {}
+
+
+def _resume(run_id: str, backends: list[str], store: Path | None, how: _How) -> int:
+    """Go on with a stored run. ``backends`` are those of ``module:attribute`` that the user consents to load again."""
+    from torchstone.conformance.store import Store
+
+    with Store(store, create=False) as db:
+        record = db.run(run_id)
+        if not (record.options.get("backends") and record.options.get("sources")):
+            raise InputError(f"run {record.run} does not say what it was asked for, so it cannot go on")
+        set_cpu_level(str(record.options.get("cpu_level", "native")))
+        baseline = how.baseline(record.options["backends"], f"run {record.run}")
+        check_known("backend", backends, record.options["backends"], more=f"; run {record.run} has no other")
+        check_consent(record.options, backends, how.pythons(record.options["backends"]), f"run {record.run}")
+        check_options(record.options)
+        how.workers.join()
+        db.reopen(record.run)
+        _warn_of_other_machine(db, record)
+        return _execute(db, record, how, baseline)
+
+
+def _begin(options: dict[str, Any], store: Path | None, how: _How) -> int:
+    """Check all that can be checked before anything is written, then make a run in the store and run it."""
+    from torchstone.conformance.execution.machine import machine_facts
+    from torchstone.conformance.store import Store, default_path
+
+    if how.cpu_level is not None and how.workers.executor is not Executor.local:
         raise InputError("--cpu-level is for workers on this machine: start the nodes with $TORCHSTONE_CPU_LEVEL set")
-    if (level := set_cpu_level(cpu_level)) != "native":
+    if (level := set_cpu_level(how.cpu_level)) != "native":
         options["cpu_level"] = level
-    if python:
-        options["pythons"] = parse_pythons(python, options["backends"], executor)
-    baseline = Baseline.of(expect, junit, annotations, options["backends"], "this run")
+    if how.python:
+        options["pythons"] = how.pythons(options["backends"])
+    baseline = how.baseline(options["backends"], "this run")
     versions = check_options(options)
     _variants(options)
     if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
         Store(store, readonly=True).close()  # only once the database is loaded; neither leaves a trace
     selection = _plan(options, store)
-    workers.join()
+    how.workers.join()
     with Store(store) as db:
-        from torchstone.conformance.execution.machine import machine_facts
-
         command = shlex.join(["torchstone", *sys.argv[1:]])
         run_id = db.new_run(command, options, versions, device=_devices(options, versions), machine=machine_facts())
-        return _execute(db, db.run(run_id), workers, timeout, memory, baseline, selection)
+        return _execute(db, db.run(run_id), how, baseline, selection)
 
 
 def _warn_of_other_machine(db: Store, record: RunRecord) -> None:
@@ -233,9 +241,7 @@ def _variants(options: dict[str, Any]) -> list[str]:
 def _execute(
     db: Store,
     record: RunRecord,
-    where: Workplace,
-    timeout: float,
-    memory: float,
+    how: _How,
     baseline: Baseline,
     selection: Selection | None = None,
 ) -> int:
@@ -247,7 +253,7 @@ def _execute(
     state = "interrupted"
     errors: dict[str, str] = {}
     try:
-        with sigterm_interrupts(), where.pools(db, record.run) as pool:
+        with sigterm_interrupts(), how.workers.pools(db, record.run) as pool:
             selection = selection or _plan(options, db)
             for problem in selection.damaged:
                 warn(f"warning: left out: {problem}")
@@ -257,9 +263,9 @@ def _execute(
                     options["backends"],
                     db,
                     record.run,
-                    jobs=where.jobs,
-                    timeout=timeout,
-                    memory=int(memory * 2**30),
+                    jobs=how.workers.jobs,
+                    timeout=how.timeout,
+                    memory=int(how.memory * 2**30),
                     on_verdict=progress.add,
                     on_tick=progress.tick,
                     on_backend=progress.start,
@@ -285,8 +291,6 @@ def _execute(
 
 
 def _refuse_with_resume(**given: object) -> None:
-    from torchstone.conformance.errors import InputError
-
     for name, value in given.items():
         if value:
             option = f"--{name.replace('_', '-')}"
