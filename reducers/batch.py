@@ -63,7 +63,7 @@ class ScriptRun:
     """How a script ended: its exit code, None when it hung; whether that shows the failure; the end of its stderr."""
 
     code: int | None
-    shows_failure: bool
+    shows: bool
     tail: str
 
 

@@ -86,7 +86,7 @@ def test_every_writer_is_tried() -> None:
 
 @pytest.mark.parametrize("line", [
     "print(x)", "path.write_text(x)", "open(p, 'w')", "p.open('ab')", "sys.stdout.write(x)", "typer.echo(x)",
-    "with replacing(p) as file: pass", "csv.writer(f).writerow(x)", "json.dump(x, sys.stderr)",
+    "with replace_file(p) as file: pass", "csv.writer(f).writerow(x)", "json.dump(x, sys.stderr)",
 ])  # fmt: skip
 def test_a_new_writer_is_found(tmp_path: Path, line: str) -> None:
     file = tmp_path / "new.py"

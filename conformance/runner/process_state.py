@@ -156,7 +156,7 @@ class ProcessState:
         self._values: list[Any] = []
         self._output = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, SPARE) for number in (1, 2)]
 
-    def save(self) -> None:
+    def remember(self) -> None:
         """Read the settings; a call into the backend begins."""
         self._values = [setting.get() for setting in SETTINGS]
 

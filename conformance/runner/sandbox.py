@@ -85,7 +85,7 @@ class Sandbox:
     def call(self, mark: int, function: Callable[..., Any], *args: Any) -> Any:
         """Call into the backend."""
         self._clock.stop()
-        self._state.save()
+        self._state.remember()
         self._mark.set(mark)
         try:
             return function(*args)

@@ -40,13 +40,17 @@ def visible(text: str) -> None:
     assert quiet(escape.visible(text), "") and len(escape.visible(text)) == len(text)
 
 
-def lines(text: str) -> None:
+def one_line(text: str) -> None:
+    assert quiet(escape.one_line(text), "") and len(escape.one_line(text, 20)) <= 20
+
+
+def printable_lines(text: str) -> None:
     shown = escape.printable_lines(text)
     assert quiet(shown) and escape.printable_lines(shown) == shown
     assert shown.count("\n") == text.count("\n")
 
 
-def log(text: str) -> None:
+def log_lines(text: str) -> None:
     shown = escape.log_lines(text)
     assert quiet(shown) and not commands(shown)
     assert escape.log_lines(shown) == shown
@@ -56,14 +60,14 @@ def utf8(text: str) -> None:
     assert escape.utf8(text).encode().decode() == escape.utf8(text)
 
 
-def shell(text: str) -> None:
+def shell_command(text: str) -> None:
     words = ["torchstone", "replay", text, "-b", text]
     command = escape.shell_command(words)
     assert quiet(command, "")
     assert shlex.split(command, comments=True) == (words if escape.visible(text) == text else [])
 
 
-def replay(text: str) -> None:
+def replay_command(text: str) -> None:
     found = shlex.split(escape.replay_command(text, "eager"), comments=True)
     if escape.visible(text) == text:
         assert text in found and (not text.startswith("-") or found.index("--") < found.index(text))
@@ -75,7 +79,7 @@ def file_name(text: str) -> None:
     assert len(text) < 100 or escape.file_name(text + "a") != escape.file_name(text + "b"), "what is cut is told apart"
 
 
-def literal(text: str) -> None:
+def string_literal(text: str) -> None:
     written = escape.string_literal(repr(text))
     assert ast.literal_eval(written) == text and not commands(written)
 
@@ -133,7 +137,7 @@ def spreadsheet(text: str) -> None:
     assert not [part for part in re.split("[;\t\r\n]", cell)[1:] if part.lstrip('" ').startswith(FORMULA)]
 
 
-def workflow(text: str) -> None:
+def workflow_message(text: str) -> None:
     command = f"::error title={escape.workflow_property(text)},line=1::{escape.workflow_message(text)}"
     assert quiet(command, "")
     _, head, message = command.split("::", 2)
@@ -150,8 +154,8 @@ def json_text(text: str) -> None:
 KINDS: dict[str, Callable[[str], None]] = {
     function.__name__: function
     for function in (
-        visible, lines, log, utf8, shell, replay, file_name, literal, docstring, markdown, markdown_block, xml, toml,
-        spreadsheet, workflow, json_text,
+        visible, one_line, printable_lines, log_lines, utf8, shell_command, replay_command, file_name, string_literal,
+        docstring, markdown, markdown_block, xml, toml, spreadsheet, workflow_message, json_text,
     )
 }  # fmt: skip
 

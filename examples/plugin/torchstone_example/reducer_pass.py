@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from torchstone.conformance.program.case import Case
-from torchstone.reducers.edit import tidy
+from torchstone.reducers.edit import prune_and_rename
 from torchstone.reducers.problem import Rewrite
 
 PLAINER = {
@@ -23,8 +23,8 @@ def plainer_ops(case: Case) -> Rewrite[Case]:
         for plain, targets in PLAINER.items():
             call = case.program.calls[at]
             if call.target in targets:
-                calls = list(case.program.calls)
-                calls[at] = dataclasses.replace(call, target=plain)
-                candidate = tidy(case.replace(program=dataclasses.replace(case.program, calls=tuple(calls))))
+                plainer = dataclasses.replace(call, target=plain)
+                program = case.program.rewrite(lambda c, old=call, new=plainer: new if c is old else c)
+                candidate = prune_and_rename(case, program, case.inputs)
                 if (yield candidate):
                     case = candidate
