@@ -51,6 +51,8 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.conformance.runner.worker_process": "a log whose end is told as one line",
     "torchstone.conformance.runner.process_state": "puts a worker's streams back",
     "torchstone.conformance.runner.worker": "a worker's streams, which nobody sees, and a number for the kernel",
+    "torchstone.compiler.registry": "a warning of a plugin, which the command line prints by cli.output",
+    "torchstone.conformance.oracle.waivers": "a page made of torchstone's own tables",
     "torchstone.compiler.runtime.tensorrt.simulator.values": "TensorRT's own default log, of the simulator's words",
 }
 """Modules in which one of these calls writes nothing of anybody's, and why."""
