@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 TOX := $(BIN)/tox run --quiet -e
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types imports docs conformance ray machines selftrial torture check clean
+.PHONY: help install run test lint types imports docs conformance ray releases machines selftrial torture check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -75,6 +75,9 @@ torture: $(VENV)/.stamp-tox ## the long tests: kill the runner at random moments
 
 ray: $(VENV)/.stamp-tox ## run on a Ray cluster of this machine, and lose a node of it
 	$(TOX) ray
+
+releases: $(VENV)/.stamp-tox ## workers with other releases of PyTorch: TORCHSTONE_PYTHONS=PATH:PATH
+	$(TOX) releases
 
 machines: $(VENV)/.stamp-test ## the tests under what other machines differ in: SETTINGS="aten path-with-space"
 	$(BIN)/python tests/machines --jobs $(JOBS) $(SETTINGS) $(if $(PYTEST_OPTIONS),-- $(PYTEST_OPTIONS))

@@ -77,6 +77,7 @@ def test_make_and_tox_have_the_same_checks() -> None:
         "docs",
         "conformance",
         "ray",
+        "releases",
         "machines",
         "selftrial",
         "torture",

@@ -32,13 +32,13 @@ def composite_ops_known() -> Iterator[None]:
 
     Does nothing where the patch is off, and on a release of PyTorch that lacks what is patched.
     """
-    global _listed, _overridden, _used
+    global _listed, _overridden
     off = _off or os.environ.get(VARIABLE) == "0"
     found = None if off else decompositions.composite_ops()
     if found is None:
         yield
         return
-    _used = True
+    _patched_for.add(_backend)
     list_ops, override = found
     _listed, _overridden = _listed or cache(list_ops), _overridden or kept(override)
     with decompositions.composite_ops_replaced(_listed, _overridden):
@@ -47,13 +47,25 @@ def composite_ops_known() -> Iterator[None]:
 
 _listed: Any = None
 _overridden: Any = None
-_used = False
+_patched_for: set[str] = set()
+_backend = ""
 _off = False
 
 
-def has_patched() -> bool:
-    """Whether PyTorch has been patched in this process, and would be again."""
-    return _used and not _off
+def has_patched(backend: str = "") -> bool:
+    """Whether PyTorch has been patched in this process for a backend, by its name, and would be again."""
+    return backend in _patched_for and not _off
+
+
+@contextmanager
+def on_trial(backend: str) -> Iterator[None]:
+    """Say for which backend PyTorch is patched, if it is, in the block."""
+    global _backend
+    before, _backend = _backend, backend
+    try:
+        yield
+    finally:
+        _backend = before
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def compile_cases(cases: Sequence[Case], backend: Any) -> list[Compiled]:
                 torch.default_generator.manual_seed(SEED)
                 yield case.program, case.fresh_args()
 
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), composite.on_trial(backend.name):
         warnings.simplefilter("ignore")
         reasons = [undefined_behavior(case) for case in cases]
         compiled = iter(backend.compile_many(programs()))
@@ -74,11 +74,11 @@ def run_case(case: Case, backend: Backend, compiled: Compiled | None = None) -> 
     ``KeyboardInterrupt`` and ``SystemExit`` pass through.
     """
     started = time.perf_counter()
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), composite.on_trial(backend.name):
         warnings.simplefilter("ignore")
         stage, finding = _guarded(case, backend, compiled)
         refused = finding.outcome is Outcome.UNSUPPORTED and stage is Stage.CAPTURE  # by torch.export, which is patched
-        if (refused or finding.outcome in FAILURES) and composite.has_patched():
+        if (refused or finding.outcome in FAILURES) and composite.has_patched(backend.name):
             stage, finding = _unpatched(case, backend, finding)
     return make_verdict(case, backend.name, stage, finding, time.perf_counter() - started)
 

@@ -153,9 +153,16 @@ def test_the_patch_has_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_patched()
 
 
+def test_the_patch_is_known_by_the_backend_that_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(composite, "_patched_for", set())
+    with composite.on_trial("one"):
+        assert is_patched()
+    assert composite.has_patched("one") and not composite.has_patched("another")
+
+
 @pytest.mark.parametrize("name", ["_collect_all_valid_cia_ops", "_override_composite_implicit_decomp"])
 def test_a_release_without_what_is_patched_is_left_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(composite, "_used", False)
+    monkeypatch.setattr(composite, "_patched_for", set())
     monkeypatch.delattr(exported_program, name)
     with composite_ops_known():
         assert not hasattr(exported_program, name)

@@ -51,7 +51,7 @@ def linear() -> Case:
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has decomposed nothing yet."""
-    for name, value in (("_listed", None), ("_overridden", None), ("_used", False)):
+    for name, value in (("_listed", None), ("_overridden", None), ("_patched_for", set())):
         monkeypatch.setattr(composite, name, value)
 
 
@@ -105,7 +105,7 @@ def test_what_passes_or_was_not_patched_is_asked_once(monkeypatch: pytest.Monkey
     backend = Exports()
     assert run_case(linear(), backend).outcome is Outcome.PASS
     assert backend.asked == 1
-    monkeypatch.setattr(composite, "_used", False)
+    monkeypatch.setattr(composite, "_patched_for", set())
     monkeypatch.setenv(composite.VARIABLE, "0")
     backend.off = 1.0
     assert run_case(linear(), backend).outcome is Outcome.MISMATCH
@@ -134,9 +134,9 @@ OPS = ("flatten", "linalg.vecdot", "nn.functional.layer_norm", "nn.functional.in
 def equal_verdicts(ops: tuple[str, ...] | list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [entry for op in ops for entry in opinfo.iterate([op], ["float32"], 1) if isinstance(entry, Case)]
     with monkeypatch.context() as patches:
-        patches.setattr(composite, "has_patched", lambda: False)  # so that the first verdict stands
+        patches.setattr(composite, "has_patched", lambda backend: False)  # so that the first verdict stands
         patched = outcomes(entries)
-    assert composite.has_patched()
+    assert composite.has_patched(TorchMlirLinalg().name)
     monkeypatch.setenv(composite.VARIABLE, "0")
     assert patched == outcomes(entries)
 
