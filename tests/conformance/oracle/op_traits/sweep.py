@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
+import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from torchstone.conformance.oracle.equality import same_values
 from torchstone.conformance.oracle.exactness.nan_sign import keeps_nan_signs
 from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
 from torchstone.conformance.oracle.random.replay import call_and_see_rng
+from torchstone.conformance.sources.sampling import seeded
 
 TRIES = 8
 """How often an operator is measured at most: samples of one op call it again and again."""
@@ -133,26 +134,13 @@ def sweep(samples: int = 2) -> Measured:
     from torch.testing._internal.common_methods_invocations import op_db
 
     measured = Measured()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # small tensors: on a busy machine threads wait for one another
-    try:
-        _run_all(op_db, samples, measured)
-    finally:
-        torch.set_num_threads(threads)
-    return measured
-
-
-def _run_all(infos: Iterable[Any], samples: int, measured: Measured) -> None:
-    for info in infos:
+    for info in op_db:
         if torch.float32 not in info.supported_dtypes("cpu") or "sparse" in info.name:
             continue
-        torch.manual_seed(1)
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            for count, sample in enumerate(info.sample_inputs("cpu", torch.float32)):
-                if count == samples:
-                    break
+        with seeded(info.name), torch.no_grad():
+            for sample in itertools.islice(info.sample_inputs("cpu", torch.float32), samples):
                 mode = Sweep(measured)
                 with mode, contextlib.suppress(Exception):
                     info.op(sample.input, *sample.args, **sample.kwargs)
                 measured.draws[info.name] = measured.draws.get(info.name, False) or mode.drew
+    return measured

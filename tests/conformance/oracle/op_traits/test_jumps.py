@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import warnings
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torchstone.conformance.oracle.op_traits.rounding import GIVES_INTEGERS_OR_BOOLEANS, JUMPS
+from torchstone.conformance.sources.sampling import seeded
 
 MOVE, LEAP = 2.0**-20, 2.0**-8
 SAMPLES = 16
@@ -53,9 +53,7 @@ def jumps(name: str, samples: int = SAMPLES) -> bool:
     """Whether one of the first samples of an op, its operands on ties, leaps when they are moved."""
     info = INFOS[name]
     generator = torch.Generator().manual_seed(0)
-    torch.manual_seed(0)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
+    with seeded(name), torch.no_grad():
         for sample in itertools.islice(info.sample_inputs("cpu", torch.float32), samples):
             given = (sample.input, sample.args)
             for _ in range(2):
