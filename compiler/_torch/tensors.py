@@ -49,7 +49,7 @@ def is_zero_tensor(tensor: torch.Tensor) -> bool:
 @uses("torch.Tensor()._has_symbolic_sizes_strides")
 def has_symbolic_layout(tensor: torch.Tensor) -> bool:
     """Say whether a size or a stride of a tensor is a symbol."""
-    return tensor._has_symbolic_sizes_strides  # type: ignore[attr-defined]
+    return tensor._has_symbolic_sizes_strides
 
 
 @uses("torch._conj", "torch._neg_view")

@@ -291,7 +291,7 @@ class _Recording:
         """Run the program under the recorder."""
         recorder, clones, lifted = self.recorder, self.clones, self.lifted
         shared: list[Share] | None = None
-        left: list[Any] = []
+        left: Sequence[Any] = ()
         with self.mode or contextlib.nullcontext(), recorder:
             try:
                 if self.functional:

@@ -64,7 +64,7 @@ class _Functionalize(FunctionalTensorMode):
         # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
         below = PythonFunctionalizeAPI()
         with below.redispatch_to_next():
-            args, kwargs = below.unwrap_tensors((args, kwargs or {}))  # type: ignore[arg-type]
+            args, kwargs = below.unwrap_tensors((args, kwargs or {}))
             return below.wrap_tensors(func(*args, **kwargs))
 
 
