@@ -45,7 +45,8 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
     """What a run of these options asks. Raises ``InputError`` where that is nothing, ``UnknownName``.
 
     ``sources``, ``ops``, ``dtypes``, ``variants``, ``limit`` as in ``sources.iterate``; and, each of them optional,
-    ``effort`` (of a plan, which then chooses among the dtypes and variants), ``shard`` (``2/5``), ``tags``, ``cases`` (patterns), ``earlier`` (an ``Earlier``, of the ``store``).
+    ``effort`` (of a plan, which then chooses among the dtypes and variants), ``shard`` (``2/5``), ``tags``, ``cases``
+    (patterns), ``earlier`` (an ``Earlier``, of the ``store``).
     """
     loaded = load_all(options["sources"])
     ops = select(loaded, options.get("ops"))

@@ -55,7 +55,7 @@ EffortOption = Annotated[
         "--effort",
         help="Ask what a plan chooses for each op: samples, variants and dtypes that differ in as much as they can. "
         "--dtype and --variant narrow down what it chooses from "
-        "[default: standard, unless --source, --dtype, --variant, --limit, --case, --corpus or an earlier run says it].",
+        "[default: standard, unless --source, --dtype, --variant, --limit, --case, --corpus or an earlier run does].",
     ),
 ]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")]

@@ -119,7 +119,8 @@ def run(
         Workplace(executor, address, jobs, memory), timeout, memory, python, cpu_level, expect, junit, annotations
     )
     asked: dict[str, Any] = {
-        "source": source, "corpus": corpus, "op": op, "dtype": dtype, "variant": variant, "limit": limit, "tag": tag, "effort": effort,
+        "source": source, "corpus": corpus, "op": op, "dtype": dtype, "variant": variant, "limit": limit, "tag": tag,
+        "effort": effort,
         "case": case, "shard": shard, "last_failed": last_failed, "changed_since": changed_since,
     }  # fmt: skip
     if plan:
