@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from torchstone.conformance.execution.verdict import REFUSED
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.selection.effort import Effort
 from torchstone.conformance.selection.features import Feature, features
@@ -153,10 +154,11 @@ def plan_cases(
     variants: Sequence[str],
     dtypes: Sequence[str] | None = None,
 ) -> Iterator[Case | Untested]:
-    """The plans of the ops of each source, one after the other."""
+    """The plans of the ops of each source, one after the other. What is to be refused is asked as it is."""
     for name, chosen in ops.items():
         for op in chosen:
-            yield from planned(sources[name], op, effort.budget, variants, dtypes)
+            refused = REFUSED in sources[name].tags_of(op)
+            yield from planned(sources[name], op, effort.budget, [DEFAULT] if refused else variants, dtypes)
 
 
 def planned(

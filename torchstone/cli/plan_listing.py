@@ -18,7 +18,7 @@ LISTED = 200
 def show_plan(entries: Iterable[Case | Untested]) -> None:
     """Print the cases in the order in which they are asked, each with what is new in it."""
     rows = list(_rows(entries))
-    ops = {row["op"] for row in rows}
+    ops = {row["op"].partition(":")[2] for row in rows}
     if len(rows) <= LISTED:
         show_table(rows, ("case", "new"), TableFormat.table)
     else:
@@ -29,7 +29,7 @@ def show_plan(entries: Iterable[Case | Untested]) -> None:
             for variant in dict.fromkeys(row["variant"] for row in rows)
         ]
         show_table(table, ("variant", *dtypes), TableFormat.table)
-    say(f"{len(rows)} cases of {len(ops)} ops; nothing was run")
+    say(f"{len(rows)} cases of {len(ops)} op{'s' * (len(ops) != 1)}; nothing was run")
 
 
 def _rows(entries: Iterable[Case | Untested]) -> Iterator[dict[str, Any]]:
@@ -48,4 +48,8 @@ def _rows(entries: Iterable[Case | Untested]) -> Iterator[dict[str, Any]]:
         facts = features(entry)
         fresh = len(facts - met)
         met |= levels | facts
-        yield row | {"new": ", ".join([*sorted(levels), *([f"{fresh} facts of its arguments"] if fresh else [])])}
+        yield row | {
+            "new": ", ".join(
+                [*sorted(levels), *([f"{fresh} fact{'s' * (fresh > 1)} of its arguments"] if fresh else [])]
+            )
+        }

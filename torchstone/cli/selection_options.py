@@ -72,6 +72,10 @@ ChangedSinceOption = Annotated[
 ]
 
 
+PLANNED_SOURCES = ["opinfo", "errors"]
+"""The sources of a plan: what ops have to compute, and what they have to refuse. Without a plan, the first of them."""
+
+
 def run_options(
     *,
     backend: Sequence[str] | None,
@@ -134,12 +138,12 @@ def run_options(
             check_consent({"backends": options["backends"]}, (), {}, f"run {', '.join(set(earlier.runs.values()))}")
     of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
     named = case or options.get("earlier") or of_corpora
-    options["sources"] = list(dict.fromkeys(sources or ["opinfo"]))
     if effort is None and not (named or source or dtype or variants or limit):
         effort = Effort.standard
     if effort is not None:
         options["effort"] = str(effort)
     every = named or effort is not None
+    options["sources"] = list(dict.fromkeys(sources or PLANNED_SOURCES[: None if effort is not None else 1]))
     options["dtypes"] = parse_dtypes(dtype or (["all"] if every else ["float32"]))
     options["variants"] = list(dict.fromkeys(variants or ["all" if effort is not None else "default"]))
     return options
