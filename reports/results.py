@@ -51,8 +51,11 @@ def _record(run: Any) -> dict[str, Any]:
 def scope(options: dict[str, Any]) -> str:
     """Return what a run was asked to cover, from its options: a report of a part must not pass for one of the whole."""
     ops, dtypes, limit = options.get("ops"), options.get("dtypes"), options.get("limit")
+    wide = "all ops" if not ops else f"ops {', '.join(ops)}"
+    if options.get("effort"):
+        return f"{wide}; the plan of {options['effort']} effort" + (f" in {', '.join(dtypes)}" if dtypes else "")
     parts = [
-        "all ops" if not ops else f"ops {', '.join(ops)}",
+        wide,
         "all dtypes" if not dtypes else ", ".join(dtypes),
         "every sample" if not limit else "the first sample of each op and dtype" if limit == 1
         else f"the first {limit} samples of each op and dtype",

@@ -109,7 +109,7 @@ def patterns_below(limit: int) -> Iterator[str]:
     yield last
 
 
-PARTS = ("tags", "cases", "shard", "earlier")
+PARTS = ("tags", "cases", "shard", "earlier", "effort")
 """Options that leave out cases which no row can name: a run of such a part says nothing of what is not in it."""
 
 

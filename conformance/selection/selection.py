@@ -16,7 +16,9 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.selection.earlier_runs import EarlierRuns
+from torchstone.conformance.selection.effort import Effort
 from torchstone.conformance.selection.filters import Pattern, Shard, has_wanted_tag, split_id
+from torchstone.conformance.selection.plan import plan_cases
 from torchstone.conformance.sources import FOLDER, SOURCES, Source, iterate, load_all, select
 from torchstone.conformance.sources.corpus import NO_DTYPE, Corpus
 from torchstone.conformance.sources.tags import OF_CASES, TAGS
@@ -43,13 +45,15 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
     """What a run of these options asks. Raises ``InputError`` where that is nothing, ``UnknownName``.
 
     ``sources``, ``ops``, ``dtypes``, ``variants``, ``limit`` as in ``sources.iterate``; and, each of them optional,
-    ``shard`` (``2/5``), ``tags``, ``cases`` (patterns), ``earlier`` (an ``Earlier``, of the ``store``).
+    ``effort`` (of a plan, which then chooses among the dtypes and variants), ``shard`` (``2/5``), ``tags``, ``cases``
+    (patterns), ``earlier`` (an ``Earlier``, of the ``store``).
     """
     loaded = load_all(options["sources"])
     ops = select(loaded, options.get("ops"))
     if not any(ops.values()):
         raise InputError(f"selects nothing: no op is left of {', '.join(options['ops'])}")
     tags, variants = options.get("tags") or [], options.get("variants", [DEFAULT])
+    effort = Effort(options["effort"]) if options.get("effort") else None
     patterns = [Pattern.parse(text) for text in options.get("cases") or []]
     shard = Shard.parse(options["shard"]) if options.get("shard") else None
     if tags:
@@ -85,6 +89,8 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
             return (shard is None or shard.holds(name)) and keep(entry, variant)
 
         named = _variants(variants, patterns)
+        if effort is not None:
+            return (entry for entry in plan_cases(ops, loaded, effort, named, dtypes) if kept(entry, entry.variant))
         return iterate(ops, dtypes, options.get("limit"), named, kept, loaded)
 
     if next(entries(None), None) is None:

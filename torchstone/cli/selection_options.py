@@ -10,6 +10,7 @@ import typer
 
 from torchstone.cli.options import check_known, parse_dtypes
 from torchstone.cli.workers import check_consent, check_usable
+from torchstone.conformance.selection.effort import Effort
 
 BackendsOption = Annotated[
     list[str] | None, typer.Option("--backend", "-b", help="Backend to try; repeatable. Names or module:attribute.")
@@ -48,6 +49,15 @@ VariantsOption = Annotated[
         "constants, optional, outside, backward, a plugin's, or all; repeatable [default: default].",
     ),
 ]
+EffortOption = Annotated[
+    Effort | None,
+    typer.Option(
+        "--effort",
+        help="Ask what a plan chooses for each op: samples, variants and dtypes that differ in as much as they can. "
+        "--dtype and --variant narrow down what it chooses from "
+        "[default: standard, unless --source, --dtype, --variant, --limit, --case, --corpus or an earlier run does].",
+    ),
+]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")]
 ShardOption = Annotated[
     str | None, typer.Option("--shard", help="Part I of N of the cases, as I/N: the same parts everywhere.")
@@ -62,6 +72,10 @@ ChangedSinceOption = Annotated[
 ]
 
 
+PLANNED_SOURCES = ["opinfo", "errors"]
+"""The sources of a plan: what ops have to compute, and what they have to refuse. Without a plan, the first of them."""
+
+
 def run_options(
     *,
     backend: Sequence[str] | None,
@@ -71,6 +85,7 @@ def run_options(
     dtype: Sequence[str] | None,
     variant: Sequence[str] | None,
     limit: int | None,
+    effort: Effort | None,
     tag: list[str] | None,
     case: list[str] | None,
     shard: str | None,
@@ -85,6 +100,8 @@ def run_options(
     from torchstone.conformance.errors import InputError
     from torchstone.conformance.sources import FOLDER
 
+    if effort is not None and limit is not None:
+        raise InputError("give either --effort or --limit: a plan chooses the samples itself")
     if last_failed is not None and changed_since is not None:
         raise InputError("give either --last-failed or --changed-since")
     folders = [f"{FOLDER}{folder.absolute()}" for folder in corpus or ()]
@@ -121,9 +138,14 @@ def run_options(
             check_consent({"backends": options["backends"]}, (), {}, f"run {', '.join(set(earlier.runs.values()))}")
     of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
     named = case or options.get("earlier") or of_corpora
-    options["sources"] = list(dict.fromkeys(sources or ["opinfo"]))
-    options["dtypes"] = parse_dtypes(dtype or (["all"] if named else ["float32"]))
-    options["variants"] = list(dict.fromkeys(variants or ["default"]))
+    if effort is None and not (named or source or dtype or variants or limit):
+        effort = Effort.standard
+    if effort is not None:
+        options["effort"] = str(effort)
+    every = named or effort is not None
+    options["sources"] = list(dict.fromkeys(sources or PLANNED_SOURCES[: None if effort is not None else 1]))
+    options["dtypes"] = parse_dtypes(dtype or (["all"] if every else ["float32"]))
+    options["variants"] = list(dict.fromkeys(variants or ["all" if effort is not None else "default"]))
     return options
 
 

@@ -28,6 +28,7 @@ from torchstone.cli.selection_options import (
     ChangedSinceOption,
     CorpusOption,
     DtypesOption,
+    EffortOption,
     LastFailedOption,
     LimitOption,
     OpsOption,
@@ -87,7 +88,9 @@ def run(
     case: CasesOption = None,
     dtype: DtypesOption = None,
     variant: VariantsOption = None,
+    effort: EffortOption = None,
     limit: LimitOption = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print which cases would be asked, and why; run none.")] = False,
     shard: ShardOption = None,
     last_failed: LastFailedOption = None,
     changed_since: ChangedSinceOption = None,
@@ -117,8 +120,15 @@ def run(
     )
     asked: dict[str, Any] = {
         "source": source, "corpus": corpus, "op": op, "dtype": dtype, "variant": variant, "limit": limit, "tag": tag,
+        "effort": effort,
         "case": case, "shard": shard, "last_failed": last_failed, "changed_since": changed_since,
     }  # fmt: skip
+    if plan:
+        from torchstone.cli.plan_listing import show_plan
+
+        options = run_options(backend=backend, store=store, **asked)
+        show_plan(_plan(options, store).entries())
+        return OK
     if resume is not None:
         registered = [name for name in backend or () if ":" not in name]
         _refuse_with_resume(backend=registered, **asked, cpu_level=cpu_level)

@@ -1,0 +1,21 @@
+"""How much a run asks of each op when nobody names dtypes, variants or samples."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Effort(StrEnum):
+    """The size of a plan, see ``selection.plan``."""
+
+    quick = "quick"
+    standard = "standard"
+    thorough = "thorough"
+
+    @property
+    def budget(self) -> int:
+        """Cases of each op."""
+        return _BUDGETS[self]
+
+
+_BUDGETS = {Effort.quick: 4, Effort.standard: 20, Effort.thorough: 64}

@@ -1,0 +1,105 @@
+"""The plan of a run: how the cases of an op are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.selection.effort import Effort
+from torchstone.conformance.selection.features import features
+from torchstone.conformance.selection.plan import DTYPE_KINDS, OpPlan, Turns, plan_cases
+from torchstone.conformance.selection.selection import select_cases
+from torchstone.conformance.sources import find_case, load_all
+from torchstone.conformance.variants.registry import VARIANTS, apply
+
+OPS = ["add", "sort"]
+
+
+def plan_of(op: str, effort: Effort = Effort.standard) -> list[Case | Untested]:
+    return list(plan_cases({"opinfo": [op]}, load_all(["opinfo"]), effort, list(VARIANTS.rows)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 60), st.text())
+def test_levels_take_turns_in_proportion_to_their_weights(weights: list[int], rounds: int, key: str) -> None:
+    turns = Turns({str(at): float(weight) for at, weight in enumerate(weights)}, key)
+    for _ in range(rounds):
+        turns.taken[min(turns.weights, key=lambda level: (turns.due(level), turns.order[level]))] += 1
+    for level, weight in turns.weights.items():
+        share = rounds * weight / sum(weights)
+        assert abs(turns.taken[level] - share) <= len(weights)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_plan_is_the_same_every_time_and_its_ids_lead_back_to_its_cases(op: str) -> None:
+    cases = plan_of(op)
+    assert [case.id for case in cases] == [case.id for case in plan_of(op)]
+    assert len({case.id for case in cases}) == len(cases) == Effort.standard.budget
+    for case in cases[:6]:
+        assert isinstance(case, Case)
+        found = find_case(case.id)
+        assert found.program == case.program
+        assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(found.args, case.args, strict=True))
+
+
+def test_more_effort_asks_the_same_first_and_meets_every_variant_and_kind_of_dtype() -> None:
+    quick, standard, thorough = (plan_of("softmax", effort) for effort in Effort)
+    ids = [case.id for case in thorough]
+    assert ids[: len(standard)] == [case.id for case in standard] and ids[: len(quick)] == [case.id for case in quick]
+    source = load_all(["opinfo"])["opinfo"]
+    met = {case.dtype for case in thorough}
+    assert all(met & set(names) for _, names in DTYPE_KINDS if set(names) & set(source.dtypes_of("softmax")))
+    samples = [entry for entry in source.iterate(["softmax"], ["float32"], None) if isinstance(entry, Case)]
+    largest = max(samples, key=lambda sample: sum(tensor.numel() for tensor in sample.args))
+    applicable = {name for name in VARIANTS.rows if isinstance(apply(largest, name), Case)}
+    assert applicable <= {case.variant for case in thorough}
+
+
+def _samples(*literals: object) -> list[Case | Untested]:
+    x = torch.ones(2, 3)
+    return [
+        Case(Program(("x",), (Call("torch.sum", (Ref("x"), literal), {}, "y"),), Ref("y")), {"x": x}, "test", "sum",
+             "float32", index=index)
+        for index, literal in enumerate(literals)
+    ]  # fmt: skip
+
+
+def test_the_sample_with_the_most_that_is_new_comes_first() -> None:
+    samples = _samples(0, 0, 0, 1, -1, [0, 1])
+    plan = OpPlan("sum", ["float32"], ["default"], lambda dtype: samples)
+    assert {case.index for case in plan.cases(4)} == {0, 3, 4, 5}
+
+
+def test_what_cannot_be_asked_is_told_once() -> None:
+    nothing = [Untested("test", "sum", "float32", "no program", index) for index in range(3)]
+    plan = OpPlan("sum", ["float32"], ["default", "strided"], lambda dtype: list(nothing))
+    assert list(plan.cases(10)) == nothing[:1]
+
+
+def test_fewer_samples_than_budget() -> None:
+    samples = _samples(0, 1)
+    plan = OpPlan("sum", ["float32"], ["default", "long"], lambda dtype: samples)
+    ids = [entry.id for entry in plan.cases(50)]
+    assert len(ids) == len(set(ids)) == 4
+
+
+def test_features_tell_arguments_apart_and_nothing_else() -> None:
+    zero, again, one, listed = (features(case) for case in _samples(0, 0, 1, [0]) if isinstance(case, Case))
+    assert zero == again and zero != one and zero != listed
+
+
+def test_a_run_asks_the_plan_within_the_dtypes_and_variants_given() -> None:
+    def ids(**options: object) -> Iterator[str]:
+        base = {"sources": ["opinfo"], "ops": ["add"], "variants": list(VARIANTS.rows), "effort": "quick"}
+        return iter([entry.id for entry in select_cases(base | options).entries()])
+
+    assert list(ids()) == [case.id for case in plan_of("add", Effort.quick)]
+    assert {name.split(":")[2] for name in ids(dtypes=["int64", "bool"])} == {"int64", "bool"}
+    assert {name.split(":")[4] for name in ids(variants=["strided"])} == {"strided"}
+    assert sorted([*ids(shard="1/2"), *ids(shard="2/2")]) == sorted(ids())
