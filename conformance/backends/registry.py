@@ -36,7 +36,7 @@ def backend_names() -> list[str]:
 
 
 def check_backend_name(name: str) -> None:
-    """Raise unless ``name`` is registered, or is ``package.module:attribute`` of a package there is; imports nothing."""
+    """Raise unless ``name`` is registered, or ``package.module:attribute`` of a package there is; imports nothing."""
     base = name.partition("+")[0]
     if ":" not in base:
         BACKENDS.spec(base)

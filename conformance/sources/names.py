@@ -81,7 +81,7 @@ def _place(source: str) -> Path:
 
 
 def _stamps() -> Any:
-    """What a change of the databases changes: PyTorch's version, the files they are made of, and ours that read them."""
+    """What another database has another of: PyTorch's version, the files that it is made of, ours that read it."""
     return [version("torch"), *([str(path), *_stamp(path)] for path in _files())]
 
 

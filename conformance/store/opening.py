@@ -117,7 +117,8 @@ def _create(path: Path) -> None:
         with contextlib.suppress(FileExistsError):  # another process was faster: its store will do
             os.link(new, path)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"cannot create {path}: {error}; give another --store") from error
+        why = getattr(error, "strerror", None) or error
+        raise StoreError(f"cannot use {path} as a store: {why}; give another --store") from error
     finally:
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)

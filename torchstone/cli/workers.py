@@ -153,7 +153,7 @@ def check_usable(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[st
 
 
 def check_backend_names(names: Iterable[str]) -> None:
-    """Raise InputError for a backend that nobody has registered, or whose package is not there. Imports none of them."""
+    """Raise InputError for a backend that is not registered, or whose package is not there. Imports none of them."""
     from torchstone.conformance.backends import check_backend_name
 
     for name in names:

@@ -55,7 +55,7 @@ def replay(
 
 
 def check_case(name: str, store: Path | None = None, run: str | None = None) -> None:
-    """Raise InputError for a file or an id that ``find_case`` does not find, as far as that is known without PyTorch."""
+    """Raise InputError for a case that ``find_case`` does not find, as far as that is known without PyTorch."""
     from torchstone.cli.options import DTYPES, check_known
     from torchstone.conformance.errors import InputError, UnknownName
     from torchstone.conformance.sources import SOURCES, check_ops
@@ -85,8 +85,7 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
 
     Raises InputError when there is none, saying why.
     """
-    from torchstone.conformance.errors import InputError, UnknownName
-
+    from torchstone.conformance.errors import InputError
     from torchstone.conformance.program.case import Case, CaseError
     from torchstone.conformance.sources import find_case as from_source
     from torchstone.conformance.store import Store, default_path
