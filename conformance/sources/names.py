@@ -23,7 +23,7 @@ DATABASES = ("opinfo", "modules", "errors")
 """Sources whose names are those of PyTorch's databases."""
 
 _FILES = ("version.py", "testing/_internal", "testing/_internal/opinfo", "testing/_internal/opinfo/definitions")
-_OURS = ("opinfo.py", "modules.py", "error_inputs.py")
+_OURS = ("opinfo.py", "modules.py", "random_modules.py", "error_inputs.py")
 
 
 def match(wanted: Iterable[str] | None, known: Collection[str], kind: str = "op") -> list[str]:

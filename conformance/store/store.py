@@ -307,6 +307,19 @@ class Store:
                 result[backend] = (passing, ops)
         return result
 
+    def untested_ops(self, run: str) -> dict[str, list[str]]:
+        """Return, for each backend that has some, the ops of which nothing is known: every sample is untested."""
+        self.flush()
+        query = (
+            "SELECT backend, op FROM verdicts WHERE run = ? "
+            "GROUP BY backend, op HAVING min(outcome = 'untested') ORDER BY backend, op"
+        )
+        result: dict[str, list[str]] = {}
+        with self._errors():
+            for backend, op in self._db.execute(query, (_key(run),)):
+                result.setdefault(str(backend), []).append(str(op))
+        return result
+
     def done(self, run: str, backend: str) -> set[str]:
         """Return the ids of the cases that have a verdict of ``backend`` in the run."""
         self.flush()

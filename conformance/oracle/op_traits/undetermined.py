@@ -42,7 +42,8 @@ DRAWS_RANDOM_NUMBERS = Trait(
     ),
     reason="They draw by default, or where an argument that samples of the op database set says so.",
     effect=(
-        "The fuzzer does not call them. The oracle has no list: it sees whether eager took numbers from the generator."
+        "The fuzzer calls those that it knows how to, not as the samples do. The oracle has no list: it sees whether "
+        "eager took numbers from the generator."
     ),
     read_by=("fuzz.generator.families.samples",),
 )

@@ -74,7 +74,7 @@ def undetermined(case: Case, drawn: bool, reseeds: int = RESEEDS) -> str:
 
 
 def without_seed(case: Case, backend: Any) -> Case:
-    """The case as a backend is asked it: without seeds of the program's own, unless the backend has eager's generator."""
+    """The case as a backend is asked it: without seeds of the program's own, if it has not eager's generator."""
     if getattr(backend, "random_numbers", "") == EAGER or not any(c.target == _SEED for c in case.program.calls):
         return case
     return case.replace(program=_unseeded(case.program))
@@ -129,21 +129,21 @@ def _stray_writes(case: Case, expected: Observed, actual: Observed) -> Finding |
     return Finding(Outcome.MISMATCH, Kind.MUTATION, f"mutated: {message}", evidence) if message else None
 
 
-def _filled(case: Case) -> tuple[list[Any], list[Any]] | None:
-    """The leaves of two runs of eager whose unwritten memory is filled otherwise; None where eager refuses one."""
+def _filled(case: Case) -> list[list[Any]]:
+    """The leaves of runs of eager whose unwritten memory is filled otherwise; none where eager refuses one."""
     runs = []
     for fill in FILLS:
         torch.default_generator.manual_seed(SEED)
         try:
             runs.append(run_filled(case.program, case.fresh_args(), fill))
         except Exception:  # what is filled in decides that too
-            return None
-    return runs[0], runs[1]
+            return []
+    return runs
 
 
 def _has_unwritten(case: Case) -> bool:
     runs = _filled(case)
-    masks = runs and unwritten_elements(*runs)
+    masks = unwritten_elements(runs)
     return not masks or any(mask is not None and bool(mask.any()) for mask in masks)
 
 
@@ -152,8 +152,8 @@ def _unwritten(case: Case, expected: Observed, actual: Observed) -> Finding:
     call = next(call for call in case.program.calls if UNINITIALIZED.has(call.operator))
     untested = _untested(f"random: {call.target} gives memory nobody wrote to")
     runs = _filled(case)
-    masks = runs and unwritten_elements(*runs)
-    if not runs or not masks:
+    masks = unwritten_elements(runs)
+    if not masks:
         return untested
     outputs = flatten(expected.outputs)
     open_ones = [mask is not None and bool(mask.numel()) and bool(mask.all()) for mask in masks[: len(outputs)]]

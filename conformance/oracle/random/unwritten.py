@@ -1,14 +1,15 @@
 """Memory that nobody wrote to: which elements of a program's results are such memory, and eager run with it filled.
 
 ``empty`` and its like give what lay there before, on one machine zeros and on another a NaN. So they are filled, as
-they run, with a number of ours: once with one and once with another. What differs then is memory that nobody wrote to,
-or depends on it; everything else is determined, and compared like any result. No allocator has a say in it.
+they run, with a number of ours, in each run with another. What differs then is memory that nobody wrote to, or depends
+on it; everything else is determined, and compared like any result. No allocator has a say in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.program.program import Program
 
-FILLS = ((math.nan, 0), (101.0, 101))
-"""What floats, and what integers, are filled with. One compares as larger than most numbers, one never does."""
+FILLS = ((101.0, 101), (math.nan, 0), (0.0, 1), (math.inf, 3), (-math.inf, 7))
+"""What floats, and what integers, are filled with: true and false, and on both sides of any number."""
 
 
 class _Fill(TorchDispatchMode):
@@ -52,34 +53,34 @@ def calls_unwritten(program: Program) -> bool:
     return any(UNINITIALIZED.has(call.operator) for call in program.calls)
 
 
-def run_filled(program: Program, args: tuple[Tensor, ...], fill: tuple[float, int] = FILLS[1]) -> list[Any]:
+def run_filled(program: Program, args: tuple[Tensor, ...], fill: tuple[float, int] = FILLS[0]) -> list[Any]:
     """Run a program in eager with the memory filled; return the leaves of its results, then its inputs afterwards."""
     with torch.no_grad(), _Fill(fill) if calls_unwritten(program) else contextlib.nullcontext():
         outputs = program(*args)
     return flatten((outputs, args))
 
 
-def unwritten_elements(left: list[Any], right: list[Any]) -> list[Tensor | None] | None:
-    """Where two runs filled otherwise differ: a mask for each tensor, None for what is no tensor.
+def unwritten_elements(runs: Sequence[list[Any]]) -> list[Tensor | None] | None:
+    """Where runs filled otherwise differ: a mask for each tensor, None for what is no tensor.
 
     None where it cannot be told of single elements: sizes, structure or Python's numbers depend on the memory.
     """
-    if len(left) != len(right):
+    if len({len(run) for run in runs}) > 1:
         return None
     masks: list[Tensor | None] = []
-    for one, other in zip(left, right, strict=True):
-        if not isinstance(one, Tensor) or not isinstance(other, Tensor):
-            if type(one) is not type(other) or not (one == other or one != one):
+    for first, *others in zip(*runs, strict=True):
+        mask = torch.zeros(first.shape, dtype=torch.bool) if isinstance(first, Tensor) else None
+        for other in others:
+            if mask is None or not isinstance(other, Tensor):
+                if type(first) is not type(other) or not (first == other or first != first):
+                    return None
+            elif (first.shape, first.dtype, first.layout) != (other.shape, other.dtype, other.layout):
                 return None
-            masks.append(None)
-        elif (one.shape, one.dtype, one.layout) != (other.shape, other.dtype, other.layout):
-            return None
-        elif same_bits(one, other):
-            masks.append(torch.zeros(one.shape, dtype=torch.bool))
-        elif one.layout is not torch.strided:
-            return None
-        else:
-            masks.append(_differs(dense(one), dense(other)))
+            elif not same_bits(first, other):
+                if first.layout is not torch.strided:
+                    return None
+                mask |= _differs(dense(first), dense(other))
+        masks.append(mask)
     return masks
 
 
