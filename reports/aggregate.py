@@ -18,7 +18,7 @@ UNTESTED = "untested"
 def backend_rows(verdicts: Frame) -> list[dict[str, Any]]:
     """Return one summary a backend: cases by outcome, ops by how much of them passes, stages.
 
-    Of an op's samples only the tested ones count; ``untested`` counts the ops that have none.
+    Of an op's samples only the tested ones count. ``untested_ops`` are those that have none.
     """
     return [_backend_row(name, group) for name, group in verdicts.groupby("backend", sort=True)]
 
@@ -41,6 +41,7 @@ def _backend_row(name: Any, group: Frame) -> dict[str, Any]:
             "none": int((~ops["any"]).sum()),
             "untested": group["op"].nunique() - len(ops),
         },
+        "untested_ops": sorted(set(group["op"]) - set(ops.index)),
         "stages": _stages(group),
         "seconds": round(float(group["seconds"].sum()), 3),
     }

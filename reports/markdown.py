@@ -83,7 +83,17 @@ def _summary(backends: list[dict[str, Any]]) -> str:
         for row in backends
         if row["eager_further"]
     ]
+    notes += [
+        f"Nothing is known of {row['ops']['untested']:,} ops on {text(row['backend'])}: every sample is untested. "
+        + _some(row["untested_ops"])
+        for row in backends
+        if row["untested_ops"]
+    ]
     return "\n\n".join([_table(head, rows, right=(1, 2, 3, 4, 5, 6, 7, 8)), *notes])
+
+
+def _some(ops: list[str], most: int = 20) -> str:
+    return ", ".join(map(code, ops[:most])) + (f" and {len(ops) - most:,} more" if len(ops) > most else "")
 
 
 def _stages(backends: list[dict[str, Any]]) -> str:

@@ -15,6 +15,22 @@ MOST_FUNCTION_LINES = 60
 # raise anything; ``raise_bug`` lets those through that the compiler's own code raised.
 MOST_BROAD_HANDLERS = 17
 
+# What decides a verdict is the same on every machine and in every run: it does not look at how long anything takes.
+CLOCKLESS = (
+    *("conformance/oracle", "conformance/execution", "conformance/variants", "conformance/sources"),
+    *("conformance/program", "conformance/selection", "conformance/backends", "reducers", "fuzz/generator"),
+)
+CLOCKS = frozenset(
+    {"time", "datetime", "timeit", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time",
+     "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "getrusage", "elapsed_time", "Timer"}
+)  # fmt: skip
+CLOCKS_OF_REPORTS = {
+    "conformance/execution/run_case.py": "run_case",  # how long a case took
+    "reducers/failure.py": "reduce_case",  # how long a reduction took
+    "reducers/engine.py": "_Search",  # when to give up a search: what is found until then fails as the case does
+}
+"""Where a clock is read for people, or to end a search: the file, and the function or class."""
+
 # The simulator has TensorRT's own class names.
 SHARED_NAMES = frozenset({"Builder"})
 
@@ -77,6 +93,33 @@ def _is_broad(kind: ast.expr | None) -> bool:
 def _raises_again(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     return isinstance(last, ast.Raise) and last.exc is None
+
+
+def clocks(root: Path = ROOT) -> list[str]:
+    """Return where what decides a verdict reads a clock."""
+    found = []
+    for folder in CLOCKLESS:
+        for path in sorted((root / folder).rglob("*.py")):
+            name = str(path.relative_to(root))
+            tree = ast.parse(path.read_text())
+            spared = {
+                inner
+                for node in tree.body
+                if getattr(node, "name", "") == CLOCKS_OF_REPORTS.get(name)
+                for inner in ast.walk(node)
+            }
+            if name in CLOCKS_OF_REPORTS:  # the import is not the reading
+                spared |= {node for node in tree.body if isinstance(node, ast.Import)}
+            found += [f"{name}:{node.lineno}" for node in ast.walk(tree) if node not in spared and _reads_clock(node)]
+    return found
+
+
+def _reads_clock(node: ast.AST) -> TypeGuard[ast.stmt | ast.expr]:
+    if isinstance(node, ast.Import):
+        return any(alias.name.partition(".")[0] in CLOCKS for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return node.module in CLOCKS or any(alias.name in CLOCKS for alias in node.names)
+    return isinstance(node, ast.Attribute) and node.attr in CLOCKS
 
 
 def names_of_several(root: Path = ROOT) -> list[str]:

@@ -14,7 +14,15 @@ from torchstone.compiler.ir.graph import Graph, print_literal
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.ops import PRIMITIVES
 
-from .code_rules import MOST_BROAD_HANDLERS, MOST_FUNCTION_LINES, broad_handlers, long_functions, names_of_several
+from .code_rules import (
+    CLOCKLESS,
+    MOST_BROAD_HANDLERS,
+    MOST_FUNCTION_LINES,
+    broad_handlers,
+    clocks,
+    long_functions,
+    names_of_several,
+)
 from .rules import ROOT
 
 
@@ -93,6 +101,30 @@ def test_what_others_raise_is_no_bug(function: Callable[[], object]) -> None:
 def test_what_a_line_of_the_compiler_raises_is_a_bug(function: Callable[[], object]) -> None:
     with pytest.raises((AttributeError, TypeError)):
         raise_bug(failed(function))
+
+
+def test_nothing_that_decides_a_verdict_reads_a_clock() -> None:
+    assert clocks() == []
+    assert [name for name in CLOCKLESS if not (ROOT / name).is_dir()] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "lines"),
+    [
+        ("conformance/oracle/random/new.py", "import time\n", [1]),
+        ("conformance/oracle/new.py", "def f():\n    from time import perf_counter as now\n    return now()\n", [2]),
+        ("conformance/execution/new.py", "def f(clock):\n    return clock.monotonic()\n", [2]),
+        ("conformance/variants/new.py", "import datetime\n", [1]),
+        ("reducers/passes/new.py", "import resource\nx = resource.getrusage(0)\n", [2]),
+        ("conformance/execution/run_case.py", "import time\n\n\ndef other():\n    return time.time()\n", [5]),
+        ("conformance/execution/run_case.py", "import time\n\n\ndef run_case():\n    return time.time()\n", []),
+        ("conformance/runner/pool.py", "import time\n", []),
+    ],
+)
+def test_a_clock_is_found(tree: Path, place: str, text: str, lines: list[int]) -> None:
+    (tree / place).parent.mkdir(parents=True, exist_ok=True)
+    (tree / place).write_text(text)
+    assert clocks(tree) == [f"{place}:{line}" for line in lines]
 
 
 def test_a_name_of_the_compiler_is_of_one_class() -> None:

@@ -44,6 +44,7 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.cli": "flushes stdout",
     "torchstone.conformance.escape": "the rows of CSV themselves: tests/writers/test_escape.py",
     "torchstone.conformance.files": "bytes that its callers give it, under a name of theirs",
+    "torchstone.conformance.sources.names": "PyTorch's own names, for torchstone to read again",
     "torchstone.conformance.program.case": "bytes: JSON in safetensors, which Case.load checks",
     "torchstone.conformance.backends.native_output": "holds a backend's own stderr for its verdict",
     "torchstone.conformance.repro.compiler_paths": "the source of scripts: their reader's own compiler prints there",

@@ -8,7 +8,10 @@ that happens in ``available``, ``versions`` and ``compile``.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
+from importlib.machinery import PathFinder
 from typing import Any, cast
 
 from torchstone.compiler.registry import Registry
@@ -33,10 +36,22 @@ def backend_names() -> list[str]:
 
 
 def check_backend_name(name: str) -> None:
-    """Raise unless ``name`` is registered or has the form ``package.module:attribute``; imports nothing."""
+    """Raise unless ``name`` is registered, or ``package.module:attribute`` of a package there is; imports nothing."""
     base = name.partition("+")[0]
     if ":" not in base:
         BACKENDS.spec(base)
+        return
+    package = base.partition(":")[0].partition(".")[0]
+    if package not in sys.modules and not _is_found(package):
+        raise InputError(
+            f'backend "{name}" cannot be loaded: there is no module {package}, here or in the current folder'
+        )
+
+
+def _is_found(package: str) -> bool:
+    paths = [os.getcwd(), *sys.path]
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+    return PathFinder.find_spec(package, paths) is not None or any(f.find_spec(package, None) for f in finders)
 
 
 def is_shipped(name: str) -> bool:

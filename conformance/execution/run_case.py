@@ -60,6 +60,7 @@ def compile_cases(cases: Sequence[Case], backend: Any) -> list[Compiled]:
                 torch.default_generator.manual_seed(SEED)
                 yield case.program, case.fresh_args()
 
+    cases = [randomness.without_seed(case, backend) for case in cases]
     with warnings.catch_warnings(), torch.no_grad(), composite.on_trial(backend.name):
         warnings.simplefilter("ignore")
         reasons = [undefined_behavior(case) for case in cases]
@@ -138,6 +139,7 @@ def make_verdict(case: Case, backend: str, stage: Stage, finding: Finding, secon
 
 def _run_variant(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     """Try the case in the way of its variant. One that nobody has registered is a label, such as a fuzzer's seed."""
+    case = randomness.without_seed(case, backend)
     if case.variant not in VARIANTS:
         if RUN_BY_PLUGIN not in case.tags:
             return compare_with_eager(case, backend, compiled)
@@ -167,7 +169,6 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager runs out of memory")
     except Exception as error:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {_describe(error)}")
-    free = randomness.undetermined(case, drawn)
 
     stage = Stage.COMPILE
     try:
@@ -180,28 +181,36 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
     except Exception as error:
         return _failure(error, stage)
 
-    if free:
-        finding = randomness.compare(free, case, backend, executable, expected, actual)
-    else:
-        finding = _compare(program, case, executable, expected, actual)
-        if finding.outcome is Outcome.MISMATCH and (
-            free := randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)
-        ):
-            finding = randomness.compare(free, case, backend, executable, expected, actual)
-    if finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED):
-        try:
-            finding = _with_later_calls(
-                finding, check_second_call(case, executable, expected, actual, repeats=not free)
-            )
-        except Exception as error:
-            stage, finding = _failure(error, Stage.RUN)
-            return stage, replace(finding, message=f"called again: {finding.message}")
+    try:
+        finding = _judge_calls(case, backend, executable, expected, actual, drawn)
+    except randomness.BackendRaised as raised:
+        stage, finding = _failure(raised.error, Stage.RUN)
+        return stage, replace(finding, message=f"called again: {finding.message}")
     finding = classify(finding, backend, executable)
     try:
         return Stage.COMPARE, detect_leak(detect_silent_fallback(finding, case, backend, executable), case, executable)
     except Exception as error:
         stage, finding = _failure(error, Stage.RUN)
         return stage, replace(finding, message=f"called again: {finding.message}")
+
+
+def _judge_calls(
+    case: Case, backend: Backend, executable: Callable[..., Any], expected: Observed, actual: Observed, drawn: bool
+) -> Finding:
+    """The finding of the first call and of those after it. Raises ``BackendRaised`` where one of these raises.
+
+    What is seldom drawn is not seen in a few seeds: before a number is called wrong, eager draws from many.
+    """
+    free = randomness.undetermined(case, drawn)
+    if not free:
+        finding = _compare(case.program, case, executable, expected, actual)
+        finding = _with_later_calls(finding, case, executable, expected, actual, repeats=True)
+        if finding.outcome is Outcome.MISMATCH:
+            free = randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)
+        if not free:
+            return finding
+    finding = randomness.compare(free, case, backend, executable, expected, actual)
+    return _with_later_calls(finding, case, executable, expected, actual, repeats=False)
 
 
 def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
@@ -257,8 +266,16 @@ def _compare(
     return finding
 
 
-def _with_later_calls(finding: Finding, later: Finding | None) -> Finding:
-    """The finding of all calls, given that of the first, which was right, and what came to light after it."""
+def _with_later_calls(
+    finding: Finding, case: Case, executable: Callable[..., Any], expected: Observed, first: Observed, *, repeats: bool
+) -> Finding:
+    """The finding of all calls, given that of the first: where it was right, the next ones are looked at."""
+    if finding.outcome not in (Outcome.PASS, Outcome.ILL_CONDITIONED):
+        return finding
+    try:
+        later = check_second_call(case, executable, expected, first, repeats=repeats)
+    except Exception as error:
+        raise randomness.BackendRaised(error) from error
     if later is None or later.outcome is not Outcome.PASS:
         return later or finding
     return replace(finding, evidence=finding.evidence | later.evidence)

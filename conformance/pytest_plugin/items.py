@@ -110,7 +110,7 @@ class OwnItem(CaseItem):
     declared: DeclaredCase
 
     def case(self) -> Case | Untested:
-        from torchstone.conformance.variants.registry import apply
+        from torchstone.conformance.variants.apply import apply
 
         _, _, dtype, index, variant = _fields(self.case_id)
         return apply(self.declared.case(dtype, int(index)), variant)

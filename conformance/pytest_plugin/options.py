@@ -63,7 +63,7 @@ def read_options(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool 
     from torchstone.conformance.backends import check_backend_name, load
     from torchstone.conformance.backends.registry import describe_backend
     from torchstone.conformance.runner.preflight import preflight
-    from torchstone.conformance.sources import SOURCES
+    from torchstone.conformance.sources import SOURCES, check_ops
 
     backends = tuple(dict.fromkeys([*option.torchstone_backend, *(backend for backend, _ in picked)]))
     if not backends:
@@ -80,11 +80,8 @@ def read_options(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool 
         check_backend_name(name)
     variants = _variants(option.torchstone_variant)
     dtypes = _dtypes(option.torchstone_dtype)
-    for name in () if quick else backends:
-        state = preflight(name) if option.torchstone_isolate else describe_backend(load(name))
-        if not state.get("ok", True):
-            how = f"; install it with: {state['install']}" if state["install"] else ""
-            raise InputError(f'backend "{name}" cannot be used here: {state["reason"]}{how}')
+    if OWN not in sources and option.torchstone_op:
+        check_ops(sources, option.torchstone_op)
     chosen = PluginOptions(
         backends,
         tuple(name for name in dict.fromkeys(sources) if name != OWN),
@@ -98,8 +95,15 @@ def read_options(option: Any, picked: Sequence[tuple[str, str]], *, quick: bool 
         tuple(option.torchstone_expect),
         tuple(dict.fromkeys(picked)),
     )
-    if not quick and chosen.expect:
+    if quick:
+        return chosen
+    if chosen.expect:
         chosen.read_expectations()
+    for name in backends:
+        state = preflight(name) if option.torchstone_isolate else describe_backend(load(name))
+        if not state.get("ok", True):
+            how = f"; install it with: {state['install']}" if state["install"] else ""
+            raise InputError(f'backend "{name}" cannot be used here: {state["reason"]}{how}')
     return chosen
 
 

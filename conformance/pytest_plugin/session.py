@@ -58,7 +58,8 @@ class Session:
 
     def entry(self, case_id: str) -> Case | Untested:
         """The entry of an id, in its variant. Raises ``InputError``."""
-        from torchstone.conformance.variants.registry import DEFAULT, apply
+        from torchstone.conformance.variants.apply import apply
+        from torchstone.conformance.variants.registry import DEFAULT
 
         source, op, dtype, index, variant, *_ = [*case_id.split(":"), DEFAULT]
         names = [name for name in self.chosen.sources if name.partition("=")[0] == source]

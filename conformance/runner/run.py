@@ -99,6 +99,5 @@ def run_cases(
                     keep(result.verdict, result.data)
         except HarnessError as error:
             summary.errors[backend] = str(error)
-        finally:
-            store.flush()
+        store.flush()
     return summary

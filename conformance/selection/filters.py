@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from torchstone.conformance.errors import InputError
-from torchstone.conformance.variants.registry import DEFAULT
+from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.sources import SOURCES, check_ops
+from torchstone.conformance.sources.names import is_pattern
+from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
 
 class Shard(NamedTuple):
@@ -57,6 +59,29 @@ class Pattern(NamedTuple):
         named = zip((source, op, dtype, index), self, strict=False)
         right = variant in variants if not self.variant else fnmatchcase(variant, self.variant)
         return right and all(fnmatchcase(value, pattern) for value, pattern in named)
+
+
+def sources_of(patterns: Iterable[Pattern]) -> list[str]:
+    """The sources that patterns of ids mean. Raises ``UnknownName`` for one that means none."""
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        found = [pattern.source] if pattern.source in SOURCES else list(SOURCES.usable(pattern.source))
+        if not found:
+            raise UnknownName("source", pattern.source, SOURCES)
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)
+
+
+def check_patterns(patterns: Iterable[Pattern], sources: Sequence[str]) -> None:
+    """Raise ``InputError`` for a field of a pattern that nothing can have, as far as that is known without PyTorch."""
+    for pattern in patterns:
+        where = [name for name in sources if fnmatchcase(name.partition("=")[0], pattern.source)]
+        if not is_pattern(pattern.op):
+            check_ops(where, [pattern.op])
+        if not is_pattern(pattern.index) and not pattern.index.isdecimal():
+            raise InputError(f'"{":".join(filter(None, pattern))}": the sample is a number from 0 or a pattern')
+        if pattern.variant and not is_pattern(pattern.variant) and pattern.variant not in VARIANTS:
+            raise UnknownName("variant", pattern.variant, VARIANTS)
 
 
 def split_id(case_id: str) -> tuple[str, str, str, str, str]:

@@ -19,7 +19,7 @@ from torchstone.conformance.selection.earlier_runs import EarlierRuns
 from torchstone.conformance.selection.effort import Effort
 from torchstone.conformance.selection.filters import Pattern, Shard, has_wanted_tag, split_id
 from torchstone.conformance.selection.plan import plan_cases
-from torchstone.conformance.sources import FOLDER, SOURCES, Source, iterate, load_all, select
+from torchstone.conformance.sources import FOLDER, Source, iterate, load_all, select
 from torchstone.conformance.sources.corpus import NO_DTYPE, Corpus
 from torchstone.conformance.sources.tags import OF_CASES, TAGS
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
@@ -100,17 +100,6 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
         raise InputError(f"selects nothing: of {chosen} ops none has a case of {filters}")
     damaged = [problem for source in loaded.values() if isinstance(source, Corpus) for problem in source.damaged()]
     return Selection(ops, entries, wanted, damaged)
-
-
-def sources_of(patterns: Iterable[Pattern]) -> list[str]:
-    """The sources that patterns of ids mean. Raises ``UnknownName`` for one that means none."""
-    chosen: dict[str, None] = {}
-    for pattern in patterns:
-        found = [pattern.source] if pattern.source in SOURCES else list(SOURCES.usable(pattern.source))
-        if not found:
-            raise UnknownName("source", pattern.source, SOURCES)
-        chosen.update(dict.fromkeys(found))
-    return list(chosen)
 
 
 def _variants(wanted: Sequence[str], patterns: Iterable[Pattern]) -> list[str]:

@@ -7,10 +7,11 @@ name alone: ids name them, and what a stranger's file names must not be imported
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torchstone.compiler.registry import Registry
 from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.sources.names import keep_names, known_names, match
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case, Untested
@@ -80,13 +81,38 @@ def select(sources: Sequence[str] | Mapping[str, Source], ops: Sequence[str] | N
     pattern.
     """
     loaded = sources if isinstance(sources, Mapping) else load_all(sources)
+    for name, source in loaded.items():
+        keep_names(name, source.op_names())
+    return _select(loaded, ops)
+
+
+def check_ops(sources: Sequence[str], ops: Sequence[str] | None) -> None:
+    """Raise as ``select`` where the names of all sources are known without loading one, which takes seconds."""
+    known = {name: known_names(name) for name in sources}
+    if ops and None not in known.values():
+        _select({name: _Named(names or []) for name, names in known.items()}, ops)
+
+
+class _Named(NamedTuple):
+    """The names of a source that is not loaded."""
+
+    names: list[str]
+
+    def op_names(self) -> list[str]:
+        return self.names
+
+    def select(self, ops: Iterable[str] | None = None) -> list[str]:
+        return match(ops, self.names)
+
+
+def _select(loaded: Mapping[str, Any], ops: Sequence[str] | None) -> dict[str, list[str]]:
     wanted = [op for op in ops or () if not op.startswith("!")]
     chosen = _meant(loaded, wanted) if wanted else {name: set(source.select()) for name, source in loaded.items()}
     unwanted = _meant(loaded, [op[1:] for op in ops or () if op.startswith("!")])
     return {name: sorted(names - unwanted[name]) for name, names in chosen.items()}
 
 
-def _meant(loaded: Mapping[str, Source], ops: Iterable[str]) -> dict[str, set[str]]:
+def _meant(loaded: Mapping[str, Any], ops: Iterable[str]) -> dict[str, set[str]]:
     chosen: dict[str, set[str]] = {name: set() for name in loaded}
     for op in ops:
         found, problem = False, InputError("")
@@ -116,7 +142,7 @@ def iterate(
     ``keep(entry, variant)`` says whether an entry is wanted in a variant, before it is made; ``loaded`` are the sources
     if they are loaded already.
     """
-    from torchstone.conformance.variants.registry import expand
+    from torchstone.conformance.variants.apply import expand
 
     for name, ops in chosen.items():
         if ops:
@@ -136,7 +162,8 @@ def _checked(entry: Case | Untested, name: str) -> Case | Untested:
 def find_case(name: str) -> Case:
     """The case of an id, ``source:op:dtype:index`` and perhaps ``:variant``. Raises ``UnknownName``, ``InputError``."""
     from torchstone.conformance.program.case import Untested
-    from torchstone.conformance.variants.registry import DEFAULT, apply
+    from torchstone.conformance.variants.apply import apply
+    from torchstone.conformance.variants.registry import DEFAULT
 
     source, op, dtype, index, variant, *rest = [*name.split(":"), DEFAULT]
     if rest not in ([], [DEFAULT]) or not index.isdigit():

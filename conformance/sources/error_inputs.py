@@ -18,7 +18,8 @@ from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.sources import opinfo
-from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
+from torchstone.conformance.sources.names import match
+from torchstone.conformance.sources.sampling import check_dtypes, first_line, seeded
 
 SOURCE = "errors"
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}

@@ -1,5 +1,7 @@
 """PyTorch's own module database as cases: every module of torch.nn, in evaluation and in training mode.
 
+What it leaves out, the modules that draw random numbers, is in a table of ours.
+
 A case is what the module's forward calls, with its parameters and buffers as inputs: a program like any other. The
 even samples are the module in evaluation mode, the odd ones in training mode.
 """
@@ -17,7 +19,9 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES, ProgramError
-from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
+from torchstone.conformance.sources.names import match
+from torchstone.conformance.sources.random_modules import missing
+from torchstone.conformance.sources.sampling import check_dtypes, first_line, seeded
 from torchstone.conformance.sources.tracing import NotExpressible, record
 
 SOURCE = "modules"
@@ -25,11 +29,12 @@ SOURCE = "modules"
 
 @functools.cache
 def _database() -> dict[str, Any]:
-    """Module name to its ``ModuleInfo``."""
+    """Module name to its ``ModuleInfo``, or to a row of ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torchstone.compiler._torch.op_database import module_db
-    return {info.name: info for info in module_db}
+    found = {info.name: info for info in module_db}
+    return found | {row.name: row for row in missing(found)}
 
 
 def op_names() -> list[str]:

@@ -15,7 +15,8 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.program.call_targets import lookup, name_of
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES, ProgramError
-from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
+from torchstone.conformance.sources.names import match
+from torchstone.conformance.sources.sampling import check_dtypes, first_line, seeded
 from torchstone.conformance.sources.tags import tags_of_info
 from torchstone.conformance.sources.tracing import NotExpressible, record, single_call
 

@@ -1,20 +1,19 @@
-"""What PyTorch's databases have in common as sources: seeding, and names that may be patterns."""
+"""What PyTorch's databases have in common as sources: seeding."""
 
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import random
 import warnings
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from unittest import mock
 
 import numpy
 import torch
 
 from torchstone.compiler._torch.op_database import no_stack_walks
-from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.program.literals import DTYPES
 
 
@@ -42,27 +41,6 @@ def seeded(key: str) -> Iterator[None]:
             torch.set_num_threads(threads)
             random.setstate(python)
             numpy.random.set_state(array)
-
-
-def match(wanted: Iterable[str] | None, known: Collection[str], kind: str = "op") -> list[str]:
-    """The known names meant by names and shell patterns, sorted; all of them for None.
-
-    Raises ``UnknownName``, or ``InputError`` for a pattern that matches nothing.
-    """
-    if wanted is None:
-        return sorted(known)
-    chosen: set[str] = set()
-    for name in wanted:
-        if any(mark in name for mark in "*?["):
-            matched = fnmatch.filter(known, name)
-            if not matched:
-                raise InputError(f'no {kind} matches "{name}"')
-            chosen.update(matched)
-        elif name in known:
-            chosen.add(name)
-        else:
-            raise UnknownName(kind, name, known)
-    return sorted(chosen)
 
 
 def check_dtypes(dtypes: Iterable[str] | None) -> list[str] | None:

@@ -1,6 +1,6 @@
 """The result store: one SQLite file (WAL) that holds runs, verdicts, and the bytes of the cases that failed."""
 
-from torchstone.conformance.store.opening import DEFAULT_PATH, StoreError, default_path
+from torchstone.conformance.store.opening import DEFAULT_PATH, StoreError, check_store, default_path
 from torchstone.conformance.store.prune import Pruned, prune, runs_to_prune
 from torchstone.conformance.store.schema import SCHEMA_VERSION
 from torchstone.conformance.store.store import RUN_COLUMNS, VERDICT_COLUMNS, RunRecord, Store
@@ -15,6 +15,7 @@ __all__ = [
     "RunRecord",
     "Store",
     "StoreError",
+    "check_store",
     "default_path",
     "parse_evidence",
     "prune",

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.files import check_file
 from torchstone.conformance.store import schema
 
 DEFAULT_PATH = Path(".torchstone") / "results.sqlite"
@@ -49,6 +50,19 @@ def open_store(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connectio
         raise
 
 
+def check_store(path: Path, *, create: bool = False, write: bool = False) -> None:
+    """Raise StoreError, or InputError, for a path that ``open_store`` would refuse. Makes nothing, and copies nothing.
+
+    ``write``: the store is to be written to, in ``create`` one that is not there may be made.
+    """
+    there = not _missing(path, create)
+    if write:
+        check_file(path, "--store")
+    if there:
+        with contextlib.closing(_connect(path)) as db, sqlite_errors(path):
+            _check(db, path)
+
+
 @contextlib.contextmanager
 def sqlite_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into StoreError."""
@@ -81,7 +95,6 @@ def _missing(path: Path, create: bool) -> bool:
         if not path.exists():
             if not create:
                 raise StoreError(f"no results at {path}: run `torchstone run` first, or give --store")
-            path.parent.mkdir(parents=True, exist_ok=True)
             return True
         with path.open("rb") as file:
             head = file.read(len(MAGIC))
@@ -96,6 +109,7 @@ def _create(path: Path) -> None:
     """Make the file under another name and move it into place whole: nobody ever sees half a store."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         new.unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as db:
             schema.migrate(db)
@@ -103,7 +117,8 @@ def _create(path: Path) -> None:
         with contextlib.suppress(FileExistsError):  # another process was faster: its store will do
             os.link(new, path)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"cannot create {path}: {error}; give another --store") from error
+        why = getattr(error, "strerror", None) or error
+        raise StoreError(f"cannot use {path} as a store: {why}; give another --store") from error
     finally:
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)

@@ -193,6 +193,18 @@ class Store:
         with self._errors():
             self._db.execute("UPDATE runs SET state = ?, finished = ?, errors = ? WHERE id = ?", row)
 
+    def abandon(self, run: str) -> None:
+        """Close a run as ``interrupted``, as far as the disk has room for it. Raises nothing.
+
+        What does not fit is asked again when the run is resumed, and a run that cannot even be closed is found killed.
+        """
+        with contextlib.suppress(StoreError):
+            self.flush()
+        self._pending.clear()
+        self._pending_cases.clear()
+        with contextlib.suppress(StoreError):
+            self.finish(run, "interrupted")
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def run(self, run: str | None = None) -> RunRecord:
@@ -295,6 +307,19 @@ class Store:
                 result[backend] = (passing, ops)
         return result
 
+    def untested_ops(self, run: str) -> dict[str, list[str]]:
+        """Return, for each backend that has some, the ops of which nothing is known: every sample is untested."""
+        self.flush()
+        query = (
+            "SELECT backend, op FROM verdicts WHERE run = ? "
+            "GROUP BY backend, op HAVING min(outcome = 'untested') ORDER BY backend, op"
+        )
+        result: dict[str, list[str]] = {}
+        with self._errors():
+            for backend, op in self._db.execute(query, (_key(run),)):
+                result.setdefault(str(backend), []).append(str(op))
+        return result
+
     def done(self, run: str, backend: str) -> set[str]:
         """Return the ids of the cases that have a verdict of ``backend`` in the run."""
         self.flush()
@@ -342,8 +367,11 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *exc: object) -> None:
+        with (
+            contextlib.suppress(StoreError) if kind else contextlib.nullcontext()
+        ):  # the first error is the one to tell
+            self.close()
 
 
 def _now() -> str:

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import flip_lazy_bits
-from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import agreeing, change_inputs, of_each_input
+from torchstone.conformance.variants.support import agreeing, change_inputs, determined, of_each_input
 
 
 def _strided(tensor: Tensor) -> Tensor:
@@ -61,9 +60,8 @@ def _lazy(case: Case) -> Case:
         return flip_lazy_bits(tensor.neg(), neg=True) if tensor.dtype.is_floating_point else tensor
 
     changed = change_inputs(case, lazily, "no input of floats")
-    left = [(given.fresh_args(), given) for given in (case, changed)]
     with torch.no_grad():
-        plain, other = ([*flatten(given.program(*args)), *args] for args, given in left)
+        plain, other = (determined(given.program, given.fresh_args()) for given in (case, changed))
     if not agreeing(plain, other):
         raise NotApplicable("eager gives other results, for it reads what lies in memory as it is")
     return changed

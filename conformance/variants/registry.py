@@ -1,4 +1,4 @@
-"""The variants by name, and how a case is asked in one. What a case cannot be asked is ``Untested``, with why.
+"""The variants by name. Naming one needs no PyTorch: a misspelt name is refused at once.
 
 Variants are found by name alone, never by ``module:attribute``: an id names the variant of its case, ids come from
 files of strangers too, and what a file names must not be imported because the file names it.
@@ -6,17 +6,14 @@ files of strangers too, and what a file names must not be imported because the f
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-
-import torch
+from typing import TYPE_CHECKING
 
 from torchstone.compiler.registry import Registry
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.execution.undefined_behavior import undefined_behavior
-from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.sources.sampling import first_line, seeded
-from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.protocol import Variant
+
+if TYPE_CHECKING:
+    from torchstone.conformance.program.case import Case
 
 DEFAULT = "default"
 
@@ -67,47 +64,3 @@ def compiled_alone(case: Case) -> bool:
 def is_run_as_it_is(case: Case) -> bool:
     """Whether the case's variant is all in its program and inputs, as is one that nobody has registered."""
     return case.variant not in VARIANTS or VARIANTS.load(case.variant).run is None
-
-
-def apply(case: Case, name: str) -> Case | Untested:
-    """The case in a variant, or why there is none: nothing to change, or eager does not take what comes of it.
-
-    Raises ``UnknownName``, and ``InputError`` for a plugin that cannot be loaded.
-    """
-    if name == DEFAULT:
-        return case
-    variant = VARIANTS.load(name)
-    try:
-        with seeded(f"{case.id}:{name}"):
-            changed = variant.make(case).replace(variant=name)
-            if variant.run is not None and name not in VARIANTS.rows:
-                changed = changed.replace(tags=(*changed.tags, RUN_BY_PLUGIN))
-            if variant.try_eager:
-                with torch.no_grad():
-                    if refused := undefined_behavior(changed):
-                        raise NotApplicable(refused)
-                    changed.program(*changed.fresh_args())
-            return changed
-    except NotApplicable as error:
-        reason = str(error)
-    except Exception as error:
-        reason = f"eager raises {type(error).__name__}: {first_line(error)}"
-    return Untested(case.source, case.op, case.dtype, reason, case.index, name)
-
-
-def expand(
-    entries: Iterable[Case | Untested],
-    names: Sequence[str],
-    keep: Callable[[Case | Untested, str], bool] | None = None,
-) -> Iterator[Case | Untested]:
-    """Each entry in each of the variants that ``keep`` wants it in; what is no case is passed on once."""
-    for entry in entries:
-        if isinstance(entry, Untested):
-            if keep is None or keep(entry, entry.variant):
-                yield entry
-            continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for name in names:
-                if keep is None or keep(entry, name):
-                    yield apply(entry, name)

@@ -10,7 +10,8 @@ from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.mutants import Mutant
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import iterate, load
-from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
 SEED = 0
 MAX_OPS = 3

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,14 +57,22 @@ def read_journal(path: Path) -> dict[str, TrialResult]:
 
 
 def append_to_journal(path: Path, found: TrialResult) -> None:
-    """Add a line to a journal. InputError when it cannot be written."""
+    """Add a line to a journal, or none of it. InputError when it cannot be written."""
+    fields = dataclasses.asdict(found)
+    line = json.dumps({"bug": fields.pop("mutant"), **fields}) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            fields = dataclasses.asdict(found)
-            file.write(json.dumps({"bug": fields.pop("mutant"), **fields}) + "\n")
+        with path.open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                if file.write(line.encode()) < len(line.encode()):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                file.truncate(before)
+                raise
     except OSError as error:
-        raise InputError(f"cannot write to {path}: {error.strerror or error}") from error
+        why = f"cannot write to {path}: {error.strerror or error}"
+        raise InputError(f"{why}; what is in it is kept: make room, and the same command goes on") from error
 
 
 def table_rows(found: Mapping[str, TrialResult]) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def test_against_exits_like_diff(make_store: Callable[..., Path], tmp_path: Path
         (["--against", "r12"], 'unknown run "r12"'),
         (["--format", "pdf"], "pdf"),
         (["--store", "nowhere.sqlite"], "no results at nowhere.sqlite"),
-        (["--out", "/proc/nowhere/site"], "cannot write the report into /proc/nowhere/site"),
+        (["--out", "/proc/nowhere/site"], "cannot write to /proc/nowhere/site"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

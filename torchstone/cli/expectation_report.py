@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.output import TableFormat, say, show_table, write_raw
+from torchstone.cli.paths import input_file, output_file
 from torchstone.conformance.escape import shell_command
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ class Annotations(StrEnum):
 
 ExpectOption = Annotated[
     list[Path] | None,
-    typer.Option("--expect", help="Expectation file of a backend: only what it does not expect fails; repeatable."),
+    input_file("--expect", help="Expectation file of a backend: only what it does not expect fails; repeatable."),
 ]
-JunitOption = Annotated[Path | None, typer.Option("--junit", help="Write the results as JUnit XML into this file.")]
+JunitOption = Annotated[Path | None, output_file("--junit", help="Write the results as JUnit XML into this file.")]
 AnnotationsOption = Annotated[
     Annotations,
     typer.Option(
@@ -62,12 +63,9 @@ class Baseline:
         backends: Collection[str], whose: str,
     ) -> Baseline:  # fmt: skip
         """Read the files. Raises InputError for what cannot be used, before anything is run."""
-        from torchstone.conformance.errors import InputError
         from torchstone.conformance.expectations import files_by_backend, load_expectations
 
         files = tuple(files_by_backend([load_expectations(path) for path in expect or ()], backends, whose).values())
-        if junit is not None and junit.is_dir():
-            raise InputError(f"cannot write {junit}: it is a folder; give the path of a file")
         wanted = annotations is Annotations.github
         if annotations is Annotations.auto:
             wanted = os.environ.get("GITHUB_ACTIONS", "").lower() in ("true", "1")
@@ -94,17 +92,23 @@ class Baseline:
 
 def conclude_run(baseline: Baseline, db: Store, run: str) -> bool:
     """Say what came otherwise than expected at the end of ``torchstone run``; return whether all is well."""
+    from torchstone.conformance.errors import InputError
+
     record = db.run(run)
-    report = baseline.check(db, record)
+    names = [word for file in baseline.files for word in ("--expect", str(file.path))]
+    again = ["torchstone", "expect", "check", "--run", run, "--store", str(db.path), *names]
+    try:
+        report = baseline.check(db, record)
+    except InputError as error:  # the disk has filled meanwhile
+        wanted = [*again, "--junit", str(baseline.junit)] if baseline.junit else again
+        raise InputError(f"{error}; run {run} has ended, and is kept. To go on: {shell_command(wanted)}") from error
     if baseline.files:
         say(f"\n{headline(report)}")
         rows = problem_rows(report)
         if rows:
             show_table(rows[:SHOWN], COLUMNS, TableFormat.table)
         if len(rows) > SHOWN:
-            names = [word for file in baseline.files for word in ("--expect", str(file.path))]
-            command = ["torchstone", "expect", "check", "--run", run, "--store", str(db.path), *names]
-            say(f"and {len(rows) - SHOWN:,} more: {shell_command(command)}")
+            say(f"and {len(rows) - SHOWN:,} more: {shell_command(again)}")
     for line in baseline.annotations(record, report):
         write_raw(f"{line}\n")
     sys.stdout.flush()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from torchstone.cli.paths import path_option
 
 # The dtypes a case may have, by their torch names: checked before torch is imported, held equal to torch's by a test.
 DTYPES = (
@@ -16,9 +19,18 @@ DTYPES = (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
 
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", help="Result store [default: .torchstone/results.sqlite, or $TORCHSTONE_STORE]."),
+
+def _check_store(path: Path, option: str, **use: bool) -> None:
+    from torchstone.conformance.store import check_store
+
+    check_store(path, **use)
+
+
+_STORE = "Result store [default: .torchstone/results.sqlite, or $TORCHSTONE_STORE]."
+StoreOption = Annotated[Path | None, path_option(_check_store, "--store", help=_STORE)]
+ChangedStoreOption = Annotated[Path | None, path_option(partial(_check_store, write=True), "--store", help=_STORE)]
+NewStoreOption = Annotated[
+    Path | None, path_option(partial(_check_store, write=True, create=True), "--store", help=_STORE)
 ]
 
 CpuLevelOption = Annotated[

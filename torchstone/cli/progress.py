@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PLAIN_SECONDS = 10.0
 LIVE_SECONDS = 0.2
+SHOWN_OPS = 20
 
 
 class Progress:
@@ -134,5 +135,9 @@ def show_summary(db: Store, run: str) -> None:
     for backend, count in db.noted(run, EAGER_FURTHER).items():
         cases = "1 case" if count == 1 else f"{count} cases"
         say(f"\nin {cases} eager is further from the float64 result than {backend}: no failure of the backend's")
+    for backend, ops in db.untested_ops(run).items():
+        named = ", ".join(ops[:SHOWN_OPS]) + (f" and {len(ops) - SHOWN_OPS:,} more" if len(ops) > SHOWN_OPS else "")
+        of = "1 op" if len(ops) == 1 else f"{len(ops):,} ops"
+        say(f"\nnothing is known of {of} on {backend}, every sample is untested: {visible(named)}")
     where = [] if db.path == DEFAULT_PATH else ["--store", str(db.path)]
     say(f"\nrun {run} is in {db.path}; for the report: {shell_command(['torchstone', 'report', '--run', run, *where])}")

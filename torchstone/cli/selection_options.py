@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from torchstone.cli.options import check_known, parse_dtypes
-from torchstone.cli.workers import check_consent, check_usable
+from torchstone.cli.options import DTYPES, check_known, parse_dtypes
+from torchstone.cli.paths import input_folder
+from torchstone.cli.workers import check_backend_names, check_consent, check_usable
 from torchstone.conformance.selection.effort import Effort
 
 BackendsOption = Annotated[
@@ -23,7 +24,7 @@ SourcesOption = Annotated[
     ),
 ]
 CorpusOption = Annotated[
-    list[Path] | None, typer.Option("--corpus", help="Folder of case files to ask too, or alone; repeatable.")
+    list[Path] | None, input_folder("--corpus", help="Folder of case files to ask too, or alone; repeatable.")
 ]
 OpsOption = Annotated[
     list[str] | None,
@@ -111,9 +112,9 @@ def run_options(
         "backends": list(dict.fromkeys(backend or ())),
         "ops": op, "limit": limit, "tags": tag, "cases": case, "shard": shard,
     }  # fmt: skip
+    dtypes = parse_dtypes(dtype) if dtype else None
     if case:
-        from torchstone.conformance.selection.filters import Pattern
-        from torchstone.conformance.selection.selection import sources_of
+        from torchstone.conformance.selection.filters import Pattern, sources_of
 
         sources = sources or sources_of(map(Pattern.parse, case))
     if shard is not None:
@@ -144,14 +145,31 @@ def run_options(
         options["effort"] = str(effort)
     every = named or effort is not None
     options["sources"] = list(dict.fromkeys(sources or PLANNED_SOURCES[: None if effort is not None else 1]))
-    options["dtypes"] = parse_dtypes(dtype or (["all"] if every else ["float32"]))
+    options["dtypes"] = dtypes if dtype or every else ["float32"]
     options["variants"] = list(dict.fromkeys(variants or ["all" if effort is not None else "default"]))
     return options
 
 
 def check_options(options: dict[str, Any]) -> dict[str, str]:
     """Raise InputError for whatever cannot be run, the cheap checks first; return the versions to record."""
-    from torchstone.conformance.sources import FOLDER, SOURCES
-
-    check_known("source", [name for name in options["sources"] if not name.startswith(FOLDER)], SOURCES)
+    check_names(options)
     return check_usable(options["backends"], options.get("pythons", {}))
+
+
+def check_names(options: dict[str, Any]) -> None:
+    """Raise InputError for a name that nothing has, as far as that is known without loading PyTorch."""
+    from torchstone.conformance.selection.filters import Pattern, check_patterns
+    from torchstone.conformance.sources import FOLDER, SOURCES, check_ops
+    from torchstone.conformance.sources.names import DATABASES, is_pattern
+    from torchstone.conformance.variants.registry import VARIANTS
+
+    sources = options["sources"]
+    check_known("source", [name for name in sources if not name.startswith(FOLDER)], SOURCES)
+    check_known("variant", options.get("variants") or [], [*VARIANTS, "all"])
+    check_backend_names([name for name in options["backends"] if name not in options.get("pythons", {})])
+    if options.get("ops"):
+        check_ops(sources, options["ops"])
+    patterns = [Pattern.parse(text) for text in options.get("cases") or []]
+    check_patterns(patterns, sources)
+    if set(sources) <= set(DATABASES):
+        check_known("dtype", [pattern.dtype for pattern in patterns if not is_pattern(pattern.dtype)], DTYPES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,15 +132,10 @@ def check_usable(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[st
     cases will have that for their verdict. Where a backend's version of a package, PyTorch's among them, is another
     than that of the backends before it, it goes under ``package (backend)``.
     """
-    from torchstone.conformance.backends import check_backend_name
     from torchstone.conformance.errors import InputError
 
-    for name in backends:
-        if name not in pythons:
-            check_backend_name(name)
-    from torchstone.conformance.runner.interpreter import (
-        Interpreter,
-    )  # loads torch, which no misspelt name has to wait for
+    check_backend_names([name for name in backends if name not in pythons])
+    from torchstone.conformance.runner.interpreter import Interpreter
     from torchstone.conformance.runner.preflight import preflight
 
     versions = environment_versions()
@@ -155,6 +150,14 @@ def check_usable(backends: Sequence[str], pythons: Mapping[str, str]) -> dict[st
             raise InputError(f'backend "{name}" cannot be used {where}: {found["reason"]}{how}')
         versions |= _other(versions, found["versions"], name)
     return versions
+
+
+def check_backend_names(names: Iterable[str]) -> None:
+    """Raise InputError for a backend that is not registered, or whose package is not there. Imports none of them."""
+    from torchstone.conformance.backends import check_backend_name
+
+    for name in names:
+        check_backend_name(name)
 
 
 def _other(known: Mapping[str, str], found: Mapping[str, Any], backend: str) -> dict[str, str]:

@@ -15,12 +15,13 @@ UNINITIALIZED = Trait(
     ),
     reason="The numbers are what lay there before.",
     effect=(
-        "Shapes and dtypes are compared, not numbers. A program of more than such a call is untested. The fuzzer "
-        "does not call them."
+        "Shapes and dtypes are compared, and the numbers that do not depend on that memory. A program of several "
+        "calls of which all numbers do is untested. The fuzzer does not call them."
     ),
     read_by=(
         "conformance.oracle.exactness.signed_zero",
         "conformance.oracle.random.compare",
+        "conformance.oracle.random.unwritten",
         "conformance.sources.tracing",
         "fuzz.generator.families.samples",
     ),
@@ -41,7 +42,8 @@ DRAWS_RANDOM_NUMBERS = Trait(
     ),
     reason="They draw by default, or where an argument that samples of the op database set says so.",
     effect=(
-        "The fuzzer does not call them. The oracle has no list: it sees whether eager took numbers from the generator."
+        "The fuzzer calls those that it knows how to, not as the samples do. The oracle has no list: it sees whether "
+        "eager took numbers from the generator."
     ),
     read_by=("fuzz.generator.families.samples",),
 )

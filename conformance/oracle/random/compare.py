@@ -1,32 +1,39 @@
 """Cases whose values eager draws at random, or leaves unwritten: what can be compared of them, and how.
 
-- Memory that nobody wrote to: shape and dtype. They are all that ``empty`` and its like decide, so that is a pass; any
-  other program with such memory is ``untested``.
+- Memory that nobody wrote to: shape, dtype, layout and device. They are all that ``empty`` and its like decide, so that
+  is a pass. Of another program what was written is compared; where that is nothing, the case is ``untested``.
 - The numbers that eager draws from the same seed are right. A backend that claims to give them (``random_numbers`` is
   ``eager``) has to, within the tolerance. Any other has them by chance where eager draws them from other seeds too.
 - Any other backend's are compared by their distribution. One that claims ``seeded`` has to give the same numbers for
-  the same seed. Where a program seeds the generator itself, or its sizes depend on what it draws, or the runs would
-  take too long, shapes and dtypes are compared, and the case is ``untested``.
+  the same seed. Where sizes depend on what is drawn, or the program is too large to be run so often, shapes and dtypes
+  are compared, and the case is ``untested``.
+- A program that seeds the generator itself gives one set of numbers, which only eager's generator has. Whoever has
+  another generator is asked without the seed (``without_seed``).
+
+How often a program is run follows from its size, never from a clock: a verdict is the same on every machine.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchstone.conformance.execution.memory import find_stray_writes
 from torchstone.conformance.execution.repeatability import is_nondeterministic, observe, same_leaves
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
-from torchstone.conformance.oracle.pytree import flatten, paths
-from torchstone.conformance.oracle.random.distribution import RUNS, compare_distributions
+from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
+from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, compare_distributions
+from torchstone.conformance.oracle.random.unwritten import FILLS, calls_unwritten, run_filled, unwritten_elements
+from torchstone.conformance.oracle.random.work import affordable, work
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Program
 
@@ -36,9 +43,6 @@ MORE_RESEEDS = 512
 UNWRITTEN, DRAWN = "unwritten", "drawn"
 EAGER, SEEDED = "eager", "seeded"
 
-BUDGET = 3.0
-"""Seconds that the runs of a backend may take together; with fewer than ``FEWEST`` nothing is told."""
-FEWEST = 32
 _SEED = "torch.manual_seed"
 _ELSEWHERE = 1 << 20
 """Seeds from here on are none that a case is run from, and hardly any that a program sets."""
@@ -59,9 +63,9 @@ def undetermined(case: Case, drawn: bool, reseeds: int = RESEEDS) -> str:
     """Why eager's own values are not determined by the inputs, ``unwritten`` or ``drawn``, or an empty string.
 
     ``drawn``: whether eager took numbers from the generator; it may have done so without effect, which this many
-    seeds show, if ``BUDGET`` is not up before.
+    seeds show, or as many as there is room for.
     """
-    if any(UNINITIALIZED.has(call.operator) for call in case.program.calls):
+    if calls_unwritten(case.program) and _has_unwritten(case):
         return UNWRITTEN
     if not drawn:
         return ""
@@ -69,17 +73,23 @@ def undetermined(case: Case, drawn: bool, reseeds: int = RESEEDS) -> str:
     return DRAWN if any(not same_leaves(first, run) for run in _reseeded(case, SEED + 1, reseeds - 1)) else ""
 
 
+def without_seed(case: Case, backend: Any) -> Case:
+    """The case as a backend is asked it: without seeds of the program's own, if it has not eager's generator."""
+    if getattr(backend, "random_numbers", "") == EAGER or not any(c.target == _SEED for c in case.program.calls):
+        return case
+    return case.replace(program=_unseeded(case.program))
+
+
 def _unseeded(program: Program) -> Program:
-    """Without a seed of its own: that is part of what eager does, but compilers may have generators of their own."""
     return program.rewrite(lambda call: None if call.target == _SEED else call)
 
 
 def _reseeded(case: Case, start: int, most: int) -> Iterator[Observed]:
-    """Eager's runs from other seeds, ``most`` of them, or as many as ``BUDGET`` has room for and some."""
-    program, started = _unseeded(case.program), time.perf_counter()
+    """Eager's runs from other seeds, ``most`` of them; of a large program fewer, but ``RESEEDS``."""
+    program = _unseeded(case.program)
+    if most > RESEEDS:
+        most = max(affordable(most, work(program, case.fresh_args())), RESEEDS)
     for count in range(most):
-        if count >= RESEEDS and time.perf_counter() - started > BUDGET:
-            return
         with contextlib.suppress(Exception):  # what eager refuses of these numbers
             yield observe(program, case.fresh_args(), seed=start + count)
 
@@ -93,11 +103,11 @@ def compare(
     why: str, case: Case, backend: Any, executable: Callable[..., Any], expected: Observed, actual: Observed
 ) -> Finding:
     """What can be said of a backend's run of a case that is ``undetermined``, and why it is."""
-    mismatch = outline(expected, actual)
+    mismatch = outline(expected, actual) or _stray_writes(case, expected, actual)
     if mismatch is not None:
         return mismatch
     if why == UNWRITTEN:
-        return _unwritten(case.program)
+        return _unwritten(case, expected, actual)
     claim = getattr(backend, "random_numbers", "")
     if same_leaves(expected, actual) and (claim == EAGER or not _by_chance(case, expected)):
         return Finding(Outcome.PASS, evidence={"rule": "the numbers that eager draws from the same seed"})
@@ -106,8 +116,6 @@ def compare(
     if claim == SEEDED and is_nondeterministic(case, executable, actual):
         message = "calls from one seed differ, and the backend claims that they do not"
         return Finding(Outcome.MISMATCH, Kind.NONDETERMINISTIC, message)
-    if any(call.target == _SEED for call in case.program.calls):
-        return _untested("random: the program sets the seed, and nothing tells that the backend has eager's generator")
     return _distribution(case, executable, expected)
 
 
@@ -115,30 +123,100 @@ def _untested(reason: str) -> Finding:
     return Finding(Outcome.UNTESTED, message=f"{reason}; shapes and dtypes agree")
 
 
-def _unwritten(program: Program) -> Finding:
-    call = program.calls[0]
-    if len(program.calls) > 1 or UNINITIALIZED.ops[call.operator]:
-        return _untested(f"random: {call.target} gives memory nobody wrote to")
-    return Finding(Outcome.PASS, evidence={"rule": "metadata alone: PyTorch promises nothing of the values"})
+def _stray_writes(case: Case, expected: Observed, actual: Observed) -> Finding | None:
+    """A mismatch where the backend wrote to memory that eager leaves alone: that is determined, whatever is drawn."""
+    _, message, evidence = find_stray_writes(case.args, expected.inputs, actual.inputs)
+    return Finding(Outcome.MISMATCH, Kind.MUTATION, f"mutated: {message}", evidence) if message else None
+
+
+def _filled(case: Case) -> list[list[Any]]:
+    """The leaves of runs of eager whose unwritten memory is filled otherwise; none where eager refuses one."""
+    runs = []
+    for fill in FILLS:
+        torch.default_generator.manual_seed(SEED)
+        try:
+            runs.append(run_filled(case.program, case.fresh_args(), fill))
+        except Exception:  # what is filled in decides that too
+            return []
+    return runs
+
+
+def _has_unwritten(case: Case) -> bool:
+    runs = _filled(case)
+    masks = unwritten_elements(runs)
+    return not masks or any(mask is not None and bool(mask.any()) for mask in masks)
+
+
+def _unwritten(case: Case, expected: Observed, actual: Observed) -> Finding:
+    """Compare what was written of results, some of whose memory was not."""
+    call = next(call for call in case.program.calls if UNINITIALIZED.has(call.operator))
+    untested = _untested(f"random: {call.target} gives memory nobody wrote to")
+    runs = _filled(case)
+    masks = unwritten_elements(runs)
+    if not masks:
+        return untested
+    outputs = flatten(expected.outputs)
+    open_ones = [mask is not None and bool(mask.numel()) and bool(mask.all()) for mask in masks[: len(outputs)]]
+    if any(open_ones):
+        if len(case.program.calls) > 1:
+            return untested
+        return Finding(Outcome.PASS, evidence={"rule": "metadata alone: PyTorch promises nothing of the values"})
+    if drew():
+        return untested
+    left, right = (
+        [_with_masked(*leaf) for leaf in zip(flatten((run.outputs, run.inputs)), runs[0], masks, strict=True)]
+        for run in (expected, actual)
+    )
+    count = len(outputs)
+    finding = judge(
+        case.program,
+        case.args,
+        Observed(_tree(left[:count]), tuple(left[count:])),
+        Observed(_tree(right[:count]), tuple(right[count:])),
+    )
+    note = {"unwritten": sum(int(mask.sum()) for mask in masks if mask is not None)}
+    return replace(finding, evidence=finding.evidence | note)
+
+
+def _with_masked(leaf: Any, filled: Any, mask: Tensor | None) -> Any:
+    return leaf if mask is None or not bool(mask.any()) else torch.where(mask, dense(filled), dense(leaf))
+
+
+def _tree(leaves: list[Any]) -> Any:
+    return leaves[0] if len(leaves) == 1 else leaves
+
+
+class BackendRaised(Exception):
+    """The backend raised ``error`` in one of the further runs that a distribution takes."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _distribution(case: Case, executable: Callable[..., Any], expected: Observed) -> Finding:
-    def sample(function: Callable[..., Any], offset: int) -> Callable[[int], list[Any]]:
-        def run(seed: int) -> list[Any]:
-            run = observe(function, case.fresh_args(), seed=offset + seed)
-            return flatten((run.outputs, run.inputs))
+    if affordable(RUNS, work(case.program, case.fresh_args())) < RUNS:
+        return _untested(f"random: the program is too large to be run {SEEN + 2 * RUNS} times")
 
-        return run
+    def leaves(function: Callable[..., Any], seed: int) -> list[Any]:
+        run = observe(function, case.fresh_args(), seed=seed)
+        return flatten((run.outputs, run.inputs))
 
-    backend = sample(executable, _ELSEWHERE)
-    started = time.perf_counter()
-    backend(0)
-    runs = min(RUNS, int(BUDGET / (time.perf_counter() - started)))
-    if runs < FEWEST:
-        return _untested("random: the backend takes too long to be run many times")
+    def eager(seed: int) -> list[Any]:
+        try:
+            return leaves(case.program, SEED + seed)
+        except Exception as error:
+            raise ValueError("eager refuses some of the numbers drawn") from error
+
+    def backend(seed: int) -> list[Any]:
+        try:
+            return leaves(executable, _ELSEWHERE + seed)
+        except Exception as error:
+            raise BackendRaised(error) from error
+
     names = [name for name, _ in [*paths(expected.outputs, "output"), *paths(list(expected.inputs), "input")]]
     try:
-        message, evidence = compare_distributions(sample(case.program, SEED), backend, names, runs)
+        message, evidence = compare_distributions(eager, backend, names)
     except ValueError as error:
         return _untested(f"random: {error}")
     if message:
@@ -149,8 +227,9 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
 def outline(expected: Observed, actual: Observed) -> Finding | None:
     """A mismatch of structure, shape or dtype, for results whose values cannot be judged."""
     left, right = flatten((expected.outputs, expected.inputs)), flatten((actual.outputs, actual.inputs))
-    if len(left) != len(right):
-        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"expected {len(left)} values, got {len(right)}")
+    if [name for name, _ in paths(expected.outputs, "")] != [name for name, _ in paths(actual.outputs, "")]:
+        what = f"expected {shape_of(expected.outputs)}, got {shape_of(actual.outputs)}"
+        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"the results have another structure: {what}")
     for index, (wanted, given) in enumerate(zip(left, right, strict=True)):
         if isinstance(wanted, Tensor) != isinstance(given, Tensor):
             return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"value {index}: one is a tensor, the other is not")
@@ -161,6 +240,12 @@ def outline(expected: Observed, actual: Observed) -> Finding | None:
             if wanted.shape != given.shape:
                 message = f"value {index}: expected shape {list(wanted.shape)}, got {list(given.shape)}"
                 return Finding(Outcome.MISMATCH, Kind.SHAPE, message)
+            if wanted.layout != given.layout:
+                message = f"value {index}: expected {wanted.layout}, got {given.layout}"
+                return Finding(Outcome.MISMATCH, Kind.STRUCTURE, message)
+            if wanted.device != given.device:
+                message = f"value {index}: expected a tensor on {wanted.device}, got one on {given.device}"
+                return Finding(Outcome.MISMATCH, Kind.DEVICE, message)
         elif type(wanted) is not type(given):
             message = f"value {index}: expected a {type(wanted).__name__}, got a {type(given).__name__}"
             return Finding(Outcome.MISMATCH, Kind.DTYPE, message)

@@ -15,7 +15,8 @@ from pathlib import Path
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.program.case import Case, CaseError, Untested
 from torchstone.conformance.program.literals import DTYPES
-from torchstone.conformance.sources.sampling import check_dtypes, match
+from torchstone.conformance.sources.names import match
+from torchstone.conformance.sources.sampling import check_dtypes
 from torchstone.conformance.sources.tags import OF_CASES
 from torchstone.conformance.variants.registry import DEFAULT, is_run_as_it_is
 

@@ -13,7 +13,8 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES, ProgramError
 from torchstone.conformance.sources.models.examples import EXAMPLES
-from torchstone.conformance.sources.sampling import check_dtypes, first_line, match, seeded
+from torchstone.conformance.sources.names import match
+from torchstone.conformance.sources.sampling import check_dtypes, first_line, seeded
 from torchstone.conformance.sources.tracing import NotExpressible, record
 
 SOURCE = "models"

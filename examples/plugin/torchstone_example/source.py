@@ -10,7 +10,8 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.sources.sampling import check_dtypes, match, seeded
+from torchstone.conformance.sources.names import match
+from torchstone.conformance.sources.sampling import check_dtypes, seeded
 
 SOURCE = "losses"
 LOSSES = {

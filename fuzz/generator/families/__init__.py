@@ -33,6 +33,7 @@ FAMILIES: Registry[Family] = Registry(
         "algebra": f"{_HERE}.algebra",
         "nn": f"{_HERE}.nn",
         "indexing": f"{_HERE}.indexing",
+        "random": f"{_HERE}.random",
     },
     unknown=UnknownName,
     broken=InputError,

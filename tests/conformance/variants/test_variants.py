@@ -15,9 +15,10 @@ from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.sources import find_case, iterate
 from torchstone.conformance.variants import long_dim as long_dims
+from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.dynamic import plan
 from torchstone.conformance.variants.long_dim import LENGTH
-from torchstone.conformance.variants.registry import VARIANTS, apply
+from torchstone.conformance.variants.registry import VARIANTS
 
 LAYOUTS = ("strided", "transposed", "offset", "channels_last")
 

@@ -21,6 +21,7 @@ from torchstone.cli.expectation_report import (
 )
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, write_raw
+from torchstone.cli.paths import output_file
 
 expect = typer.Typer(no_args_is_help=True)
 RunOption = Annotated[str, typer.Option("--run", help="The run, or latest.")]
@@ -67,7 +68,7 @@ def check(
 
 @expect.command()
 def update(
-    expect: Annotated[Path, typer.Option("--expect", help="The file to bring up to date, made when absent.")],
+    expect: Annotated[Path, output_file("--expect", help="The file to bring up to date, made when absent.")],
     run: RunOption = "latest",
     backend: Annotated[
         str | None, typer.Option("--backend", "-b", help="Backend of a new file [default: the only one of the run].")

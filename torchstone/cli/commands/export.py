@@ -9,11 +9,12 @@ import typer
 
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import say
+from torchstone.cli.paths import output_file
 
 
 def export(
     run: Annotated[list[str] | None, typer.Argument(help="The runs [default: the newest].")] = None,
-    out: Annotated[Path, typer.Option("--out", help="The file to write; one that is there is replaced.")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, output_file("--out", help="The file to write; one that is there is replaced.")] = ...,  # type: ignore[assignment]
     form: Annotated[
         str | None,
         typer.Option("--format", help="parquet, csv, json or jsonl [default: what the file's name ends with]."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,8 @@ import typer
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import replace_line, say, warn
+from torchstone.cli.paths import output_folder
+from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, shell_command
 
 if TYPE_CHECKING:
@@ -39,26 +42,31 @@ def fuzz(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
     reduce_time: Annotated[str, typer.Option("--reduce-time", help="How long one reduction may take.")] = "60s",
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for findings [default: .torchstone/fuzz/BACKEND-SEED].")
+        Path | None, output_folder("--out", help="Folder for findings [default: .torchstone/fuzz/BACKEND-SEED].")
     ] = None,
     store: StoreOption = None,
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did."""
     from torchstone.cli.options import parse_duration
-    from torchstone.cli.selection_options import check_options
-    from torchstone.cli.workers import sigterm_interrupts, worker_count
+    from torchstone.cli.workers import check_backend_names, check_usable, sigterm_interrupts, worker_count
+    from torchstone.conformance.files import check_folder
 
     budget, reduce_seconds, workers = parse_duration(time), parse_duration(reduce_time), worker_count(jobs)
-    check_options({"sources": [], "backends": [backend]})
+    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    if out is None:
+        out = Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed))
+        check_folder(out, "--out")
+    check_backend_names([backend])
+    _check_ops(op or ())
+    check_usable([backend], {})
     from torchstone.fuzz.campaign import CampaignOptions, run_campaign
     from torchstone.fuzz.generator.catalog import select_rules
 
-    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     plan = CampaignOptions(
         backend=backend,
         seconds=budget,
         seed=seed,
-        out=out or Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed)),
+        out=out,
         pool=_passing(passing, backend, store) if passing else (),
         must=select_rules(op or ()),
         max_ops=max_ops,
@@ -69,19 +77,32 @@ def fuzz(
         specials=special_values,
     )
     warn(f"fuzzing {backend} with seed {seed}")
-    with sigterm_interrupts(), _Progress() as progress:
-        tally = run_campaign(plan, progress.show)
+    again = shell_command(["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(plan.out)])
+    try:
+        with sigterm_interrupts(), _Progress() as progress:
+            tally = run_campaign(plan, progress.show)
+    except OSError as error:
+        why = f"cannot write to {error.filename or plan.out}: {error.strerror or error}"
+        raise InputError(f"{why}; the findings so far are kept. Make room, and start over: {again}") from error
     _show(plan, tally)
     if tally.interrupted:
-        again = ["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(plan.out)]
-        warn(f"interrupted; the findings so far are kept. To start over:\n  {shell_command(again)}")
+        warn(f"interrupted; the findings so far are kept. To start over:\n  {again}")
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
 
 
+def _check_ops(ops: Iterable[str]) -> None:
+    """Raise UnknownName for an op that the database has not, where that is known without PyTorch."""
+    from torchstone.cli.options import check_known
+    from torchstone.conformance.sources.names import known_names
+
+    known = known_names("opinfo")
+    if known is not None:
+        check_known("op", [op for op in ops if not any(name.startswith(f"{op}.") for name in known)], known)
+
+
 def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:
     """Return the rules of the ops of which the backend passed a sample in a run: what it is known to take."""
-    from torchstone.conformance.errors import InputError
     from torchstone.conformance.execution.verdict import CORRECT
     from torchstone.conformance.store import VERDICT_COLUMNS, Store
     from torchstone.fuzz.generator.catalog import all_rules

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchstone.cli.options import StoreOption
+from torchstone.cli.options import ChangedStoreOption
 from torchstone.cli.output import say
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def prune(
     force: Annotated[
         bool, typer.Option("--force", help="Also what another machine left as running, which nobody can ask here.")
     ] = False,
-    store: StoreOption = None,
+    store: ChangedStoreOption = None,
 ) -> None:
     """Remove runs with their verdicts, and give back the space of failed cases that no other run has.
 

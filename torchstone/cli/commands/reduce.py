@@ -11,7 +11,8 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
-from torchstone.cli.workers import PythonOption, check_consent, check_usable, parse_pythons
+from torchstone.cli.paths import output_folder
+from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name, visible
 
@@ -36,10 +37,10 @@ def reduce(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder to write to [default: .torchstone/reduced/CASE, or /BACKEND with --all]."),
+        output_folder("--out", help="Folder to write to [default: .torchstone/reduced/CASE, or /BACKEND with --all]."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Folder to add the reduced case to, for `torchstone run --corpus`.")
+        Path | None, output_folder("--keep", help="Folder to add the reduced case to, for `torchstone run --corpus`.")
     ] = None,
     python: PythonOption = None,
     form: FormatOption = TableFormat.table,
@@ -50,7 +51,7 @@ def reduce(
     With --all: 0 if all are confirmed, and their scripts, once run, show what fails. What an earlier command has left
     in --out is not done again.
     """
-    from torchstone.cli.commands.replay import find_case
+    from torchstone.cli.commands.replay import check_case, find_case
     from torchstone.cli.options import parse_duration
 
     _check_combination(case, backend, every, outcome, keep)
@@ -58,8 +59,10 @@ def reduce(
     pythons = parse_pythons(python or [], [backend])
     if every:
         return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
-    check_usable([backend], pythons)
     assert case is not None
+    check_backend_names({backend} - set(pythons))
+    check_case(case, store, run)
+    check_usable([backend], pythons)
     found = find_case(case, store, run)
     from torchstone.reducers.engine import Budget
     from torchstone.reducers.failure import reduce_case

@@ -33,22 +33,51 @@ def replay(
     ] = False,
 ) -> int:
     """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
-    from torchstone.cli.selection_options import check_options
+    from torchstone.cli.workers import check_backend_names, check_usable
     from torchstone.conformance.execution.verdict import CORRECT
-    from torchstone.conformance.runner.pool import Pool
 
     set_cpu_level(cpu_level)
-    check_options({"sources": [], "backends": [backend]})
+    check_backend_names([backend])
+    check_case(case, store, run)
+    check_usable([backend], {})
     found = find_case(case, store, run)
     if script:
         from torchstone.conformance.repro.script import render_script
 
         write_raw(render_script(found, backend))  # nothing in it is a command, and no word of it may be another
         return OK
+    from torchstone.conformance.runner.pool import Pool
+
     with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
         verdict = pool.verdict(found)
     show_verdict(found, verdict)
     return OK if verdict.outcome in CORRECT else FAILURES
+
+
+def check_case(name: str, store: Path | None = None, run: str | None = None) -> None:
+    """Raise InputError for a case that ``find_case`` does not find, as far as that is known without PyTorch."""
+    from torchstone.cli.options import DTYPES, check_known
+    from torchstone.conformance.errors import InputError, UnknownName
+    from torchstone.conformance.sources import SOURCES, check_ops
+    from torchstone.conformance.sources.names import DATABASES
+    from torchstone.conformance.store import Store, default_path
+
+    if Path(name).is_file():
+        return
+    source, *rest = name.split(":")
+    if not rest:
+        raise InputError(f'"{name}" is neither a file nor a case id like opinfo:softmax:float32:0')
+    known: list[str] = []
+    if store is not None or run is not None or default_path().exists():
+        with Store(store, readonly=True) as db:
+            if db.case_bytes(name, run) is not None:
+                return
+            known = list(db.case_ids(run))
+    if source not in SOURCES:
+        raise UnknownName("case", name, known)
+    check_ops([source], rest[:1])
+    if source in DATABASES:
+        check_known("dtype", rest[1:2], DTYPES)
 
 
 def find_case(name: str, store: Path | None = None, run: str | None = None) -> Case:
@@ -56,13 +85,8 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
 
     Raises InputError when there is none, saying why.
     """
-    from torchstone.conformance.errors import InputError, UnknownName
-
-    source, _, rest = name.partition(":")
-    if not rest and not Path(name).is_file():
-        raise InputError(f'"{name}" is neither a file nor a case id like opinfo:softmax:float32:0')
+    from torchstone.conformance.errors import InputError
     from torchstone.conformance.program.case import Case, CaseError
-    from torchstone.conformance.sources import SOURCES
     from torchstone.conformance.sources import find_case as from_source
     from torchstone.conformance.store import Store, default_path
 
@@ -70,17 +94,13 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
         if Path(name).is_file():
             return Case.load(name)
         path = store or default_path()
-        known: list[str] = []
         if store is not None or run is not None or path.exists():
             with Store(path, readonly=True) as db:
                 data = db.case_bytes(name, run)
                 if data is not None:
                     return Case.from_bytes(data)
-                known = list(db.case_ids(run))
     except CaseError as error:
         raise InputError(str(error)) from error
-    if source not in SOURCES:
-        raise UnknownName("case", name, known)
     return from_source(name)
 
 

@@ -11,6 +11,7 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import say
+from torchstone.cli.paths import output_folder
 
 
 class ReportFormat(StrEnum):
@@ -28,7 +29,7 @@ def report(
     against: Annotated[
         list[str] | None, typer.Option("--against", help="An earlier run to compare with, repeatable.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="The folder to write into.")] = Path("site"),
+    out: Annotated[Path, output_folder("--out", help="The folder to write into.")] = Path("site"),
     store: StoreOption = None,
     form: Annotated[
         list[ReportFormat] | None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import shlex
 import sys
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from torchstone.cli.expectation_report import (
     JunitOption,
     conclude_run,
 )
-from torchstone.cli.options import CpuLevelOption, StoreOption, TimeoutOption, check_known, set_cpu_level
+from torchstone.cli.options import CpuLevelOption, NewStoreOption, TimeoutOption, check_known, set_cpu_level
 from torchstone.cli.output import warn
 from torchstone.cli.selection_options import (
     BackendsOption,
@@ -36,6 +38,7 @@ from torchstone.cli.selection_options import (
     SourcesOption,
     TagsOption,
     VariantsOption,
+    check_names,
     check_options,
     run_options,
 )
@@ -52,6 +55,8 @@ from torchstone.cli.workers import (
 )
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import shell_command
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 if TYPE_CHECKING:
     from torchstone.conformance.selection.selection import Selection
@@ -108,7 +113,7 @@ def run(
         typer.Option("--device", help="Where the backends run: cuda is their option +cuda, of those that have it."),
     ] = Device.cpu,
     cpu_level: CpuLevelOption = None,
-    store: StoreOption = None,
+    store: NewStoreOption = None,
     resume: ResumeOption = None,
     expect: ExpectOption = None,
     junit: JunitOption = None,
@@ -184,22 +189,24 @@ def _resume(run_id: str, backends: list[str], store: Path | None, how: _How) -> 
 
 def _begin(options: dict[str, Any], store: Path | None, how: _How) -> int:
     """Check all that can be checked before anything is written, then make a run in the store and run it."""
-    from torchstone.conformance.execution.machine import machine_facts
-    from torchstone.conformance.store import Store, default_path
+    from torchstone.conformance.store import Store, check_store, default_path
 
     if how.cpu_level is not None and how.workers.executor is not Executor.local:
         raise InputError("--cpu-level is for workers on this machine: start the nodes with $TORCHSTONE_CPU_LEVEL set")
     if (level := set_cpu_level(how.cpu_level)) != "native":
         options["cpu_level"] = level
+    check_names({**options, "pythons": dict.fromkeys(text.partition("=")[0] for text in how.python or ())})
     if how.python:
         options["pythons"] = how.pythons(options["backends"])
+    if store is None:
+        check_store(default_path(), create=True, write=True)
     baseline = how.baseline(options["backends"], "this run")
     versions = check_options(options)
     _variants(options)
-    if (store or default_path()).exists():  # a store that cannot be used is said at once, an op that does not exist
-        Store(store, readonly=True).close()  # only once the database is loaded; neither leaves a trace
     selection = _plan(options, store)
     how.workers.join()
+    from torchstone.conformance.execution.machine import machine_facts
+
     with Store(store) as db:
         command = shlex.join(["torchstone", *sys.argv[1:]])
         run_id = db.new_run(command, options, versions, device=_devices(options, versions), machine=machine_facts())
@@ -256,48 +263,66 @@ def _execute(
     selection: Selection | None = None,
 ) -> int:
     """Run, journal, show; whatever ends it, the store says how far it came."""
-    from torchstone.cli.progress import Progress, show_summary
-    from torchstone.conformance.runner.run import run_cases
+    from torchstone.cli.progress import show_summary
+    from torchstone.conformance.store import StoreError
 
-    options = record.options
     state = "interrupted"
     errors: dict[str, str] = {}
     try:
-        with sigterm_interrupts(), how.workers.pools(db, record.run) as pool:
-            selection = selection or _plan(options, db)
-            for problem in selection.damaged:
-                warn(f"warning: left out: {problem}")
-            with Progress(options["backends"], selection.ops) as progress:
-                summary = run_cases(
-                    selection.entries,
-                    options["backends"],
-                    db,
-                    record.run,
-                    jobs=how.workers.jobs,
-                    timeout=how.timeout,
-                    memory=int(how.memory * 2**30),
-                    on_verdict=progress.add,
-                    on_tick=progress.tick,
-                    on_backend=progress.start,
-                    wanted=selection.wanted,
-                    pool=pool_with_pythons(pool, options.get("pythons", {})),
-                )
-        state, errors = "finished", summary.errors
-    except KeyboardInterrupt:
-        state = "interrupted"
-    finally:
+        with contextlib.suppress(KeyboardInterrupt):
+            errors = _try_cases(db, record, how, selection)
+            state = "finished"
         db.finish(record.run, state, errors)
+    except BaseException as error:
+        db.abandon(record.run)
+        if isinstance(error, StoreError) or (isinstance(error, OSError) and error.errno in FULL):
+            again = f"Make room, then go on: {_resume_command(db, record)}"
+            raise InputError(f"{error}; run {record.run} keeps what was written until then. {again}") from error
+        raise
     show_summary(db, record.run)
     for name, reason in errors.items():
         warn(f"error: {name}: {reason}")
     if state == "interrupted":
-        command = ["torchstone", "run", "--resume", record.run, "--store", str(db.path)]
-        command += [word for name in options["backends"] if ":" in name for word in ("--backend", name)]
-        command += [word for pair in options.get("pythons", {}).items() for word in ("--python", "=".join(pair))]
-        warn(f"interrupted; the results so far are kept. To go on:\n  {shell_command(command)}")
+        warn(f"interrupted; the results so far are kept. To go on:\n  {_resume_command(db, record)}")
         return INTERRUPTED
     well = conclude_run(baseline, db, record.run)
     return OK if well and not errors else FAILURES
+
+
+def _try_cases(db: Store, record: RunRecord, how: _How, selection: Selection | None) -> dict[str, str]:
+    """Try what is missing of a run; return the reasons of the backends that could not be run to the end."""
+    from torchstone.cli.progress import Progress
+    from torchstone.conformance.runner.run import run_cases
+
+    options = record.options
+    with sigterm_interrupts(), how.workers.pools(db, record.run) as pool:
+        selection = selection or _plan(options, db)
+        for problem in selection.damaged:
+            warn(f"warning: left out: {problem}")
+        with Progress(options["backends"], selection.ops) as progress:
+            summary = run_cases(
+                selection.entries,
+                options["backends"],
+                db,
+                record.run,
+                jobs=how.workers.jobs,
+                timeout=how.timeout,
+                memory=int(how.memory * 2**30),
+                on_verdict=progress.add,
+                on_tick=progress.tick,
+                on_backend=progress.start,
+                wanted=selection.wanted,
+                pool=pool_with_pythons(pool, options.get("pythons", {})),
+            )
+    return summary.errors
+
+
+def _resume_command(db: Store, record: RunRecord) -> str:
+    options = record.options
+    command = ["torchstone", "run", "--resume", record.run, "--store", str(db.path)]
+    command += [word for name in options["backends"] if ":" in name for word in ("--backend", name)]
+    command += [word for pair in options.get("pythons", {}).items() for word in ("--python", "=".join(pair))]
+    return shell_command(command)
 
 
 def _refuse_with_resume(**given: object) -> None:

@@ -13,6 +13,8 @@ import typer
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
+from torchstone.cli.paths import output_file
+from torchstone.conformance.files import check_file
 
 if TYPE_CHECKING:
     from torchstone.conformance.mutants import Mutant
@@ -39,9 +41,10 @@ def selftrial(
     isolated: Annotated[
         bool, typer.Option("--isolated", help="Workers for every mutant, not the harmful ones only.")
     ] = False,
-    out: Annotated[Path, typer.Option("--out", help="Journal: what is in it is not tried again.")] = Path(
-        ".torchstone/selftrial.jsonl"
-    ),
+    out: Annotated[
+        Path | None,
+        output_file("--out", help="Journal: what is in it is not tried again [default: .torchstone/selftrial.jsonl]."),
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="End with the tables of the documentation.")] = False,
     format: FormatOption = TableFormat.table,
 ) -> int:
@@ -58,6 +61,9 @@ def selftrial(
         rows = [{"mutant": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
         show_table(rows, ("mutant", "class", "ops", "wrong"), format)
         return OK
+    if out is None:
+        out = Path(".torchstone") / "selftrial.jsonl"
+        check_file(out, "--out")
     from torchstone.fuzz import selftrial as trial
 
     known = trial.read_journal(out)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from tests.conformance.execution.test_run_case import Fake, case_of, outcome, running
 from torchstone.conformance.backends.adapters.eager import Eager
-from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.random.distribution import FALSE_POSITIVE_RATE, RUNS, compare_distributions
+from torchstone.conformance.oracle.random.work import EACH_CALL, MOST, affordable, work
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -164,12 +165,79 @@ def test_what_cannot_be_told_is_untested() -> None:
 
     verdict = run_case(sizes, running(draw))
     assert verdict.outcome is Outcome.UNTESTED and "shapes depend" in verdict.message, verdict
-    seeding = (Call("torch.manual_seed", (42,), {}, "r0"), Call("torch.rand_like", (Ref("x0"),), {}, "r1"))
-    seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": HALF}, "test", "rand_like", "float32")
-    verdict = run_case(seeded, running(lambda x: own(40)))
-    assert verdict.outcome is Outcome.UNTESTED and "sets the seed" in verdict.message
-    verdict = run_case(seeded, running(seeded.program))
+    large = case_of("torch.rand", (MOST,), inputs={})
+    verdict = run_case(large, running(lambda: own(MOST)))
+    assert verdict.outcome is Outcome.UNTESTED and "too large to be run 576 times" in verdict.message
+
+
+def seeded_case(name: str, x: Tensor = HALF) -> Case:
+    calls = (Call("torch.manual_seed", (42,), {}, "r0"), Call(f"torch.{name}", (Ref("x0"),), {}, "r1"))
+    return Case(Program(("x0",), calls, Ref("r1")), {"x0": x}, "test", name, "float32")
+
+
+def test_a_program_that_sets_the_seed_is_asked_without_it() -> None:
+    """By distribution, unless the backend claims eager's generator: it is compiled as it is, and has to give those."""
+    asked: list[Program] = []
+
+    class Generator:
+        name, random_numbers = "generator", ""
+
+        def compile(self, fn: Any, args: Any) -> Any:
+            asked.append(fn)
+            return fn if self.random_numbers else lambda x: own(x.shape)
+
+    backend = Generator()
+    verdict = run_case(seeded_case("rand_like"), backend)
+    assert verdict.outcome is Outcome.PASS and verdict.evidence["rule"] == "distribution", verdict
+    assert [call.target for call in asked[-1].calls] == ["torch.rand_like"]
+    assert [len(fn.calls) for fn in asked] == [1]
+    backend.random_numbers = "eager"
+    verdict = run_case(seeded_case("rand_like"), backend)
     assert verdict.outcome is Outcome.PASS and "same seed" in verdict.evidence["rule"]
+    assert [call.target for call in asked[-1].calls] == ["torch.manual_seed", "torch.rand_like"]
+
+
+@pytest.mark.parametrize("wrong", [lambda x: torch.full((40,), 0.5), lambda x: own(40) ** 2, lambda x: own(40) + 1])
+def test_a_wrong_answer_to_a_program_that_sets_the_seed_is_told(wrong: Callable[..., Any]) -> None:
+    assert outcome(run_case(seeded_case("rand_like"), running(wrong)))[1:] == ("mismatch", "distribution")
+
+
+def test_programs_compiled_together_are_asked_without_their_seeds() -> None:
+    seen: list[int] = []
+
+    class Together:
+        name = "together"
+
+        def compile_many(self, programs: Any) -> list[Any]:
+            found = [fn for fn, _ in programs]
+            seen.extend(len(fn.calls) for fn in found)
+            return found
+
+    compile_cases([seeded_case("rand_like"), DRAWN], Together())
+    assert seen == [1, 1]
+
+
+def test_how_often_a_program_is_run_depends_on_its_size_alone() -> None:
+    small, large = (case_of("torch.rand_like", inputs={"x0": torch.zeros(n)}) for n in (10, 10**6))
+    sizes = [work(case.program, case.args) for case in (small, large)]
+    assert sizes == [EACH_CALL + 20, EACH_CALL + 2 * 10**6]
+    assert [affordable(RUNS, size) for size in (0, MOST, 2 * MOST, 1000 * MOST)] == [RUNS, RUNS, RUNS // 2, 0]
+
+
+def test_what_eager_refuses_of_other_numbers_is_untested_and_what_the_backend_raises_an_error() -> None:
+    calls = (Call("torch.bernoulli", (Ref("x0"),), {}, "r0"), Call("torch.multinomial", (Ref("r0"), 1), {}, "r1"))
+    case = Case(Program(("x0",), calls, Ref("r1")), {"x0": torch.full((2,), 0.7)}, "test", "multinomial", "float32")
+    verdict = run_case(case, running(lambda x: (own(1) * 2).long()))
+    assert verdict.outcome is Outcome.UNTESTED and "eager refuses some" in verdict.message, verdict
+    turns = iter(range(1000))
+
+    def stops(x: Tensor) -> Tensor:
+        if next(turns) > 100:
+            raise RuntimeError("out of numbers")
+        return (own(40) < x).float()
+
+    verdict = run_case(DRAWN, running(stops))
+    assert verdict.outcome is Outcome.ERROR and "called again: RuntimeError: out of numbers" in verdict.message
 
 
 @pytest.mark.parametrize("number", [0.0, 1.0])
@@ -177,9 +245,7 @@ def test_eagers_numbers_by_chance_prove_nothing(number: float) -> None:
     """A number that every other seed gives is eager's from this seed for every other generator, and for a constant."""
     half, drawn = torch.full((1,), 0.5), Call("torch.bernoulli", (Ref("x0"),), {}, "r1")
     backend = running(lambda x: torch.full((1,), number))
-    seeding = (Call("torch.manual_seed", (42,), {}, "r0"), drawn)
-    seeded = Case(Program(("x0",), seeding, Ref("r1")), {"x0": half}, "test", "bernoulli", "float32")
-    assert run_case(seeded, backend).outcome is Outcome.UNTESTED
+    assert outcome(run_case(seeded_case("bernoulli", half), backend))[1:] == ("mismatch", "distribution")
     free = Case(Program(("x0",), (drawn,), Ref("r1")), {"x0": half}, "test", "bernoulli", "float32")
     assert outcome(run_case(free, backend))[1:] == ("mismatch", "distribution")
     assert run_case(free, running(lambda x: (own(1) < 0.5).float())).outcome is Outcome.PASS
@@ -192,6 +258,9 @@ def test_memory_that_nobody_wrote_to_has_an_outline_alone() -> None:
     like = case_of("torch.empty_like", inputs={"x0": X})
     assert outcome(run_case(like, running(torch.zeros_like)))[1] == "pass"
     assert outcome(run_case(like, running(lambda x: torch.zeros(400).int())))[1:] == ("mismatch", "dtype")
+    sparse = run_case(like, running(lambda x: torch.zeros(400).to_sparse()))
+    assert (sparse.outcome, sparse.kind) == (Outcome.MISMATCH, "structure")
+    assert outcome(run_case(like, running(lambda x: torch.zeros_like(x.zero_()))))[1:] == ("mismatch", "mutation")
 
 
 def test_a_number_that_is_seldom_drawn_is_drawn() -> None:
@@ -200,5 +269,8 @@ def test_a_number_that_is_seldom_drawn_is_drawn() -> None:
     calls = iter(range(1000))
     once = run_case(seldom, running(lambda x: torch.ones(1) if not next(calls) else (own(1) < 0.02).float()))
     assert once.outcome is Outcome.PASS and once.evidence["rule"] == "distribution", once
+    later = iter(range(1000))  # the first call gives zero, as eager's first ones do, and the second does not
+    twice = run_case(seldom, running(lambda x: torch.ones(1) if next(later) == 1 else (own(1) < 0.02).float()))
+    assert twice.outcome is Outcome.PASS and twice.evidence["rule"] == "distribution", twice
     always = run_case(seldom, running(lambda x: torch.ones(1)))
     assert (always.outcome, always.kind) == (Outcome.MISMATCH, "distribution")
