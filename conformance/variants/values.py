@@ -4,10 +4,11 @@
 decide a result together form a group (see ``dependence``); for ``add`` each element is one, for a sum each row. Every
 group of every input gets values of the list, and they are placed so that they meet in pairs: an orthogonal array. Take
 ``k`` values, ``k`` prime. Column ``c`` of the array holds, in row ``i``, the value number ``i + c * (i // k)`` modulo
-``k``; in any ``k * k`` rows in a row, any two columns have each pair once. A column is what is placed in one input: the
-first value of its groups, the second one, and of complex numbers the real and the imaginary part.
+``k``; in ``k * k`` rows, any two columns have each pair once. A column is what is placed in one input: the first value
+of its groups, the second one, and of complex numbers the real and the imaginary part.
 
-Small inputs are made larger where eager takes that, until all pairs fit. The first row of the array is drawn.
+Small inputs are made larger where eager takes that, until all pairs fit. Where each column begins is drawn, so that a
+0-d input may get any of the values.
 
 Eager is left to the worker: some of its kernels end the process for a NaN, as MKL's eigenvalues do.
 """
@@ -26,7 +27,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.dependence import Groups, groups
 from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import change_inputs, of_each_input, taken
+from torchstone.conformance.variants.support import answer, change_inputs, of_each_input, taken
 
 Values = Callable[[torch.dtype], Sequence[float]]
 
@@ -93,12 +94,13 @@ class Placed:
         if not names:
             raise NotApplicable(self.none)
         change_inputs(case, torch.clone, self.none)  # refuses inputs that share memory
-        case = _with_room(case, names, len(_levels(self.values(case.inputs[names[0]].dtype))))
-        start, column, inputs = int(torch.randint(1 << 20, ())), 0, dict(case.inputs)
+        begins = torch.randint(1 << 20, (4 * len(names),)).tolist()  # before eager is asked, for which the seed is set
+        case = _with_room(case, len(_levels(self.values(case.inputs[names[0]].dtype))))
+        column, inputs = 0, dict(case.inputs)
         for name in names:
             found, parts = groups(case, name), 1 + case.inputs[name].is_complex()
             if not self.whole or found.size > 1:
-                inputs[name] = self._fill(case.inputs[name], found, start, column)
+                inputs[name] = self._fill(case.inputs[name], found, column, begins)
                 column += parts if self.whole or found.size == 1 else 2 * parts
         if not column:
             raise NotApplicable("each result depends on one element of an input")
@@ -109,21 +111,25 @@ class Placed:
         mixed = any(_is_float(other.dtype) for other in case.args) and not _is_float(tensor.dtype)
         return bool(tensor.numel() and not mixed and self.values(tensor.dtype))
 
-    def _fill(self, tensor: Tensor, found: Groups, start: int, column: int) -> Tensor:
+    def _fill(self, tensor: Tensor, found: Groups, column: int, begins: Sequence[int]) -> Tensor:
         levels = _levels(self.values(tensor.dtype))
         complex_ = tensor.is_complex()
         real = (
             torch.view_as_real(tensor.resolve_conj()).clone() if complex_ else tensor.resolve_neg().clone()[..., None]
         )
         for part in range(real.shape[-1]):
-            out, first = real[..., part], found.group % found.size
+            out, first = real[..., part], (found.group * (1 + column)) % found.size
             filled = torch.where(found.place >= 0 if self.whole else found.place == first, 0, -1)
             if not self.whole and found.size > 1:
                 far = torch.where(found.group % 2 == 0, 1, max(found.size // 2, 1))
                 filled = filled.where(found.place != (first + far) % found.size, 1)
             for turn in (0, 1):
                 number = column + turn * real.shape[-1] + part
-                level = _level(found.group + start, number, len(levels)).where(filled == turn, -1)
+                level = (
+                    (_level(found.group, number, len(levels)) + begins[number])
+                    .remainder(len(levels))
+                    .where(filled == turn, -1)
+                )
                 for at, value in enumerate(levels):
                     if value is not OWN:
                         out[level == at] = _first(out, found)[level == at] if value is FIRST else _exact(value, out)
@@ -139,7 +145,7 @@ def _levels(values: Sequence[object]) -> list[object]:
 
 
 def _level(row: Tensor, column: int, count: int) -> Tensor:
-    """The rows of a column of the orthogonal array of ``count`` values."""
+    """Rows of a column of the orthogonal array of ``count`` values."""
     return (row + (1 + column % (count - 1)) * (row // count)) % count
 
 
@@ -159,9 +165,10 @@ def _exact(value: object, like: Tensor) -> Tensor:
     return number
 
 
-def _with_room(case: Case, names: Sequence[str], levels: int) -> Case:
-    """The case at sizes with room for each pair in the largest of the inputs; sizes that are equal stay equal."""
-    largest = max((case.inputs[name] for name in names), key=Tensor.numel)
+def _with_room(case: Case, levels: int) -> Case:
+    """The case at sizes with room for each pair in its largest input or result; sizes that are equal stay equal."""
+    found = [leaf for leaf in answer(case) or [] if isinstance(leaf, Tensor)]
+    largest = max([*case.args, *found], key=Tensor.numel)
     dims = sum(size > 1 for size in largest.shape)
     if not dims or largest.numel() >= levels**2:
         return case
