@@ -15,6 +15,7 @@ Eager is left to the worker: some of its kernels end the process for a NaN, as M
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,10 +99,10 @@ class Placed:
         case = _with_room(case, len(_levels(self.values(case.inputs[names[0]].dtype))))
         column, inputs = 0, dict(case.inputs)
         for name in names:
-            found, parts = groups(case, name), 1 + case.inputs[name].is_complex()
+            found = groups(case, name)
             if not self.whole or found.size > 1:
                 inputs[name] = self._fill(case.inputs[name], found, column, begins)
-                column += parts if self.whole or found.size == 1 else 2 * parts
+                column += len(self._places(found, column)) * (1 + inputs[name].is_complex())
         if not column:
             raise NotApplicable("each result depends on one element of an input")
         return case.replace(inputs=inputs)
@@ -112,28 +113,27 @@ class Placed:
         return bool(tensor.numel() and not mixed and self.values(tensor.dtype))
 
     def _fill(self, tensor: Tensor, found: Groups, column: int, begins: Sequence[int]) -> Tensor:
+        """The tensor with values in its groups: the columns of the array from ``column`` on."""
         levels = _levels(self.values(tensor.dtype))
-        complex_ = tensor.is_complex()
-        real = (
-            torch.view_as_real(tensor.resolve_conj()).clone() if complex_ else tensor.resolve_neg().clone()[..., None]
-        )
-        for part in range(real.shape[-1]):
-            out, first = real[..., part], (found.group * (1 + column)) % found.size
-            filled = torch.where(found.place >= 0 if self.whole else found.place == first, 0, -1)
-            if not self.whole and found.size > 1:
-                far = torch.where(found.group % 2 == 0, 1, max(found.size // 2, 1))
-                filled = filled.where(found.place != (first + far) % found.size, 1)
-            for turn in (0, 1):
-                number = column + turn * real.shape[-1] + part
-                level = (
-                    (_level(found.group, number, len(levels)) + begins[number])
-                    .remainder(len(levels))
-                    .where(filled == turn, -1)
-                )
-                for at, value in enumerate(levels):
-                    if value is not OWN:
-                        out[level == at] = _first(out, found)[level == at] if value is FIRST else _exact(value, out)
-        return torch.view_as_complex(real) if complex_ else real[..., 0]
+        real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()[..., None]
+        real = real.clone()
+        numbers = range(column, len(begins))
+        for places, part in itertools.product(self._places(found, column), real.unbind(-1)):
+            number, *numbers = numbers
+            level = (_level(found.group, number, len(levels)) + begins[number]) % len(levels)
+            for at, value in enumerate(levels):
+                if value is not OWN:
+                    given = _first(part, found) if value is FIRST else _exact(value, part)
+                    part.copy_(torch.where(places & (level == at), given, part))  # where keeps the sign of a NaN
+        return torch.view_as_complex(real) if tensor.is_complex() else real[..., 0]
+
+    def _places(self, found: Groups, column: int) -> list[Tensor]:
+        """Where the first value of each group goes, and where the second one: beside it, or half the group away."""
+        if self.whole or found.size == 1:
+            return [found.place >= 0]
+        first = (found.group * (1 + column)) % found.size
+        apart = torch.where(found.group % 2 == 0, 1, found.size // 2)
+        return [found.place == first, found.place == (first + apart) % found.size]
 
 
 def _levels(values: Sequence[object]) -> list[object]:
@@ -166,13 +166,16 @@ def _exact(value: object, like: Tensor) -> Tensor:
 
 
 def _with_room(case: Case, levels: int) -> Case:
-    """The case at sizes with room for each pair in its largest input or result; sizes that are equal stay equal."""
+    """The case at sizes with room for each pair in its largest input or result; sizes that are equal stay equal.
+
+    Of three dims two have room for each pair, so that an operand without the first has them all.
+    """
     found = [leaf for leaf in answer(case) or [] if isinstance(leaf, Tensor)]
     largest = max([*case.args, *found], key=Tensor.numel)
     dims = sum(size > 1 for size in largest.shape)
     if not dims or largest.numel() >= levels**2:
         return case
-    side = next(side for side in range(2, levels**2 + 1) if side**dims >= levels**2)
+    side = levels if dims == 3 else next(side for side in range(2, levels**2 + 1) if side**dims >= levels**2)
 
     def grown(tensor: Tensor) -> Tensor:
         for axis, size in enumerate(tensor.shape):
