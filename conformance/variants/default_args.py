@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import answer, same
-from torchstone.conformance.variants.values import special_values
+from torchstone.conformance.variants.values import special
 
 
-def optional(case: Case, special: Callable[[Tensor], Tensor]) -> Case:
+def optional(case: Case, special: Callable[[Case], Case]) -> Case:
     """The case with arguments that make a difference; all of a schema that eager takes, or the first one.
 
     Some make one for special values alone (what to put for NaN), which ``special`` puts into an input.
     """
-    inputs = {name: special(tensor) for name, tensor in case.inputs.items()}
-    for start in (case, case.replace(inputs=inputs)):
+    for start in _starts(case, special):
         without = answer(start)
         if without is None:
             continue
@@ -33,6 +32,12 @@ def optional(case: Case, special: Callable[[Tensor], Tensor]) -> Case:
             if found is not None and not same(found, without):
                 return given
     raise NotApplicable("no argument is left out that would make a difference")
+
+
+def _starts(case: Case, special: Callable[[Case], Case]) -> Iterator[Case]:
+    yield case
+    with contextlib.suppress(NotApplicable):
+        yield special(case)
 
 
 def _programs(program: Program) -> Iterator[Program]:
@@ -71,4 +76,4 @@ def _other(argument: Any) -> Any:
     return None
 
 
-OPTIONAL = Variant("Arguments given that a sample leaves out.", lambda case: optional(case, special_values))
+OPTIONAL = Variant("Arguments given that a sample leaves out.", lambda case: optional(case, special))

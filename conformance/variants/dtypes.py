@@ -108,4 +108,33 @@ def _number_for(case: Case, name: str) -> Case:
     return case.replace(program=program, inputs=inputs)
 
 
+def wide(case: Case) -> Case:
+    """The case with one operand 0-d and of a wider dtype, or of the next kind where there is no wider one.
+
+    A 0-d operand takes part in promotion by its kind alone: the result is as narrow as the others.
+    """
+    names = list(case.inputs)
+    if len(names) < 2:
+        raise NotApplicable("no two operands")
+    start = case.index % 2 - 1  # the last operand of one sample, the first one of the next
+    for name in names[start:] + names[:start]:
+        changed = case.replace(inputs={**case.inputs, name: _widened(case.inputs[name])})
+        if case.inputs[name].numel() and taken(changed):
+            return changed
+    raise NotApplicable("eager takes no 0-d operand of another dtype")
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    """The first number in the widest dtype of its kind, and of integers one that the narrow dtype cannot hold."""
+    dtype = tensor.dtype
+    first = tensor.reshape(-1)[:1].clone().reshape(())
+    if dtype.is_floating_point or dtype.is_complex:
+        wide = torch.complex128 if dtype.is_complex or dtype == torch.float64 else torch.float64
+        return first.to(wide) * (1 + 1e-5)
+    if dtype in (torch.int64, torch.uint64):
+        return first.to(torch.float64) / 2 + 0.25
+    return first.to(torch.int64) + (0 if dtype == torch.bool else 1 << 8 * dtype.itemsize)
+
+
+WIDE = Variant("One operand 0-d and of a wider dtype than the others.", wide)
 MIXED = Variant("Operands of two dtypes, or a tensor and a Python number of another kind.", mixed)

@@ -1,11 +1,13 @@
-"""The variant ``long``: one dim of some thousand elements, the one along which they are put together.
+"""The variants ``long`` and ``large``: one dim of some thousand elements, the one along which they are put together.
 
 A sum of a dozen numbers is right in nearly any way of adding them; of two thousand it is not. In 16 bits it stands
-still once the next number is less than half the last place of what is there.
+still once the next number is less than half the last place of what is there. ``large`` is about loops: those that are
+cut into blocks and spread over threads, and counters of 16 bits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -25,9 +27,13 @@ from torchstone.conformance.variants.support import answer
 
 LENGTH = 2053
 """Elements along the dim: a prime, past 2048, where whole numbers end to have places of their own in float16."""
+LARGE_LENGTHS = (70_001, 4_099)
+"""Those of ``large``: past 2**16, and past 4096 where so many are too many for the input or the op. Both are prime."""
 MOST = 1 << 17
 """Elements of all inputs."""
 
+MOST_RESULTS = LENGTH
+"""Results, of ops that give one for each element of a dim."""
 ROOM = 1 << 24
 """Elements of a result that is computed at all, to see how large it is."""
 
@@ -35,21 +41,21 @@ _Dims = tuple[tuple[int, int], ...]
 """(which input, which dim)."""
 
 
-def long(case: Case) -> Case:
+def long(case: Case, length: int = LENGTH) -> Case:
     """The case with the dim made long whose results grow least by it: a reduction's own, if eager takes that.
 
     Where results are as large beside the input for several dims, the one along which most of them depend on the first
     element: a scan's.
     """
     best: tuple[tuple[float, int], Case] | None = None
-    for dims in _choices(case.args):
-        if sum(_numel(case.args[i], [d for j, d in dims if j == i]) for i in range(len(case.args))) > MOST:
+    for dims in _choices(case.args, length):
+        if sum(_numel(case.args[i], [d for j, d in dims if j == i], length) for i in range(len(case.args))) > MOST:
             continue
-        grown = _grown(case, dims)
-        if (found := answer(grown)) is None:
-            grown = grown.replace(program=_told(case.program, case.args[dims[0][0]].shape[dims[0][1]]))
+        grown = _grown(case, dims, length)
+        if (found := answer(grown) if _fits(grown) else None) is None:
+            grown = grown.replace(program=_told(case.program, case.args[dims[0][0]].shape[dims[0][1]], length))
             found = answer(grown) if grown.program != case.program and _fits(grown) else None
-        if found is None:
+        if found is None or len(found) > MOST_RESULTS:
             continue
         size = sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor))
         if size > MOST:
@@ -63,12 +69,20 @@ def long(case: Case) -> Case:
     return best[1]
 
 
-def _choices(args: tuple[Tensor, ...]) -> Iterator[_Dims]:
+def large(case: Case) -> Case:
+    """The case with one dim of the largest length that there is room for: a scan's, or a reduction's own."""
+    for length in LARGE_LENGTHS:
+        with contextlib.suppress(NotApplicable):
+            return long(case, length)
+    raise NotApplicable("no dim can be as long")
+
+
+def _choices(args: tuple[Tensor, ...], length: int) -> Iterator[_Dims]:
     """Which dims may be made long together: of one place in inputs of one shape, or of one size anywhere."""
     seen: set[_Dims] = set()
     for number, tensor in enumerate(args):
         for dim, size in enumerate(tensor.shape):
-            if size < 2 or size >= LENGTH or not tensor.numel():
+            if size < 2 or size >= length or not tensor.numel():
                 continue
             same = tuple((i, dim) for i, other in enumerate(args) if other.shape == tensor.shape)
             every = tuple((i, d) for i, other in enumerate(args) for d, n in enumerate(other.shape) if n == size)
@@ -79,27 +93,27 @@ def _choices(args: tuple[Tensor, ...]) -> Iterator[_Dims]:
                     yield first
 
 
-def _numel(tensor: Tensor, dims: list[int]) -> int:
+def _numel(tensor: Tensor, dims: list[int], length: int) -> int:
     """How many elements there are with these dims long."""
-    return math.prod(LENGTH if d in dims else size for d, size in enumerate(tensor.shape))
+    return math.prod(length if d in dims else size for d, size in enumerate(tensor.shape))
 
 
-def _grown(case: Case, dims: _Dims) -> Case:
+def _grown(case: Case, dims: _Dims, length: int) -> Case:
     inputs = dict(case.inputs)
     for number, name in enumerate(inputs):
         for dim in (d for i, d in dims if i == number):
-            inputs[name] = _lengthened(inputs[name], dim)
+            inputs[name] = _lengthened(inputs[name], dim, length)
     return case.replace(inputs=inputs)
 
 
-def _told(program: Program, size: int) -> Program:
+def _told(program: Program, size: int, length: int) -> Program:
     """The program with the length in place of a size among its lists of sizes: the shape that is normalized.
 
     A list with several of that size, which would be gigabytes (those of a cube that is expanded), stays as it is.
     """
 
     def item(value: Any) -> Any:
-        return LENGTH if type(value) is int and value == size else value
+        return length if type(value) is int and value == size else value
 
     def argument(value: Any) -> Any:
         if not isinstance(value, tuple | list):
@@ -139,13 +153,13 @@ class _Sizes(TorchDispatchMode):
         return result
 
 
-def _lengthened(tensor: Tensor, dim: int) -> Tensor:
+def _lengthened(tensor: Tensor, dim: int, length: int) -> Tensor:
     """The elements again and again, of floats each time a little smaller: few of them are equal."""
-    longer = resized(tensor, dim, LENGTH)
+    longer = resized(tensor, dim, length)
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return longer
-    shape = [LENGTH if d == dim else 1 for d in range(tensor.dim())]
-    return (longer * (1 - torch.arange(LENGTH, dtype=torch.float64) / (4 * LENGTH)).reshape(shape)).to(tensor.dtype)
+    shape = [length if d == dim else 1 for d in range(tensor.dim())]
+    return (longer * (1 - torch.arange(length, dtype=torch.float64) / (4 * length)).reshape(shape)).to(tensor.dtype)
 
 
 def _dependent(case: Case, found: list[object], number: int) -> int:
@@ -164,3 +178,4 @@ def _dependent(case: Case, found: list[object], number: int) -> int:
 
 
 LONG = Variant("One dim of two thousand elements: the one that is summed or scanned, if any is.", long)
+LARGE = Variant("One dim of 70,001 elements, or 4,099: past 16-bit counters, and blocks of loops.", large)

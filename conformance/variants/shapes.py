@@ -54,16 +54,17 @@ def _odd(case: Case) -> Case:
     return change_inputs(case, grown, "no input has a size above 1")
 
 
+def with_equal_sizes(tensor: Tensor) -> Tensor:
+    """Make every size from 2 on the same."""
+    for axis, size in enumerate(tensor.shape):
+        if size > 1:
+            tensor = resized(tensor, axis, SIDE)
+    return tensor
+
+
 def _square(case: Case) -> Case:
     """Make every size from 2 on the same, and turn the order of the dims in memory round."""
-
-    def squared(tensor: Tensor) -> Tensor:
-        for axis, size in enumerate(tensor.shape):
-            if size > 1:
-                tensor = resized(tensor, axis, SIDE)
-        return transposed(tensor)
-
-    return change_inputs(case, squared, "no input has a size above 1")
+    return change_inputs(case, lambda tensor: transposed(with_equal_sizes(tensor)), "no input has a size above 1")
 
 
 # Eager is left to the worker: an op that counts on a dim may end the process for a scalar, as ``_chunk_cat`` does.

@@ -1,51 +1,213 @@
-"""Variants of the numbers in the inputs: special values, extremes, cancellation. Shapes and layouts stay.
+"""Variants of the numbers in the inputs: special values, extremes, magnitudes, cancellation.
+
+``special``, ``extremes``, ``small`` and ``uniform`` are a list of values each, and one way to place them. Elements that
+decide a result together form a group (see ``dependence``); for ``add`` each element is one, for a sum each row. Every
+group of every input gets values of the list, and they are placed so that they meet in pairs: an orthogonal array. Take
+``k`` values, ``k`` prime. Column ``c`` of the array holds, in row ``i``, the value number ``i + c * (i // k)`` modulo
+``k``; in ``k * k`` rows, any two columns have each pair once. A column is what is placed in one input: the first value
+of its groups, the second one, and of complex numbers the real and the imaginary part.
+
+Small inputs are made larger where eager takes that, until all pairs fit. Where each column begins is drawn, so that a
+0-d input may get any of the values.
 
 Eager is left to the worker: some of its kernels end the process for a NaN, as MKL's eigenvalues do.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from torchstone.conformance.variants.support import of_each_input
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.dependence import Groups, groups
+from torchstone.conformance.variants.dynamic import resized
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import answer, change_inputs, of_each_input, taken
+
+Values = Callable[[torch.dtype], Sequence[float]]
+
+OWN, FIRST = object(), object()
+"""In place of a value: the element as it is, and the first one of its group."""
+
+MAGNITUDE = 1e4
+"""The largest number of ``magnitudes``, or the square root of what the dtype holds."""
 
 
-def special_values(tensor: Tensor) -> Tensor:
-    """Every third element replaced by NaN of either sign, an infinity, a zero, a subnormal or an extreme, in turn."""
-    if not _floats(tensor):
-        return tensor
-    info = torch.finfo(tensor.dtype)
-    return _sprinkled(tensor, [math.nan, math.inf, -math.inf, -0.0, info.tiny / 2, info.max, info.min, 0.0, -math.nan])
+def special_values(dtype: torch.dtype) -> list[float]:
+    """NaN, infinities, zeros, ones and extremes, all of either sign, and subnormals; of complex numbers their parts.
+
+    Parts of 2 and 0.5 beside a zero of either sign are both sides of the branch cuts, which end at 1, 0 and -1.
+    """
+    if not _is_float(dtype):
+        return []
+    info = torch.finfo(dtype)
+    values = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, info.max]
+    return values + (
+        [2.0, -2.0, 0.5, -0.5] if dtype.is_complex else [info.min, info.tiny / 2, -info.tiny / 2, -math.nan]
+    )
 
 
-def _extremes(tensor: Tensor) -> Tensor:
-    """Every third element replaced by a number at an end of what the dtype holds, in turn."""
-    if not tensor.numel() or tensor.dtype == torch.bool:
-        return tensor
-    if _floats(tensor):
-        info = torch.finfo(tensor.dtype)
-        ends = [info.max, info.min, info.tiny, -info.tiny, info.eps, 1 / info.eps, math.sqrt(info.max), -1.0]
-        return _sprinkled(tensor, ends)
-    limits = torch.iinfo(tensor.dtype)
-    return _sprinkled(tensor, [limits.max, limits.min, limits.max - 1, 0, 1, limits.max // 2 + 1])
+def extremes(dtype: torch.dtype) -> list[float]:
+    """Finite numbers at the ends of what the dtype holds, integers too."""
+    if dtype == torch.bool:
+        return []
+    if _is_float(dtype):
+        info = torch.finfo(dtype)
+        return [info.max, info.min, info.tiny, -info.tiny, info.eps, 1 / info.eps, math.sqrt(info.max), -1.0]
+    limits = torch.iinfo(dtype)
+    return [limits.max, limits.min, limits.max - 1, 0, 1, limits.max // 2 + 1]
 
 
-def _small(tensor: Tensor) -> Tensor:
-    """Every third element replaced by a number so near 0 that one plus it is one, or next to one, in turn."""
-    if not _floats(tensor):
-        return tensor
-    info = torch.finfo(tensor.dtype)
+def small_numbers(dtype: torch.dtype) -> list[float]:
+    """Numbers so near 0 that one plus them is one, or next to one."""
+    if not _is_float(dtype):
+        return []
+    info = torch.finfo(dtype)
     near, least = info.eps / 8, math.sqrt(info.tiny)
-    return _sprinkled(tensor, [near, -near, least, -least, math.sqrt(info.eps), 1 + info.eps, 1 - info.eps, -2 * near])
+    return [near, -near, least, -least, math.sqrt(info.eps), 1 + info.eps, 1 - info.eps, -2 * near]
+
+
+def uniform_values(dtype: torch.dtype) -> list[object]:
+    """What a whole row may consist of."""
+    if dtype == torch.bool:
+        return [True, False]
+    if _is_float(dtype):
+        return [-math.inf, math.nan, FIRST, math.inf, 0.0, -0.0, torch.finfo(dtype).max]
+    return [FIRST, 0, torch.iinfo(dtype).max, torch.iinfo(dtype).min]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Values placed in all groups of all inputs; ``whole`` fills a group with one, else it gets one or two."""
+
+    values: Callable[[torch.dtype], Sequence[object]]
+    none: str
+    whole: bool = False
+
+    def __call__(self, case: Case) -> Case:
+        names = [name for name, tensor in case.inputs.items() if self._are_numbers(case, tensor)]
+        if not names:
+            raise NotApplicable(self.none)
+        change_inputs(case, torch.clone, self.none)  # refuses inputs that share memory
+        begins = torch.randint(1 << 20, (4 * len(names),)).tolist()  # before eager is asked, for which the seed is set
+        case = _with_room(case, len(_levels(self.values(case.inputs[names[0]].dtype))))
+        column, inputs = 0, dict(case.inputs)
+        for name in names:
+            found = groups(case, name)
+            if not self.whole or found.size > 1:
+                inputs[name] = self._fill(case.inputs[name], found, column, begins)
+                column += len(self._places(found, column)) * (1 + inputs[name].is_complex())
+        if not column:
+            raise NotApplicable("each result depends on one element of an input")
+        return case.replace(inputs=inputs)
+
+    def _are_numbers(self, case: Case, tensor: Tensor) -> bool:
+        """Whether values may be placed: whole numbers beside floats are sizes and places."""
+        mixed = any(_is_float(other.dtype) for other in case.args) and not _is_float(tensor.dtype)
+        return bool(tensor.numel() and not mixed and self.values(tensor.dtype))
+
+    def _fill(self, tensor: Tensor, found: Groups, column: int, begins: Sequence[int]) -> Tensor:
+        """The tensor with values in its groups: the columns of the array from ``column`` on."""
+        levels = _levels(self.values(tensor.dtype))
+        real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()[..., None]
+        real = real.clone()
+        numbers = range(column, len(begins))
+        for places, part in itertools.product(self._places(found, column), real.unbind(-1)):
+            number, *numbers = numbers
+            level = (_level(found.group, number, len(levels)) + begins[number]) % len(levels)
+            for at, value in enumerate(levels):
+                if value is not OWN:
+                    given = _first(part, found) if value is FIRST else _exact(value, part)
+                    part.copy_(torch.where(places & (level == at), given, part))  # where keeps the sign of a NaN
+        return torch.view_as_complex(real) if tensor.is_complex() else real[..., 0]
+
+    def _places(self, found: Groups, column: int) -> list[Tensor]:
+        """Where the first value of each group goes, and where the second one: beside it, or half the group away."""
+        if self.whole or found.size == 1:
+            return [found.place >= 0]
+        first = (found.group * (1 + column)) % found.size
+        apart = torch.where(found.group % 2 == 0, 1, found.size // 2)
+        return [found.place == first, found.place == (first + apart) % found.size]
+
+
+def _levels(values: Sequence[object]) -> list[object]:
+    """The values, and the element's own often enough for a prime number in all."""
+    levels = [*values, OWN]
+    while any(len(levels) % factor == 0 for factor in range(2, len(levels))):
+        levels.append(OWN)
+    return levels
+
+
+def _level(row: Tensor, column: int, count: int) -> Tensor:
+    """Rows of a column of the orthogonal array of ``count`` values."""
+    return (row + (1 + column % (count - 1)) * (row // count)) % count
+
+
+def _first(out: Tensor, found: Groups) -> Tensor:
+    """In each place the first element of its group."""
+    table = torch.zeros(int(found.group.max()) + 1, dtype=out.dtype)
+    table[found.group[found.place == 0]] = out[found.place == 0]
+    return table[found.group]
+
+
+def _exact(value: object, like: Tensor) -> Tensor:
+    """A value in a dtype, the sign of a NaN included, which a cast may drop."""
+    wide = torch.tensor(value, dtype=torch.float64 if like.is_floating_point() else like.dtype)
+    number = wide.to(like.dtype)
+    if like.is_floating_point() and like.dtype.itemsize > 1:
+        return torch.copysign(number, torch.copysign(torch.ones_like(wide), wide).to(like.dtype))
+    return number
+
+
+def _with_room(case: Case, levels: int) -> Case:
+    """The case at sizes with room for each pair in its largest input or result; sizes that are equal stay equal.
+
+    Of three dims two have room for each pair, so that an operand without the first has them all.
+    """
+    found = [leaf for leaf in answer(case) or [] if isinstance(leaf, Tensor)]
+    largest = max([*case.args, *found], key=Tensor.numel)
+    dims = sum(size > 1 for size in largest.shape)
+    if not dims or largest.numel() >= levels**2:
+        return case
+    side = levels if dims == 3 else next(side for side in range(2, levels**2 + 1) if side**dims >= levels**2)
+
+    def grown(tensor: Tensor) -> Tensor:
+        for axis, size in enumerate(tensor.shape):
+            if 1 < size < side:
+                tensor = resized(tensor, axis, side)
+        return tensor
+
+    larger = case.replace(inputs={name: grown(tensor) for name, tensor in case.inputs.items()})
+    return larger if taken(larger) else case
+
+
+def _magnitudes(case: Case) -> Case:
+    """All numbers of either sign, their logarithms even from 1 to 1e4; whole ones where there are no others."""
+    floats = any(_is_float(tensor.dtype) for tensor in case.args)
+
+    def drawn(tensor: Tensor) -> Tensor:
+        if tensor.dtype == torch.bool or not tensor.numel() or floats != _is_float(tensor.dtype):
+            return tensor
+        info = torch.finfo(tensor.dtype) if floats else torch.iinfo(tensor.dtype)
+        parts = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+        most = min(MAGNITUDE, math.sqrt(info.max) if floats else info.max)
+        sizes = torch.exp(torch.rand(parts.shape, dtype=torch.float64) * math.log(most))
+        signs = torch.where(torch.rand(parts.shape) < 0.5, -1.0, 1.0) if info.min < 0 else 1.0
+        out = (sizes * signs).to(parts.dtype)
+        return torch.view_as_complex(out) if tensor.is_complex() else out
+
+    return change_inputs(case, drawn, "no input of numbers")
 
 
 def _shifted(tensor: Tensor) -> Tensor:
     """The same numbers beside one that is larger by half the digits of the dtype."""
-    if not _floats(tensor):
+    if not tensor.numel() or not _is_float(tensor.dtype):
         return tensor
     info = torch.finfo(tensor.dtype)
     sizes = torch.view_as_real(tensor.resolve_conj()).abs() if tensor.is_complex() else tensor.abs()
@@ -54,42 +216,26 @@ def _shifted(tensor: Tensor) -> Tensor:
     return tensor if far > info.max / 4 else tensor + far
 
 
-def _floats(tensor: Tensor) -> bool:
-    return bool(tensor.numel()) and (tensor.is_floating_point() or tensor.is_complex())
-
-
-def _sprinkled(tensor: Tensor, values: Sequence[float]) -> Tensor:
-    """A copy with every third element replaced, by the values in turn; of complex numbers every third part."""
-    real = torch.view_as_real(tensor.resolve_conj()).clone() if tensor.is_complex() else tensor.clone()
-    wide = torch.float64 if real.is_floating_point() else real.dtype
-    flat = real.reshape(-1)
-    places = torch.arange(0, flat.numel(), 3)
-    wanted = torch.tensor(values, dtype=wide)
-    chosen = wanted.to(real.dtype)
-    if real.is_floating_point() and real.dtype.itemsize > 1:  # a cast may drop the sign of a NaN
-        chosen = torch.copysign(chosen, torch.copysign(torch.ones_like(wanted), wanted).to(real.dtype))
-    flat[places] = chosen[torch.arange(len(places)) % len(values)]
-    out = flat.view(real.shape)
-    return torch.view_as_complex(out) if tensor.is_complex() else out
+def _is_float(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 _NO_FLOATS = "no input of floats"
 
-SPECIAL = of_each_input(
-    "NaN, infinities and zeros of both signs, subnormals, extremes.", special_values, _NO_FLOATS, try_eager=False
+_variant = partial(Variant, try_eager=False)
+special = Placed(special_values, _NO_FLOATS)
+SPECIAL = _variant("NaN, infinities and zeros of both signs, subnormals, extremes, in pairs.", special)
+UNIFORM = _variant(
+    "Rows that are summed, sorted or scanned: wholly -inf, NaN or one number.",
+    Placed(uniform_values, "no input of numbers", whole=True),
 )
-EXTREMES = of_each_input(
-    "The largest and smallest finite numbers of the dtype, integers too.",
-    _extremes,
-    "no input of numbers",
-    try_eager=False,
+EXTREMES = _variant(
+    "The largest and smallest finite numbers of the dtype, integers too.", Placed(extremes, "no input of numbers")
 )
-SMALL = of_each_input(
-    "Numbers next to 0 and 1, where differences cancel and one plus a number is one.",
-    _small,
-    _NO_FLOATS,
-    try_eager=False,
+SMALL = _variant(
+    "Numbers next to 0 and 1, where differences cancel and one plus a number is one.", Placed(small_numbers, _NO_FLOATS)
 )
+MAGNITUDES = _variant("Numbers of all magnitudes from 1 to 10,000, of both signs.", _magnitudes)
 SHIFTED = of_each_input(
     "Numbers far from 0 and near each other, whose squares cancel.", _shifted, _NO_FLOATS, try_eager=False
 )

@@ -16,13 +16,13 @@ from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 SEED = 0
 MAX_OPS = 3
 
-VALUE_VARIANTS = ("extremes", "special", "shifted", "long", "small")
+VALUE_VARIANTS = ("extremes", "special", "uniform", "magnitudes", "shifted", "long", "small")
 """Variants in which numbers decide: in every dtype."""
 
-DTYPE_VARIANTS = ("mixed",)
+DTYPE_VARIANTS = ("mixed", "wide")
 """Variants in which dtypes decide: all samples, in every dtype."""
 
-ARGUMENT_VARIANTS = ("backward", "optional", "constants", "outside", "square", "lazy")
+ARGUMENT_VARIANTS = ("backward", "optional", "constants", "outside", "square", "lazy", "dims", "same", "inplace")
 """Variants in which arguments decide: all samples of the first dtype."""
 
 OTHER_VARIANT_DTYPES = ("float32", "int64", "complex64", "bool")

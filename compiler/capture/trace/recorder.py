@@ -335,7 +335,7 @@ class Recorder(TorchDispatchMode):
                 raise Unsupported(f"{func} of tensors that are not row-major", op=op.name, stage="capture")
         if sized_by_values(op):
             self._met_size(op)
-        shapes: Any = SHAPES.get(func, func) if self._policy is Policy.SYMBOLS else func
+        shapes: Any = (SHAPES if self._policy is Policy.SYMBOLS else special_ops.EXAMPLES).get(func, func)
         with self.drawing(location) if is_ordered(op) else contextlib.nullcontext():
             out = shapes(*args, **kwargs)
         if random:

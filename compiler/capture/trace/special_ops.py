@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,27 @@ def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
 
     return isclose(*args, **kwargs).all()
 
+
+def _svd(
+    matrix: torch.Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Decompose; where LAPACK gives up on the vectors alone, with NaN for them.
+
+    PyTorch's ``svdvals`` asks for vectors when it is traced, and not in eager: nobody may use them.
+    """
+    svd = torch.ops.aten._linalg_svd.default
+    try:
+        return svd(matrix, full_matrices, compute_uv, driver=driver)
+    except torch.linalg.LinAlgError:
+        _, values, _ = svd(matrix, full_matrices, False, driver=driver)
+    rows, columns, few = *matrix.shape[-2:], values.shape[-1]
+    left, right = (rows, rows if full_matrices else few), (columns if full_matrices else few, columns)
+    batch = matrix.shape[:-2]
+    return matrix.new_full((*batch, *left), math.nan), values, matrix.new_full((*batch, *right), math.nan)
+
+
+EXAMPLES: dict[Any, Callable[..., Any]] = {torch.ops.aten._linalg_svd.default: _svd}
+"""What is run in place of an op while a program is captured on its example inputs."""
 
 # What tells Python of tensors but their values.
 METADATA_OPS = frozenset(

@@ -73,3 +73,14 @@ def test_a_decomposition_that_gives_another_shape_is_refused() -> None:
     )
     with pytest.raises(Unsupported, match=r"gives f32\[2, 5\] for f32\[1\]"):
         decompose(graph, keep, {})
+
+
+@pytest.mark.parametrize("count", [2, 40])
+@pytest.mark.parametrize("invert", [False, True])
+def test_a_search_among_elements_with_nan_finds_infinity(count: int, invert: bool) -> None:
+    nan, inf = float("nan"), float("inf")
+    isin = decompositions()[torch.ops.aten.isin.Tensor_Tensor]
+    elements = torch.tensor([[1.0, inf, -inf], [nan, 0.0, 7.0]])
+    test_elements = torch.tensor([inf, nan, 1.0, -0.0] * 10)[:count]
+    wanted = torch.tensor([[count > 2, True, False], [False, count > 2, False]])
+    assert torch.equal(isin(elements, test_elements, invert=invert), wanted ^ invert)
