@@ -1,0 +1,54 @@
+"""PyTorch's own decompositions in place of its kernels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchstone.conformance.controls.control import Control, Kernel, finding
+
+
+@functools.cache
+def _core() -> Mapping[Any, Callable[..., Any]]:
+    from torchstone.compiler._torch.decompositions import core_aten_decompositions
+
+    table = core_aten_decompositions()
+    return {op: table[op] for op in table}
+
+
+@functools.cache
+def _references() -> Mapping[Any, Callable[..., Any]]:
+    from torchstone.compiler._torch.decompositions import whole_table
+
+    return whole_table()
+
+
+def _rule(table: Callable[[], Mapping[Any, Callable[..., Any]]], func: Any) -> Kernel | None:
+    rule = table().get(func)
+    if rule is None:
+        return None
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return rule(*args, **kwargs)
+        except Exception:  # a decomposition that does not take these arguments: the op itself does
+            return NotImplemented
+
+    return kernel
+
+
+CONTROLS: tuple[Control, ...] = (
+    finding(
+        "core_decompositions",
+        "PyTorch's decompositions to core ATen. Steps that round get the room of a rounding model.",
+        functools.partial(_rule, _core),
+        within=True,
+    ),
+    finding(
+        "references",
+        "PyTorch's references in Python, down to its primitives. Steps that round get the room of a rounding model.",
+        functools.partial(_rule, _references),
+        within=True,
+    ),
+)
