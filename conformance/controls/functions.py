@@ -19,7 +19,8 @@ LOG2_E_REST = 2.0355273740931033e-17
 def exp_by_exp2(x: Tensor) -> Tensor:
     """``exp2(x * log2(e))``, the product with what it lost in rounding."""
     product, lost = two_product(x, torch.full_like(x, LOG2_E))
-    lost = torch.where(torch.isfinite(x), lost + x * LOG2_E_REST, 0.0)
+    # Past the range of the result the product loses more than a correction of it can be.
+    lost = torch.where(torch.isfinite(x), lost + x * LOG2_E_REST, 0.0).clamp(-1e-3, 1e-3)
     return torch.exp2(product) * (1.0 + lost * math.log(2.0))
 
 
