@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +11,7 @@ from torch import Tensor
 
 from torchstone.conformance.controls.contractions import contractions
 from torchstone.conformance.controls.control import Kernel, replacing
-from torchstone.conformance.controls.operands import elementwise, inexact
+from torchstone.conformance.controls.operands import elementwise
 from torchstone.conformance.controls.summation import reduction
 
 
@@ -119,48 +117,34 @@ def scipy_kernels() -> dict[str, Kernel]:
 # SciPy's Fourier transforms
 
 
-def _factor(count: int, normalization: int) -> float:
-    return (1.0, 1.0 / math.sqrt(count), 1.0 / count)[normalization]
+_NORM = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
+"""SciPy's name of a normalization, by whether the transform is a forward one: none, by the root of the size, by it."""
 
 
-def _transform(
-    compute: Callable[..., Any], x: Tensor, sizes: list[int], normalization: int, dtype: torch.dtype
-) -> Tensor:
+def _transform(name: str, x: Tensor, dim: list[int], norm: str, sizes: list[int] | None = None) -> Any:
+    from scipy import fft
+
+    if (x.dtype not in _COMPLEX and x.dtype not in _COMPLEX.values()) or not dim or not x.numel():
+        return NotImplemented
     with numpy.errstate(all="ignore"):
-        out = compute(array(x)) * _factor(math.prod(sizes), normalization)
-    return tensor(out, dtype)
+        out = getattr(fft, name)(array(x), s=sizes, axes=dim, norm=norm)
+    return torch.from_numpy(out)
+
+
+_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
 def c2c(x: Tensor, dim: list[int], normalization: int, forward: bool) -> Any:
-    from scipy import fft
-
-    if not inexact(x) or x.dtype not in (torch.complex64, torch.complex128) or not dim or not x.numel():
-        return NotImplemented
-    compute = (
-        functools.partial(fft.fftn, axes=dim) if forward else functools.partial(fft.ifftn, axes=dim, norm="forward")
-    )
-    return _transform(compute, x, [x.shape[d] for d in dim], normalization, x.dtype)
+    return _transform("fftn" if forward else "ifftn", x, dim, _NORM[forward][normalization])
 
 
 def r2c(x: Tensor, dim: list[int], normalization: int, onesided: bool) -> Any:
-    from scipy import fft
-
-    if x.dtype not in (torch.float32, torch.float64) or not dim or not x.numel():
-        return NotImplemented
-    compute = functools.partial(fft.rfftn if onesided else fft.fftn, axes=dim)
-    dtype = torch.complex64 if x.dtype is torch.float32 else torch.complex128
-    return _transform(compute, x, [x.shape[d] for d in dim], normalization, dtype)
+    return _transform("rfftn" if onesided else "fftn", x, dim, _NORM[True][normalization])
 
 
 def c2r(x: Tensor, dim: list[int], normalization: int, last_dim_size: int) -> Any:
-    from scipy import fft
-
-    if x.dtype not in (torch.complex64, torch.complex128) or not dim or not x.numel() or last_dim_size < 1:
-        return NotImplemented
     sizes = [*(x.shape[d] for d in dim[:-1]), last_dim_size]
-    compute = functools.partial(fft.irfftn, s=sizes, axes=dim, norm="forward")
-    dtype = torch.float32 if x.dtype is torch.complex64 else torch.float64
-    return _transform(compute, x, sizes, normalization, dtype)
+    return _transform("irfftn", x, dim, _NORM[False][normalization], sizes) if last_dim_size else NotImplemented
 
 
 CONTROLS = (
