@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.operators import base_name
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from torchstone.conformance.controls.control import Control, Kernel, finding, replacing
+from torchstone.conformance.controls.control import Control, Kernel, finding, operator, replacing
 from torchstone.conformance.controls.operands import accumulator
 from torchstone.conformance.oracle.exactness.steps import never_rounds
 
@@ -46,7 +46,7 @@ def _in_float64(func: Any, *args: Any, **kwargs: Any) -> Any:
     leaves = tree_leaves((args, kwargs))
     if not any(map(_narrow, leaves)) or any(isinstance(leaf, torch.dtype) for leaf in leaves):
         return NotImplemented
-    like = tree_flatten(func(*tree_map(_meta, args), **tree_map(_meta, kwargs)))[0]
+    like = tree_flatten(func(*args, **kwargs))[0]  # for the dtypes alone: shape functions have others at times
     if not any(map(_narrow, like)):
         return NotImplemented
     computes = accumulator(next(leaf.dtype for leaf in leaves if _narrow(leaf)))
@@ -57,10 +57,6 @@ def _in_float64(func: Any, *args: Any, **kwargs: Any) -> Any:
         each.to(wanted.dtype) if isinstance(each, Tensor) else each for each, wanted in zip(results, like, strict=True)
     ]
     return tree_unflatten(out, spec)
-
-
-def _meta(leaf: Any) -> Any:
-    return leaf.detach().to("meta") if isinstance(leaf, Tensor) else leaf
 
 
 def _widened(leaf: Any) -> Any:
@@ -88,8 +84,6 @@ def _once(func: Any) -> Kernel | None:
 
 @functools.cache
 def _accumulations() -> frozenset[Any]:
-    from torchstone.conformance.controls.control import operator
-
     return frozenset(operator(name) for name in _ACCUMULATIONS.split())
 
 
