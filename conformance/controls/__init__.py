@@ -46,10 +46,9 @@ BACKEND_PREFIX = f"{__name__}:"
 
 
 def __getattr__(name: str) -> Control:
-    if name.startswith("__"):
-        raise AttributeError(name)
+    """Let each control be named as a backend, ``torchstone.conformance.controls:NAME``."""
     if name not in CONTROLS:
-        raise UnknownName("control", name, CONTROLS)
+        raise AttributeError(str(UnknownName("control", name, CONTROLS)))
     return CONTROLS[name]
 
 

@@ -6,23 +6,20 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchstone.compiler._torch import decompositions
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.controls.control import Control, Kernel, finding
 
 
 @functools.cache
 def _core() -> Mapping[Any, Callable[..., Any]]:
-    from torchstone.compiler._torch.decompositions import core_aten_decompositions
-
-    table = core_aten_decompositions()
+    table = decompositions.core_aten_decompositions()
     return {op: table[op] for op in table}
 
 
 @functools.cache
 def _references() -> Mapping[Any, Callable[..., Any]]:
-    from torchstone.compiler._torch.decompositions import whole_table
-
-    return whole_table()
+    return decompositions.whole_table()
 
 
 _LEFT_OUT = {

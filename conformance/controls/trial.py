@@ -18,16 +18,45 @@ import torch
 from torchstone.conformance.controls import CONTROLS, Control
 from torchstone.conformance.controls.control import REPLACED
 from torchstone.conformance.controls.results import SAME, OpResult
+from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.oracle.exactness.steps import EveryStep
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import iterate, opinfo
+from torchstone.conformance.variants.registry import VARIANTS
 
 OPS = 100
 SOURCE = "opinfo"
 FIRST_DTYPE = "float32"
+
+
+def wanted_variants(names: Sequence[str] | None) -> list[str]:
+    """The variants that are meant: all for none, and for ``all``. Raises ``UnknownName``."""
+    if names is None or "all" in names:
+        return list(VARIANTS.usable())
+    for name in names:
+        if name not in VARIANTS:
+            raise UnknownName("variant", name, VARIANTS)
+    return list(names)
+
+
+def wanted_ops(names: Iterable[str]) -> list[str]:
+    """The ops that names and shell patterns mean. Raises ``UnknownName``."""
+    return opinfo.select(names)
+
+
+def question(
+    variants: Sequence[str], dtypes: Sequence[str] | None, limit: int, controls: Mapping[str, Control]
+) -> dict[str, Any]:
+    """What is asked of each op, as JSON: results of the same question need not be found again."""
+    return {
+        "variants": list(variants),
+        "dtypes": dtypes and list(dtypes),
+        "limit": limit,
+        "controls": list(controls),
+    }
 
 
 def operators_of(case: Case) -> frozenset[Any]:
@@ -125,7 +154,7 @@ def try_op(
                         "message": verdict.message.split("\n", 1)[0][:300],
                     }
                 )
-    asked = {"variants": list(variants), "dtypes": dtypes and list(dtypes), "limit": limit, "controls": list(controls)}
+    asked = question(variants, dtypes, limit, controls)
     return OpResult(op, asked, cases, {k: dict(v) for k, v in counts.items()}, failures, time.perf_counter() - started)
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.options import check_known, parse_dtypes
+from torchstone.cli.options import parse_dtypes
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 from torchstone.cli.selection_options import DtypesOption
+from torchstone.cli.workers import sigterm_interrupts
+from torchstone.conformance.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from torchstone.conformance.controls import Control
@@ -52,18 +54,13 @@ def controls(
         rows = [{"control": each.name, "claim": each.claim} for each in chosen.values()]
         show_table(rows, ("control", "claim"), format)
         return OK
-    from torchstone.cli.workers import sigterm_interrupts
     from torchstone.conformance.controls import results, trial
-    from torchstone.conformance.sources import opinfo
-    from torchstone.conformance.variants.registry import VARIANTS
 
-    variants = list(VARIANTS.usable()) if not variant or "all" in variant else variant
-    check_known("variant", variants, VARIANTS)
     dtypes = parse_dtypes(dtype or ["float32"])
+    variants = trial.wanted_variants(variant)
     journal = results.read_journal(out)
-    names = opinfo.select(op) if op else trial.choose_ops(ops, chosen)
-    asked = {"variants": list(variants), "dtypes": dtypes, "limit": limit, "controls": list(chosen)}
-    known = results.already_tried(journal, asked)
+    names = trial.choose_ops(ops, chosen) if op is None else trial.wanted_ops(op)
+    known = results.already_tried(journal, trial.question(variants, dtypes, limit, chosen))
     left = [name for name in names if name not in known]
     started = time.perf_counter()
     with sigterm_interrupts():
@@ -81,8 +78,6 @@ def controls(
 
 
 def _chosen(known: dict[str, Control], names: Sequence[str] | None) -> dict[str, Control]:
-    from torchstone.conformance.errors import InputError, UnknownName
-
     for name in names or ():
         if not fnmatch.filter(known, name):
             raise UnknownName("control", name, known) if "*" not in name else InputError(f'no control matches "{name}"')
