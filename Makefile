@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 TOX := $(BIN)/tox run --quiet -e
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types imports docs conformance ray releases machines selftrial torture check clean
+.PHONY: help install run test lint types imports docs conformance controls ray releases machines selftrial torture check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -69,6 +69,9 @@ conformance: $(VENV)/.stamp-tox ## run the suite from an installed package: a fe
 
 selftrial: $(VENV)/.stamp-tox ## try mutants of the compiler; see whether the harness finds them
 	$(TOX) selftrial
+
+controls: $(VENV)/.stamp-tox ## try right backends that compute otherwise; see whether the harness accuses one
+	$(TOX) controls
 
 torture: $(VENV)/.stamp-tox ## the long tests: kill the runner at random moments, train whole models
 	$(TOX) torture

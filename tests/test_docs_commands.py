@@ -32,7 +32,7 @@ STAND_INS = {"inductor": "eager", "onnxruntime": "linalg", "iree": "tosa"}
 BUG = "torchstone.conformance.mutants:linalg+sub-swapped"
 FAILS = "opinfo:sub:float32:1"
 """A backend with a bug, and a case that shows it: what there is to reduce."""
-INDEPENDENT = ("backends", "doctor", "fuzz", "ops", "reduce", "replay", "selftrial")
+INDEPENDENT = ("backends", "controls", "doctor", "fuzz", "ops", "reduce", "replay", "selftrial")
 """Commands that depend on nothing that another left behind: the same words run once."""
 ran: set[str] = set()
 MODEL = "import torch\n\ndef fn(x):\n    return torch.exp(x)\n\nlog1p_exp_sum = mse = forward = fn\n"
@@ -63,7 +63,7 @@ def small(line: str) -> list[str]:
         words = [FAILS if word.startswith("opinfo:") else word for word in words]
         words[words.index("--backend") + 1] = BUG
         words += ["--trials", "5", *(["--run", "r5"] if "--all" in words else [])]
-    if command == "selftrial" and "--list" not in words:
+    if command in ("controls", "selftrial") and "--list" not in words:
         words += ["--list"]
     return [command, *words]
 

@@ -76,6 +76,7 @@ def test_make_and_tox_have_the_same_checks() -> None:
         "imports",
         "docs",
         "conformance",
+        "controls",
         "ray",
         "releases",
         "machines",

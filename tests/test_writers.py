@@ -30,6 +30,7 @@ WRITERS: dict[str, str] = {
     "torchstone.reducers.batch": HERE + "store.py",
     "torchstone.fuzz.campaign": HERE + "terminal.py",
     "torchstone.fuzz.selftrial.results": HERE + "terminal.py",
+    "torchstone.conformance.controls.results": HERE + "terminal.py",
     "torchstone.reports.site": HERE + "store.py",
     "torchstone.reports.junit": HERE + "store.py",
     "torchstone.reports.export": HERE + "store.py",

@@ -23,6 +23,7 @@ from torchstone.cli.commands import reduce as reduce_command
 from torchstone.cli.commands import replay as replay_command
 from torchstone.cli.errors import report_error
 from torchstone.cli.progress import Progress
+from torchstone.conformance.controls import results as controls
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import visible
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
@@ -108,6 +109,11 @@ def found(text: str, tmp_path: Path) -> None:
 def trials(text: str, tmp_path: Path) -> None:
     one = selftrial.TrialResult(text, text, text or "-", text, text, text, text, 1, 1.0, [text])
     say.say(selftrial.markdown_tables({text: one}))
+    failure = dict.fromkeys(("case", "control", "outcome", "kind", "message"), text)
+    journal = tmp_path / "controls.jsonl"
+    controls.append_to_journal(journal, controls.OpResult(text, {}, failures=[failure]))
+    (read,) = controls.read_journal(journal)
+    say.say(controls.replay_command(read.failures[0]))
 
 
 def listed(text: str, tmp_path: Path) -> None:

@@ -29,6 +29,11 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
         "torchstone.cli.commands.selftrial:selftrial",
         "Try mutants of the built-in compiler; say which are found.",
     ),
+    (
+        "controls",
+        "torchstone.cli.commands.controls:controls",
+        "Try right backends that compute otherwise; say which are accused.",
+    ),
     ("compile", "torchstone.cli.commands.compile:compile", "Compile a function and print the IR of any stage."),
     ("runs", "torchstone.cli.commands.runs:runs", "List, show, compare, export and prune the runs in a store."),
     ("expect", "torchstone.cli.commands.expect:expect", "Hold a run against what its backends are known to fail."),
