@@ -1,4 +1,4 @@
-"""Which ops run which lines of the compiler: their first samples are compiled and called under a trace.
+"""Which cases run which lines of the compiler: some of every op are compiled and called under a trace.
 
 The map is kept under the hash of the compiler's sources, so that one is made only where the compiler has changed.
 """
@@ -17,60 +17,65 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import load
-
-Kind: TypeAlias = "tuple[str, str]"
-"""An op and a dtype: whose first sample is traced."""
+from torchstone.conformance.variants.registry import expand, is_run_as_it_is
 
 Lines: TypeAlias = "dict[str, set[int]]"
 """Lines that ran, by file."""
 
-FIRST_DTYPE_SAMPLES = 3
-"""Samples of an op's first dtype; of the others one is traced: they take the same ways, apart from their dtype."""
+SAMPLES = 6
+"""Samples of an op's first dtype that are traced; of the other dtypes one is: they take the same ways but for that."""
+
+VARIANTS_TRACED = (
+    "strided", "expanded", "channels_last", "lazy", "scalar", "empty", "single", "long", "mixed", "optional",
+    "dynamic", "backward",
+)  # fmt: skip
+"""The variants in which the largest of these samples is traced: those in which the compiler writes other code."""
 
 OPS_IN_A_TASK = 8
 
 
 @dataclass
 class LineMap:
-    """Lines by what ran them: for each file and line the kinds, as the bits of a number.
+    """Lines by what ran them: for each file and line the cases, as the bits of a number.
 
-    ``kinds`` are all that were traced, and ``sizes`` how many lines each of them ran.
+    ``cases`` are the ids of all that were traced, and ``sizes`` how many lines each of them ran.
     """
 
-    kinds: list[Kind] = field(default_factory=list)
+    cases: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     lines: dict[str, dict[int, int]] = field(default_factory=dict)
 
-    def add(self, kind: Kind, ran: Lines) -> None:
-        """Take in what one kind ran."""
-        bit = 1 << len(self.kinds)
-        self.kinds.append(kind)
+    def add(self, case: str, ran: Lines) -> None:
+        """Take in what one case ran."""
+        bit = 1 << len(self.cases)
+        self.cases.append(case)
         self.sizes.append(sum(map(len, ran.values())))
         for path, numbers in ran.items():
             of_file = self.lines.setdefault(path, {})
             for number in numbers:
                 of_file[number] = of_file.get(number, 0) | bit
 
-    def covering(self, path: str, first: int, last: int) -> list[Kind]:
-        """The kinds that run one of these lines, those first that run the fewest others."""
-        of_file = self.lines.get(path, {})
+    def covering(self, path: str, first: int = 0, last: int = 1 << 30) -> list[str]:
+        """The cases that run one of these lines, those first that run the fewest others."""
         bits = 0
-        for number in range(first, last + 1):
-            bits |= of_file.get(number, 0)
-        found = [index for index in range(bits.bit_length()) if bits >> index & 1]
-        return [self.kinds[index] for index in sorted(found, key=lambda index: (self.sizes[index], index))]
+        for number, of_line in self.lines.get(path, {}).items():
+            if first <= number <= last:
+                bits |= of_line
+        found = [at for at, digit in enumerate(reversed(f"{bits:b}")) if digit == "1"]
+        return [self.cases[at] for at in sorted(found, key=lambda at: (self.sizes[at], at))]
 
     def to_json(self) -> dict[str, Any]:
-        """Sets of kinds are written once, as many lines have the same."""
+        """Sets of cases are written once, as many lines have the same."""
         sets: dict[int, int] = {}
         lines = {
             path: {str(number): sets.setdefault(bits, len(sets)) for number, bits in sorted(of_file.items())}
             for path, of_file in sorted(self.lines.items())
         }
-        return {"kinds": self.kinds, "sizes": self.sizes, "sets": [f"{bits:x}" for bits in sets], "lines": lines}
+        return {"cases": self.cases, "sizes": self.sizes, "sets": [f"{bits:x}" for bits in sets], "lines": lines}
 
     @staticmethod
     def from_json(fields: Any) -> LineMap:
@@ -79,7 +84,7 @@ class LineMap:
             str(path): {int(number): sets[at] for number, at in of_file.items()}
             for path, of_file in fields["lines"].items()
         }
-        return LineMap([(str(op), str(dtype)) for op, dtype in fields["kinds"]], list(fields["sizes"]), lines)
+        return LineMap([str(name) for name in fields["cases"]], [int(size) for size in fields["sizes"]], lines)
 
 
 def line_map(
@@ -92,31 +97,41 @@ def line_map(
     except (OSError, EOFError, KeyError, TypeError, ValueError):
         pass  # there is none, or none that can be read
     found = LineMap()
-    for kind, ran in sorted(_traced(backend, jobs, progress), key=lambda row: row[0]):
-        found.add(kind, ran)
+    for case, ran in sorted(_traced(backend, jobs, progress), key=lambda row: row[0]):
+        found.add(case, ran)
     folder.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(json.dumps(found.to_json()).encode(), mtime=0))
     return found
 
 
-def trace_op(backend: str, op: str) -> list[tuple[Kind, Lines]]:
-    """What the first samples of an op run of the compiler, by dtype; what the backend does not take runs lines, too."""
+def trace_op(backend: str, op: str) -> list[tuple[str, Lines]]:
+    """What cases of an op run of the compiler, by id; what the backend does not take runs lines, too."""
     from torchstone.conformance.backends import load as load_backend
 
-    found, source, compiler = [], load("opinfo"), load_backend(backend)
-    for number, dtype in enumerate(source.dtypes_of(op)):
+    found, compiler = [], load_backend(backend)
+    for case in traced_cases(op):
         tracer = Tracer(str(population.ROOT))
-        for case in source.iterate([op], [dtype], 1 if number else FIRST_DTYPE_SAMPLES):
-            if isinstance(case, Case):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    tracer.run(_compiled_and_called, case, compiler)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tracer.run(_compile_and_call if is_run_as_it_is(case) else run_case, case, compiler)
         if tracer.ran:
-            found.append(((op, dtype), tracer.lines()))
+            found.append((case.id, tracer.lines()))
     return found
 
 
-def _compiled_and_called(case: Case, compiler: Any) -> None:
+def traced_cases(op: str) -> Iterator[Case]:
+    """The first sample of each dtype, more of the first one, and the largest of these in variants."""
+    source = load("opinfo")
+    dtypes = sorted(source.dtypes_of(op), key=lambda name: name != "float32")
+    for number, dtype in enumerate(dtypes):
+        cases = [case for case in source.iterate([op], [dtype], 1 if number else SAMPLES) if isinstance(case, Case)]
+        yield from cases
+        if not number and cases:
+            largest = max(cases, key=lambda case: sum(tensor.numel() for tensor in case.args))
+            yield from (case for case in expand([largest], VARIANTS_TRACED) if isinstance(case, Case))
+
+
+def _compile_and_call(case: Case, compiler: Any) -> None:
     compiler.compile(case.program, case.fresh_args())(*case.fresh_args())
 
 
@@ -161,7 +176,7 @@ class Tracer:
         return self._line
 
 
-def _traced(backend: str, jobs: int, progress: Callable[[int, int], None]) -> Iterator[tuple[Kind, Lines]]:
+def _traced(backend: str, jobs: int, progress: Callable[[int, int], None]) -> Iterator[tuple[str, Lines]]:
     ops = load("opinfo").op_names()
     tasks = [ops[at : at + OPS_IN_A_TASK] for at in range(0, len(ops), OPS_IN_A_TASK)]
     for done, rows in enumerate(_results(backend, tasks, jobs), 1):
@@ -169,7 +184,7 @@ def _traced(backend: str, jobs: int, progress: Callable[[int, int], None]) -> It
         yield from rows
 
 
-def _results(backend: str, tasks: list[list[str]], jobs: int) -> Iterable[list[tuple[Kind, Lines]]]:
+def _results(backend: str, tasks: list[list[str]], jobs: int) -> Iterable[list[tuple[str, Lines]]]:
     if jobs == 1:
         yield from (_trace_ops(backend, ops) for ops in tasks)
         return
@@ -177,5 +192,5 @@ def _results(backend: str, tasks: list[list[str]], jobs: int) -> Iterable[list[t
         yield from (task.result() for task in as_completed([pool.submit(_trace_ops, backend, ops) for ops in tasks]))
 
 
-def _trace_ops(backend: str, ops: list[str]) -> list[tuple[Kind, Lines]]:
+def _trace_ops(backend: str, ops: list[str]) -> list[tuple[str, Lines]]:
     return [row for op in ops for row in trace_op(backend, op)]

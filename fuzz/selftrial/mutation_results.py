@@ -21,8 +21,8 @@ UNJUDGED = "unjudged"
 class MutationResult:
     """What became of a mutation: where it is, the line before and after, and the first case that failed because of it.
 
-    ``kinds`` counts the pairs of op and dtype that run the line, ``ops`` are those that were tried. ``tried`` counts
-    the cases up to the failing one, and ``reached`` those in which the mutated code ran. ``seconds`` is wall time.
+    ``covered`` counts the cases of the line map that run the line. ``ops`` are the ops that were tried. ``tried``
+    counts the cases up to the failing one, and ``reached`` those in which the mutated code ran. ``seconds`` is wall time.
     """
 
     fingerprint: str
@@ -33,7 +33,7 @@ class MutationResult:
     before: str
     after: str
     ops: list[str] = field(default_factory=list)
-    kinds: int = 0
+    covered: int = 0
     tried: int = 0
     reached: int = 0
     seconds: float = 0.0
@@ -103,7 +103,7 @@ def rate_rows(found: Iterable[MutationResult], judged: Mapping[str, Judged]) -> 
 
 
 COLUMNS = (
-    "mutant", "where", "operator", "before", "after", "state", "reason", "case", "ops", "kinds", "tried", "reached",
+    "mutant", "where", "operator", "before", "after", "state", "reason", "case", "ops", "covered", "tried", "reached",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a syntactic mutant is tried on: cases of the ops that run its line, the rarest of these ops first."""
+"""What a syntactic mutant is tried on: the cases that run its line, the rarest ops first, and more like them."""
 
 from __future__ import annotations
 
@@ -9,57 +9,78 @@ from dataclasses import dataclass
 
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.sources import iterate, load
+from torchstone.conformance.sources import find_case, iterate, load
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply
 from torchstone.fuzz.selftrial.cases import programs_of
-from torchstone.fuzz.selftrial.line_map import Kind, LineMap
+from torchstone.fuzz.selftrial.line_map import LineMap
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much a mutant is tried on, at most: the fields bound the steps of ``reaching_cases``."""
 
-    limit: int = 3
     ops: int = 12
+    reaching: int = 60
+    limit: int = 3
     dtypes: int = 5
     varied_ops: int = 4
     variants: int = 160
     programs: int = 20
 
 
-def reaching_kinds(lines: LineMap, mutation: Mutation, function: tuple[int, int]) -> list[Kind]:
-    """The kinds that run a mutation's lines, those first that run the fewest others.
+def reaching_ids(lines: LineMap, mutation: Mutation, function: tuple[int, int]) -> tuple[list[str], list[str]]:
+    """The cases that run a mutation's lines, those first that run the fewest others; and all that are near to it.
 
-    Where no first sample does, those that run another line of the function, and else of the file: in a variant, or
-    with other arguments, they may come by.
+    Near are those that run its lines. Where there is none, near are those that run another line of the function, and
+    else of the file: in another variant, or with other arguments, they may come by.
     """
-    for first, last in ((mutation.line, mutation.last), function, (1, 1 << 30)):
-        if kinds := lines.covering(mutation.path, first, last):
-            return kinds
-    return []
+    reaching = lines.covering(mutation.path, mutation.line, mutation.last)
+    return reaching, reaching or lines.covering(mutation.path, *function) or lines.covering(mutation.path)
 
 
-def reaching_cases(kinds: Sequence[Kind], effort: Effort) -> Iterator[Case]:
+def reaching_cases(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
     """What is tried, in this order, and nothing twice.
 
-    The first sample of each of ``ops`` ops, and the next ones up to ``limit`` of ``varied_ops``, in ``dtypes`` dtypes;
-    what these have to refuse; ``variants`` of their samples in variants, of each variant one after the other; and so
-    many programs of the fuzzer that call them.
+    Of the cases that run the line, so many of so many ops, by turns. Of the first few ops: the first ``limit`` samples
+    in ``dtypes`` dtypes, what they have to refuse, ``variants`` of their samples in variants, of each variant one after
+    the other, and so many programs of the fuzzer.
     """
+    seen: set[str] = set()
+    for case in _all_of(reaching, near, effort):
+        if case.id not in seen:
+            seen.add(case.id)
+            yield case
+
+
+def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
     by_op: dict[str, list[str]] = {}
-    for op, dtype in kinds:
-        by_op.setdefault(op, []).append(dtype)
-    chosen = {op: _spread(dtypes, effort.dtypes) for op, dtypes in list(by_op.items())[: effort.ops]}
-    few = dict(list(chosen.items())[: effort.varied_ops])
-    for op, dtypes in chosen.items():
-        yield from _samples(op, dtypes, 1)
-    samples = {op: list(_samples(op, dtypes, effort.limit)) for op, dtypes in few.items()}
+    for name in reaching:
+        by_op.setdefault(name.split(":")[1], []).append(name)
+    rows = [_by_dtype(names) for names in list(by_op.values())[: effort.ops]]
+    turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
+    yield from map(find_case, itertools.islice(turns, effort.reaching))
+
+    dtypes: dict[str, list[str]] = {}
+    for _, op, dtype, *_ in (name.split(":") for name in near):
+        if dtype not in dtypes.setdefault(op, []):
+            dtypes[op].append(dtype)
+    few = {op: _spread(names)[: effort.dtypes] for op, names in list(dtypes.items())[: effort.varied_ops]}
+    samples = {op: list(_samples(op, names, effort.limit)) for op, names in few.items()}
     for of_op in samples.values():
-        yield from (case for case in of_op if case.index)
+        yield from of_op
     refused = sorted(set(few) & set(load("errors").op_names()))
     yield from (case for case in iterate({"errors": refused}, None, effort.limit) if isinstance(case, Case))
     yield from itertools.islice(_varied(samples), effort.variants)
     yield from programs_of(few, effort.programs)
+
+
+def _by_dtype(names: Iterable[str]) -> list[str]:
+    """Case ids, one of each dtype before the second ones."""
+    rows: dict[str, list[str]] = {}
+    for name in names:
+        rows.setdefault(name.split(":")[2], []).append(name)
+    ordered = [rows[dtype] for dtype in _spread(rows)]
+    return [name for turn in itertools.zip_longest(*ordered) for name in turn if name is not None]
 
 
 def _samples(op: str, dtypes: Iterable[str], limit: int) -> Iterator[Case]:
@@ -70,10 +91,10 @@ def _samples(op: str, dtypes: Iterable[str], limit: int) -> Iterator[Case]:
 _CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
 
 
-def _spread(dtypes: Iterable[str], most: int) -> list[str]:
-    """Some of the dtypes, as different from each other as may be."""
+def _spread(dtypes: Iterable[str]) -> list[str]:
+    """The dtypes so that the first ones are as different from each other as may be."""
     rank = {name: at for at, name in enumerate(_CATEGORIES)}
-    return sorted(dtypes, key=lambda name: (rank.get(name, len(rank)), name))[:most]
+    return sorted(dtypes, key=lambda name: (rank.get(name, len(rank)), name))
 
 
 def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:

@@ -25,7 +25,7 @@ from torchstone.conformance.sources import iterate
 from torchstone.fuzz.selftrial.forked import ForkedTrial
 from torchstone.fuzz.selftrial.line_map import LineMap, line_map
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
-from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_kinds
+from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_ids
 
 WARM_UP = ("add", "sum", "softmax", "index_select")
 
@@ -60,20 +60,20 @@ class SyntacticTrial:
         """Return what became of a mutation. HarnessError when no fork can begin."""
         started = time.perf_counter()
         text = self.texts[mutation.path]
-        kinds = reaching_kinds(self.lines, mutation, function_lines(text, mutation))
+        reaching, near = reaching_ids(self.lines, mutation, function_lines(text, mutation))
         trial = ForkedTrial(
             self._backend,
             lambda reached: self._live.mutated(mutation, text, reached),
-            lambda: reaching_cases(kinds, self.effort),
+            lambda: reaching_cases(reaching, near, self.effort),
             self._is_open,
             self.timeout,
         )
-        found = next((row for row in trial if self._is_right(row[0])), None) if kinds else None
+        found = next((row for row in trial if self._is_right(row[0])), None) if near else None
         before, after = mutation.diff(text)
         case, verdict = found or (None, None)
         return MutationResult(
             mutation.fingerprint, mutation.path, mutation.line, mutation.function, mutation.operator, before, after,
-            ops=list(dict.fromkeys(op for op, _ in kinds))[: self.effort.ops], kinds=len(kinds),
+            ops=list(dict.fromkeys(name.split(":")[1] for name in near))[: self.effort.ops], covered=len(reaching),
             tried=trial.tried, reached=trial.reached, seconds=round(time.perf_counter() - started, 2),
             case=case.id if case else "", by=case.source if case else "",
             outcome=str(verdict.outcome) if verdict else "", kind=verdict.kind if verdict else "",

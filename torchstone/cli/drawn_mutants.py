@@ -6,8 +6,9 @@ import contextlib
 import itertools
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.output import TableFormat, say, show_table, warn
@@ -20,33 +21,52 @@ LINES_FOLDER = Path(".torchstone")
 PROGRESS_SECONDS = 10.0
 
 
-def try_drawn(
-    count: int, seed: int, names: Sequence[str] | None, target: str, jobs: int, out: Path, listing: bool,
-    format: TableFormat, options: dict[str, Any],
-) -> int:  # fmt: skip
-    """Draw mutants of one target's code, try those that the journal does not hold, and show rate and survivors.
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """So many mutants of one target's code by a seed; with ``names``, those with these fingerprints instead."""
 
-    ``names`` are fingerprints to try in place of a draw. Exit code 0 if every mutant was killed that is not judged
-    equivalent, 1 if not.
+    count: int
+    seed: int
+    target: str
+    names: Sequence[str] = ()
+
+    def mutations(self) -> list[Mutation]:
+        """UnknownName for a target, or a fingerprint, that there is none of."""
+        from torchstone.conformance.mutants.syntactic import population
+
+        texts = population.sources(self.target)
+        if self.names:
+            return list(population.find(texts, self.names).values())
+        return list(itertools.islice(population.draw(texts, self.seed), self.count))
+
+
+def try_drawn(
+    draw: Draw, jobs: int, out: Path, effort: dict[str, int], timeout: float, *, listing: bool, format: TableFormat
+) -> int:
+    """Draw mutants, try those that the journal does not hold, and show the rate and the survivors.
+
+    Exit code 0 if every mutant was killed that is not judged equivalent, 1 if not.
     """
     from torchstone.cli.workers import sigterm_interrupts
     from torchstone.fuzz.selftrial import mutation_results as results
     from torchstone.fuzz.selftrial.line_map import line_map
+    from torchstone.fuzz.selftrial.reaching_cases import Effort
     from torchstone.fuzz.selftrial.syntactic import run_syntactic_trials
 
-    chosen = _drawn(count, seed, names, target)
+    chosen = draw.mutations()
     if listing:
-        _list(chosen, target, format)
+        _list(chosen, draw.target, format)
         return OK
     known = results.read_mutation_journal(out)
     found = {one.fingerprint: known[one.fingerprint] for one in chosen if one.fingerprint in known}
     left = [one for one in chosen if one.fingerprint not in found]
     if left:
-        line_map(target, LINES_FOLDER, jobs, _MapProgress())
+        line_map(draw.target, LINES_FOLDER, jobs, _MapProgress())
     started = time.perf_counter()
+    options = {"target": draw.target, "effort": Effort(**effort), "timeout": timeout}
     with (
         sigterm_interrupts(),
-        contextlib.closing(run_syntactic_trials(left, LINES_FOLDER, jobs, target=target, **options)) as tried,
+        contextlib.closing(run_syntactic_trials(left, LINES_FOLDER, jobs, **options)) as tried,
     ):
         for result in tried:
             found[result.fingerprint] = result
@@ -72,15 +92,6 @@ def _report(found: Sequence[MutationResult], format: TableFormat) -> int:
         show_table(rows, results.COLUMNS, format)
     missed = any(not row["case"] and row["state"] != "equivalent" for row in rows)
     return FAILURES if missed else OK
-
-
-def _drawn(count: int, seed: int, names: Sequence[str] | None, target: str) -> list[Mutation]:
-    from torchstone.conformance.mutants.syntactic import population
-
-    texts = population.sources(target)
-    if names:
-        return list(population.find(texts, names).values())
-    return list(itertools.islice(population.draw(texts, seed), count))
 
 
 def _list(chosen: Sequence[Mutation], target: str, format: TableFormat) -> None:

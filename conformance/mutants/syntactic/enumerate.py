@@ -170,6 +170,12 @@ class _Walk(ast.NodeVisitor):
         if node.arg != "strict":  # which only tells of a mistake elsewhere
             self.visit(node.value)
 
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self._propose(node, operators.of_expression(node, self._first))
+        self.visit(node.value)
+        if not isinstance(node.slice, ast.Constant):  # which is one with what it is an index of
+            self.visit(node.slice)
+
     def visit_comprehension(self, node: ast.comprehension) -> None:
         self.visit(node.iter)
         self._bind(node.target)
@@ -208,7 +214,7 @@ class _Walk(ast.NodeVisitor):
 
     def _propose(self, node: ast.expr, proposals: Iterable[operators.Proposal], *, alone: bool = False) -> None:
         """Take in what might stand in place of a node; ``alone`` says that the node is no operand."""
-        if not self._functions:
+        if not self._functions or isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
             return
         for operator, other in proposals:
             text = ast.unparse(other)

@@ -54,7 +54,7 @@ class Mutation:
             margin = source.encode()[: self.start].decode().rpartition("\n")[2]
             branches = (f"if {REACHED}():", f"    {self.text}", "else:", f"    {before}")
             return self._replaced(source, f"\n{margin}".join(branches))
-        return self._replaced(source, f"({self.text} if {REACHED}() else {before})")
+        return self._replaced(source, f"(({self.text}) if {REACHED}() else ({before}))")
 
     def diff(self, source: str) -> tuple[str, str]:
         """The lines that change, before and after, without their indentation."""

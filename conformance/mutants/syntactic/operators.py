@@ -57,6 +57,10 @@ def of_expression(node: ast.expr, first: str = "") -> Iterator[Proposal]:
             yield from _of_call(node, first)
         case ast.Slice():
             pass
+        case ast.Subscript(slice=ast.Constant(value=int(at))) if not isinstance(at, bool):
+            yield "constant", _with(node, slice=ast.Constant(at + 1))
+            if at:  # the last in place of the first is the same where there is but one
+                yield "constant", _with(node, slice=ast.Constant(at - 1))
         case ast.Subscript(slice=ast.Slice() as bounds):
             for name in ("lower", "upper", "step"):
                 if getattr(bounds, name) is not None:

@@ -19,13 +19,14 @@ NOT_DRAWN = {
     "transforms/verify.py": "the compiler's check of its own graphs: nothing that it lets through changes a result",
     "lowering/tosa/validate.py": "a check of the compiler's own output, like the one above",
     "runtime/tensorrt/simulator": "a stand-in for NVIDIA's library, and no part of the compiler",
+    "runtime/cpu/allocating_kernel.py": "serves an adapter of another compiler, torch-mlir's",
     "runtime/cpu/level.py": "which processors the compiler takes: the machine decides what of it runs",
 }
 """Files and folders that are left out, and why."""
 
 TARGETS = {
     "linalg": ("transforms", "lowering/linalg", "lowering/mlir_passes", "lowering", "runtime/cpu", "runtime"),
-    "tosa": ("lowering/tosa",),
+    "tosa": ("lowering/tosa", "transforms/legalizations"),
     "tensorrt": ("lowering/tensorrt", "runtime/tensorrt"),
 }
 """The target on which the code of a folder is tried. The nearest folder around a file decides."""
