@@ -22,7 +22,7 @@ class MutationResult:
     """What became of a mutation: where it is, the line before and after, and the first case that failed because of it.
 
     ``covered`` counts the cases of the line map that run the line. ``ops`` are the ops that were tried. ``tried``
-    counts the cases up to the failing one, and ``reached`` those in which the mutated code ran. ``seconds`` is wall time.
+    counts the cases up to the failing one, ``reached`` those in which the mutated code ran. ``seconds`` is wall time.
     """
 
     fingerprint: str

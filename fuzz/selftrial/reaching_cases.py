@@ -12,7 +12,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import find_case, iterate, load
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply
 from torchstone.fuzz.selftrial.cases import programs_of
-from torchstone.fuzz.selftrial.line_map import LineMap
+from torchstone.fuzz.selftrial.line_map import LineMap, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,8 @@ def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Ite
     turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
     yield from map(find_case, itertools.islice(turns, effort.reaching))
 
-    dtypes: dict[str, list[str]] = {}
-    for _, op, dtype, *_ in (name.split(":") for name in near):
-        if dtype not in dtypes.setdefault(op, []):
-            dtypes[op].append(dtype)
-    few = {op: _spread(names)[: effort.dtypes] for op, names in list(dtypes.items())[: effort.varied_ops]}
-    samples = {op: list(_samples(op, names, effort.limit)) for op, names in few.items()}
+    few = list(dict.fromkeys(name.split(":")[1] for name in near))[: effort.varied_ops]
+    samples = {op: list(_samples(op, effort)) for op in few}
     for of_op in samples.values():
         yield from of_op
     refused = sorted(set(few) & set(load("errors").op_names()))
@@ -79,22 +75,14 @@ def _by_dtype(names: Iterable[str]) -> list[str]:
     rows: dict[str, list[str]] = {}
     for name in names:
         rows.setdefault(name.split(":")[2], []).append(name)
-    ordered = [rows[dtype] for dtype in _spread(rows)]
+    ordered = [rows[dtype] for dtype in spread(rows)]
     return [name for turn in itertools.zip_longest(*ordered) for name in turn if name is not None]
 
 
-def _samples(op: str, dtypes: Iterable[str], limit: int) -> Iterator[Case]:
-    for dtype in dtypes:
-        yield from (case for case in iterate({"opinfo": [op]}, [dtype], limit) if isinstance(case, Case))
-
-
-_CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
-
-
-def _spread(dtypes: Iterable[str]) -> list[str]:
-    """The dtypes so that the first ones are as different from each other as may be."""
-    rank = {name: at for at, name in enumerate(_CATEGORIES)}
-    return sorted(dtypes, key=lambda name: (rank.get(name, len(rank)), name))
+def _samples(op: str, effort: Effort) -> Iterator[Case]:
+    source = load("opinfo")
+    for dtype in spread(source.dtypes_of(op))[: effort.dtypes]:
+        yield from (case for case in source.iterate([op], [dtype], effort.limit) if isinstance(case, Case))
 
 
 def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:

@@ -21,8 +21,9 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A judgement and the reason for it."""
+    """A judgement on a mutant of a file, and the reason for it."""
 
+    file: str
     judgement: Judgement
     reason: str
 
@@ -36,7 +37,8 @@ def read_judgements(path: Path = PATH) -> dict[str, Judged]:
     found: dict[str, Judged] = {}
     for row in rows:
         try:
-            name, judged = str(row["fingerprint"]), Judged(Judgement(row["judgement"]), str(row["reason"]).strip())
+            name, reason = str(row["fingerprint"]), str(row["reason"]).strip()
+            judged = Judged(str(row["file"]), Judgement(row["judgement"]), reason)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: not a judgement: {row}: {error}") from error
         if name in found or not judged.reason:
