@@ -14,6 +14,7 @@ Each frame of the fork says how many cases it has tried, and how many of them ca
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import resource
 import select
@@ -169,6 +170,7 @@ def _end(pid: int) -> None:
 def _confine() -> None:
     """Die with the parent, write nothing where the user is, and take no more memory than there is room for."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    faulthandler.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
