@@ -41,6 +41,7 @@ class _Walk(ast.NodeVisitor):
         self._functions: list[tuple[str, set[str]]] = []  # of the functions around: first parameter, names bound so far
         self._seen: Counter[tuple[str, ...]] = Counter()
         self._statement: ast.AST | None = None
+        self._texts: dict[ast.AST, str] = {}  # of the nodes that are there: to write one down takes longest
         lines = source.splitlines(keepends=True)
         self._offsets = [0]
         for line in lines:
@@ -137,9 +138,7 @@ class _Walk(ast.NodeVisitor):
         self._statement = node
         self._drop(node)
         for operator, other in operators.of_augmented(node) if self._functions else ():
-            self._add(
-                operator, node, ast.unparse(other), f"{ast.unparse(node)} -> {ast.unparse(other)}", statement=True
-            )
+            self._add(operator, node, ast.unparse(other), statement=True)
         self.visit(node.value)
 
     def visit_Break(self, node: ast.Break) -> None:
@@ -193,6 +192,11 @@ class _Walk(ast.NodeVisitor):
 
     # What comes of it
 
+    def _text(self, node: ast.AST) -> str:
+        if node not in self._texts:
+            self._texts[node] = ast.unparse(node)
+        return self._texts[node]
+
     @property
     def _first(self) -> str:
         return self._functions[-1][0] if self._functions else ""
@@ -210,7 +214,7 @@ class _Walk(ast.NodeVisitor):
 
     def _drop(self, node: ast.stmt) -> None:
         if self._functions:
-            self._add("statement", node, "pass", f"{ast.unparse(node)} -> pass", statement=True)
+            self._add("statement", node, "pass", statement=True)
 
     def _propose(self, node: ast.expr, proposals: Iterable[operators.Proposal], *, alone: bool = False) -> None:
         """Take in what might stand in place of a node; ``alone`` says that the node is no operand."""
@@ -220,11 +224,12 @@ class _Walk(ast.NodeVisitor):
             text = ast.unparse(other)
             if isinstance(other, ast.IfExp | ast.Lambda if alone else _OPERATIONS):
                 text = f"({text})"
-            if text.strip("()") != ast.unparse(node).strip("()"):
-                self._add(operator, node, text, f"{ast.unparse(node)} -> {text}")
+            if text.strip("()") != self._text(node).strip("()"):
+                self._add(operator, node, text)
 
-    def _add(self, operator: str, node: ast.AST, text: str, change: str, *, statement: bool = False) -> None:
-        around = ast.unparse(self._statement) if self._statement is not None else ""
+    def _add(self, operator: str, node: ast.AST, text: str, *, statement: bool = False) -> None:
+        around = self._text(self._statement) if self._statement is not None else ""
+        change = f"{self._text(node)} -> {text}"
         function = ".".join(self._names).removesuffix(".<locals>")
         key = (function, operator, around, change)
         number = self._seen[key]
