@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.files import replace_file
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import load
@@ -101,8 +102,8 @@ def line_map(
     found = LineMap()
     for case, ran in sorted(_traced(backend, jobs, progress), key=lambda row: row[0]):
         found.add(case, ran)
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(json.dumps(found.to_json()).encode(), mtime=0))
+    with replace_file(path) as file:
+        file.write(gzip.compress(json.dumps(found.to_json()).encode(), mtime=0))
     return found
 
 

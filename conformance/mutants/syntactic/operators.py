@@ -137,7 +137,7 @@ def _of_call(node: ast.Call, first: str) -> Iterator[Proposal]:
 def _of_operands(node: ast.Call, name: str, first: str) -> Iterator[Proposal]:
     for at in range(len(node.args) - 1):
         one, other = node.args[at : at + 2]
-        if _sort(one) != _sort(other) or ast.dump(one) == ast.dump(other):
+        if _sort(one) != _sort(other) or ast.unparse(one) == ast.unparse(other):
             continue
         if (isinstance(one, ast.Name) and one.id == first) or (name in COMMUTATIVE and len(node.args) == 2):
             continue
