@@ -48,7 +48,7 @@ def trial_cases(mutant: Mutant, limit: int, programs: int, most: int) -> Iterato
     yield from (entry for entry in iterate({"errors": refused}, None, limit) if isinstance(entry, Case))
     yield from itertools.islice(_varied(ops, samples), most)
     if programs:
-        yield from _programs(ops, programs)
+        yield from programs_of(ops, programs)
 
 
 def _varied(ops: Iterable[str], samples: Iterable[Case]) -> Iterator[Case]:
@@ -88,7 +88,7 @@ def _in_variants(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case
                 yield varied
 
 
-def _programs(ops: Iterable[str], count: int) -> Iterator[Case]:
+def programs_of(ops: Iterable[str], count: int) -> Iterator[Case]:
     from torchstone.fuzz.generator.catalog import select_rules
     from torchstone.fuzz.generator.generate import nth_program
 

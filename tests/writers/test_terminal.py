@@ -27,12 +27,14 @@ from torchstone.conformance.controls import results as controls
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import visible
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.mutants.syntactic.judgements import Judged, Judgement
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.pytest_plugin.items import failure_text
 from torchstone.fuzz import selftrial
 from torchstone.fuzz.campaign import CampaignOptions, Tally
 from torchstone.fuzz.findings import FuzzFinding
+from torchstone.fuzz.selftrial import mutation_results
 from torchstone.reducers import write
 from torchstone.reducers.batch import Failure
 from torchstone.reducers.failure import Reduction
@@ -114,6 +116,14 @@ def trials(text: str, tmp_path: Path) -> None:
     controls.append_to_journal(journal, controls.OpResult(text, {}, failures=[failure]))
     (read,) = controls.read_journal(journal)
     say.say(controls.replay_command(read.failures[0]))
+    survivor = mutation_results.MutationResult(text, text, 1, text, text, text, text, [text])
+    killed = replace(survivor, case=text or "-", by=text, outcome=text, kind=text, message=text)
+    judged = {text: Judged(text, Judgement.HOLE, text)}
+    say.say(mutation_results.survivors_text(mutation_results.mutant_rows([survivor, killed], judged)))
+    for rows in (mutation_results.killers([killed]), mutation_results.mutant_rows([survivor, killed], judged)):
+        output.show_table(rows, list(rows[0]), output.TableFormat.table)
+    mutation_results.append_to_mutation_journal(tmp_path / "journal.jsonl", killed)
+    assert mutation_results.read_mutation_journal(tmp_path / "journal.jsonl") == {text: killed}
 
 
 def listed(text: str, tmp_path: Path) -> None:

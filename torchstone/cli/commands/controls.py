@@ -13,13 +13,16 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import parse_dtypes
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
+from torchstone.cli.paths import output_file
 from torchstone.cli.selection_options import DtypesOption
 from torchstone.cli.workers import sigterm_interrupts
 from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.files import check_file
 
 if TYPE_CHECKING:
     from torchstone.conformance.controls import Control
 
+JOURNAL = Path(".torchstone/controls.jsonl")
 COLUMNS = ("control", "verdicts", "pass", "ill-conditioned", "untested", "unsupported", "failed")
 
 
@@ -38,9 +41,12 @@ def controls(
         list[str] | None, typer.Option("--variant", help="How a case is asked; repeatable [default: all].")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")] = 1,
-    out: Annotated[Path, typer.Option("--out", help="Journal: an op that is in it is not tried again.")] = Path(
-        ".torchstone/controls.jsonl"
-    ),
+    out: Annotated[
+        Path | None,
+        output_file(
+            "--out", help="Journal: an op that is in it is not tried again [default: .torchstone/controls.jsonl]."
+        ),
+    ] = None,
     format: FormatOption = TableFormat.table,
 ) -> int:
     """Try right backends that compute otherwise than eager, and say which verdicts accuse them.
@@ -54,6 +60,9 @@ def controls(
         rows = [{"control": each.name, "claim": each.claim} for each in chosen.values()]
         show_table(rows, ("control", "claim"), format)
         return OK
+    if out is None:
+        out = JOURNAL
+        check_file(out, "--out")
     from torchstone.conformance.controls import results, trial
 
     dtypes = parse_dtypes(dtype or ["float32"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from torchstone.conformance.files import check_file
 
 if TYPE_CHECKING:
     from torchstone.conformance.mutants import Mutant
+
+JOURNAL = Path(".torchstone/selftrial.jsonl")
+DRAWN_JOURNAL = Path(".torchstone/mutants.jsonl")
 
 
 def selftrial(
@@ -30,12 +33,23 @@ def selftrial(
         typer.Option("--class", help="Class of mutants, as in the listing; repeatable [default: all]."),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the mutants and try none.")] = False,
+    drawn: Annotated[
+        int | None, typer.Option("--mutants", min=1, help="Draw so many mutants of the compiler's source instead.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="What --mutants draws follows from it.")] = 0,
+    target: Annotated[str, typer.Option("--target", help="Whose source --mutants draws from.")] = "linalg",
     limit: Annotated[
-        int,
-        typer.Option("--limit", min=1, help="First samples only, per op and dtype."),
-    ] = 8,
-    programs: Annotated[int, typer.Option("--programs", min=0, help="Programs of the fuzzer that call its ops.")] = 60,
-    variants: Annotated[int, typer.Option("--variants", min=0, help="Cases of the samples in variants.")] = 1000,
+        int | None,
+        typer.Option("--limit", min=1, help="First samples only, per op and dtype [default: 8, of drawn mutants 3]."),
+    ] = None,
+    programs: Annotated[
+        int | None,
+        typer.Option("--programs", min=0, help="Programs of the fuzzer that call its ops [default: 60, or 20]."),
+    ] = None,
+    variants: Annotated[
+        int | None,
+        typer.Option("--variants", min=0, help="Cases of the samples in variants [default: 1000, or 160]."),
+    ] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Mutants tried at a time: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 20.0,
     isolated: Annotated[
@@ -43,34 +57,54 @@ def selftrial(
     ] = False,
     out: Annotated[
         Path | None,
-        output_file("--out", help="Journal: what is in it is not tried again [default: .torchstone/selftrial.jsonl]."),
+        output_file(
+            "--out",
+            help="Journal: what is in it is not tried again "
+            "[default: .torchstone/selftrial.jsonl, of drawn mutants .torchstone/mutants.jsonl].",
+        ),
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="End with the tables of the documentation.")] = False,
     format: FormatOption = TableFormat.table,
 ) -> int:
     """Try mutants of the built-in compiler, one mistake at a time, and say which the suite and the fuzzer find.
 
-    Exit code 0 if all were found and nothing else was, 1 if not.
+    The mutants are those of a table, or with --mutants changes of single expressions and statements of its source; of
+    these, --mutant takes fingerprints. Exit code 0 if all were found and nothing else was, 1 if not.
     """
-    from torchstone.cli.workers import sigterm_interrupts, worker_count
-    from torchstone.conformance.mutants import MUTANTS
+    from torchstone.cli.workers import worker_count
 
     workers = worker_count(jobs)
+    if out is None:
+        out = DRAWN_JOURNAL if drawn is not None else JOURNAL
+        check_file(out, "--out")
+    effort = {"limit": limit, "programs": programs, "variants": variants}
+    effort = {name: value for name, value in effort.items() if value is not None}
+    if drawn is not None:
+        from torchstone.cli.drawn_mutants import Draw, try_drawn
+
+        draw = Draw(drawn, seed, target, mutant or ())
+        return try_drawn(draw, workers, out, effort, timeout, listing=listing, format=format)
+    from torchstone.conformance.mutants import MUTANTS
+
     chosen = _chosen(MUTANTS, mutant, group)
     if listing:
         rows = [{"mutant": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
         show_table(rows, ("mutant", "class", "ops", "wrong"), format)
         return OK
-    if out is None:
-        out = Path(".torchstone") / "selftrial.jsonl"
-        check_file(out, "--out")
+    options = {"most": effort.pop("variants", 1000), "isolated": isolated, "timeout": timeout, **effort}
+    return _try_planted(chosen, workers, out, options, markdown=markdown, format=format)
+
+
+def _try_planted(
+    chosen: Sequence[Mutant], workers: int, out: Path, options: dict[str, Any], *, markdown: bool, format: TableFormat
+) -> int:
+    from torchstone.cli.workers import sigterm_interrupts
     from torchstone.fuzz import selftrial as trial
 
     known = trial.read_journal(out)
     found = {b.name: known[b.name] for b in chosen if b.name in known}
     left = [b for b in chosen if b.name not in found]
     started = time.perf_counter()
-    options = {"limit": limit, "programs": programs, "most": variants, "isolated": isolated, "timeout": timeout}
     with sigterm_interrupts(), contextlib.closing(trial.run_trials(left, workers, **options)) as tried:
         for result in tried:
             found[result.mutant] = result

@@ -1,0 +1,6 @@
+"""Syntactic mutants: one small change in the source of the built-in compiler, drawn at random.
+
+A mutation operator proposes changes of a syntax tree; a drawn change is compiled and put in place of the code of the
+functions that hold it. Where the planted mutants next door ask for the mistakes that somebody thought of, these ask for
+those that nobody did.
+"""

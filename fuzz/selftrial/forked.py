@@ -1,0 +1,189 @@
+"""A trial in a fork of this process: a crash, a hang or what a mutant leaves in a cache stays there.
+
+The fork has everything imported and warm, so that a mutant costs its cases and no more. It answers case by case; when
+it dies, what it was working on is to blame.
+
+    fork -> parent   {"begin": ID, ...}                   before each case
+                     {"verdict": {...}, ...} + the case   of one that may have found the mutant
+                     {"done": true, ...}, {"failed": WHY} at the end
+    parent -> fork   {"go": true}                         after a verdict, if the trial is not over
+
+Each frame of the fork says how many cases it has tried, and how many of them came to the mutated code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from torchstone.conformance.errors import HarnessError
+from torchstone.conformance.execution.run_case import make_verdict, run_case
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.runner.frames import encode_frame, receive_frame
+from torchstone.conformance.runner.progress_mark import describe_exit
+from torchstone.conformance.runner.worker import PR_SET_PDEATHSIG, prctl
+
+WALL_FACTOR = 10
+"""Wall time that a case may take, in times of its processor time: a program can wait for what never comes."""
+
+MESSAGE = 200
+"""Characters of a message that are handed on."""
+
+MEMORY = 8 << 30
+"""Bytes of address space that a fork may take beyond those of this process."""
+
+
+Mutated: TypeAlias = Callable[[Callable[[], None]], AbstractContextManager[Any]]
+"""Has a mutant in the compiler for as long as the context lasts; calls what it is given where it takes effect."""
+
+
+class ForkedTrial:
+    """Cases tried one after the other in a fork, in which ``mutated`` holds.
+
+    An iterable of those that may have found the mutant, and the verdicts on them.
+
+    ``cases`` makes the cases, the same in every call, and ``is_open`` says of a verdict whether it is yielded. The case
+    that the fork dies of, or that takes more than ``timeout`` seconds of the processor's time, is the last to be
+    yielded. To take no more of them is to end the trial. ``tried`` counts the cases so far, and ``reached`` those that
+    came to the mutated code. Raises HarnessError when the fork ends before its first case.
+    """
+
+    def __init__(
+        self, backend: Any, mutated: Mutated, cases: Callable[[], Iterable[Case]], is_open: Callable[[Verdict], bool],
+        timeout: float = 20.0,
+    ) -> None:  # fmt: skip
+        self.backend, self.mutated, self.cases = backend, mutated, cases
+        self.is_open, self.timeout = is_open, timeout
+        self.tried = self.reached = self._times = 0
+
+    def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
+        here, there = socket.socketpair()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # from Python 3.12 on, of threads, which are libraries' own and idle
+            pid = os.fork()
+        if not pid:
+            here.close()
+            self._serve(there)
+        there.close()
+        try:
+            yield from self._listen(here, pid)
+        finally:
+            here.close()
+            _end(pid)
+
+    def _listen(self, channel: socket.socket, pid: int) -> Iterator[tuple[Case, Verdict]]:
+        begun = ""
+        while True:
+            ready, _, _ = select.select([channel], [], [], self.timeout * WALL_FACTOR)
+            try:
+                frame = receive_frame(channel) if ready else None
+            except ConnectionError:
+                frame = None
+            if frame is None:
+                yield self._dead(pid, begun, hangs=not ready)
+                return
+            header, body = frame
+            if "failed" in header:
+                raise HarnessError(f"a trial could not begin: {header['failed']}")
+            self.tried, self.reached = header["tried"], header["reached"]
+            if "done" in header:
+                return
+            if "begin" in header:
+                begun = header["begin"]
+                continue
+            fields = header["verdict"]
+            known = {"stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"])}
+            yield Case.from_bytes(body), Verdict(**{**fields, **known})
+            with contextlib.suppress(ConnectionError):
+                channel.sendall(encode_frame({"go": True}))
+
+    def _dead(self, pid: int, begun: str, *, hangs: bool) -> tuple[Case, Verdict]:
+        """The case that a fork died of, or that it does not come to the end of, and the verdict on it."""
+        code = -signal.SIGKILL
+        if not hangs and (ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)) is not None:
+            code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        if not begun:
+            raise HarnessError(f"a trial ended before its first case: {describe_exit(code)}")
+        case = next(case for case in self.cases() if case.id == begun)
+        hangs = hangs or code == -signal.SIGXCPU
+        message = f"no result after {self.timeout:g} s" if hangs else describe_exit(code)
+        finding = Finding(Outcome.TIMEOUT if hangs else Outcome.CRASH, message=message)
+        self.tried += 1
+        return case, make_verdict(case, self.backend.name, Stage.COMPILE, finding, 0.0)
+
+    def _serve(self, channel: socket.socket) -> None:
+        """Be the fork. Never returns."""
+        try:
+            _confine()
+            with self.mutated(self._reach):
+                for case in self.cases():
+                    self._send(channel, begin=case.id)
+                    _allow(self.timeout)
+                    self._times = 0
+                    verdict = run_case(case, self.backend)
+                    self.tried += 1
+                    self.reached += bool(self._times)
+                    if self.is_open(verdict):
+                        fields = vars(replace(verdict, evidence={}, message=verdict.message[:MESSAGE]))
+                        self._send(channel, case.to_bytes(), verdict=fields)
+                        if receive_frame(channel) is None:
+                            break
+            self._send(channel, done=True)
+        except ConnectionError:
+            pass  # nobody asks for more
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                self._send(channel, failed=f"{type(error).__name__}: {error}")
+        finally:
+            os._exit(0)
+
+    def _reach(self) -> None:
+        self._times += 1
+
+    def _send(self, channel: socket.socket, body: bytes = b"", **header: Any) -> None:
+        channel.sendall(encode_frame({**header, "tried": self.tried, "reached": self.reached}, body))
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def _confine() -> None:
+    """Die with the parent, write nothing where the user is, and take no more memory than there is room for."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    faulthandler.disable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.chdir(tempfile.gettempdir())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with open("/proc/self/statm", "rb") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _allow(timeout: float) -> None:
+    """End this process once it has used so much more of the processor's time: a busy machine is no hang."""
+    used = time.process_time()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used + timeout) + 1, resource.getrlimit(resource.RLIMIT_CPU)[1]))

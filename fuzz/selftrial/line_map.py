@@ -1,0 +1,204 @@
+"""Which cases run which lines of the compiler: some of every op are compiled and called under a trace.
+
+The map is kept under the hash of the compiler's sources, so that one is made only where the compiler has changed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, TypeAlias
+
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.files import replace_file
+from torchstone.conformance.mutants.syntactic import population
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.sources import load
+from torchstone.conformance.variants.registry import expand, is_run_as_it_is
+
+Lines: TypeAlias = "dict[str, set[int]]"
+"""Lines that ran, by file."""
+
+SAMPLES = 2
+"""Samples of an op's first dtype that are traced; of the other dtypes one is: they take the same ways but for that."""
+
+DTYPES = 4
+"""Dtypes of an op that are traced, as different from each other as may be."""
+
+VARIANTS_TRACED = ("backward",)
+"""The variants in which the largest of these samples is traced: those in which the compiler writes other code."""
+
+_CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
+
+OPS_IN_A_TASK = 8
+
+
+@dataclass
+class LineMap:
+    """Lines by what ran them: for each file and line the cases, as the bits of a number.
+
+    ``cases`` are the ids of all that were traced, and ``sizes`` how many lines each of them ran.
+    """
+
+    cases: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    lines: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def add(self, case: str, ran: Lines) -> None:
+        """Take in what one case ran."""
+        bit = 1 << len(self.cases)
+        self.cases.append(case)
+        self.sizes.append(sum(map(len, ran.values())))
+        for path, numbers in ran.items():
+            of_file = self.lines.setdefault(path, {})
+            for number in numbers:
+                of_file[number] = of_file.get(number, 0) | bit
+
+    def covering(self, path: str, first: int = 0, last: int = 1 << 30) -> list[str]:
+        """The cases that run one of these lines, those first that run the fewest others."""
+        bits = 0
+        for number, of_line in self.lines.get(path, {}).items():
+            if first <= number <= last:
+                bits |= of_line
+        found = [at for at, digit in enumerate(reversed(f"{bits:b}")) if digit == "1"]
+        return [self.cases[at] for at in sorted(found, key=lambda at: (self.sizes[at], at))]
+
+    def to_json(self) -> dict[str, Any]:
+        """Sets of cases are written once, as many lines have the same."""
+        sets: dict[int, int] = {}
+        lines = {
+            path: {str(number): sets.setdefault(bits, len(sets)) for number, bits in sorted(of_file.items())}
+            for path, of_file in sorted(self.lines.items())
+        }
+        return {"cases": self.cases, "sizes": self.sizes, "sets": [f"{bits:x}" for bits in sets], "lines": lines}
+
+    @staticmethod
+    def from_json(fields: Any) -> LineMap:
+        sets = [int(text, 16) for text in fields["sets"]]
+        lines = {
+            str(path): {int(number): sets[at] for number, at in of_file.items()}
+            for path, of_file in fields["lines"].items()
+        }
+        return LineMap([str(name) for name in fields["cases"]], [int(size) for size in fields["sizes"]], lines)
+
+
+def line_map(
+    backend: str, folder: Path, jobs: int = 1, progress: Callable[[int, int], None] = lambda done, of: None
+) -> LineMap:
+    """The map of a backend: from ``folder`` if it is there, and otherwise made and put there."""
+    path = folder / f"lines-{backend}-{population.digest()}.json.gz"
+    try:
+        return LineMap.from_json(json.loads(gzip.decompress(path.read_bytes())))
+    except (OSError, EOFError, KeyError, TypeError, ValueError):
+        pass  # there is none, or none that can be read
+    found = LineMap()
+    for case, ran in sorted(_traced(backend, jobs, progress), key=lambda row: row[0]):
+        found.add(case, ran)
+    with replace_file(path) as file:
+        file.write(gzip.compress(json.dumps(found.to_json()).encode(), mtime=0))
+    return found
+
+
+def trace_op(backend: str, op: str) -> list[tuple[str, Lines]]:
+    """What cases of an op run of the compiler, by id; what the backend does not take runs lines, too."""
+    from torchstone.conformance.backends import load as load_backend
+
+    found, compiler = [], load_backend(backend)
+    for case in traced_cases(op):
+        tracer = Tracer(str(population.ROOT))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tracer.run(_compile_and_call if is_run_as_it_is(case) else run_case, case, compiler)
+        if tracer.ran:
+            found.append((case.id, tracer.lines()))
+    return found
+
+
+def traced_cases(op: str) -> Iterator[Case]:
+    """The first sample of some dtypes, more of the first one, and the largest of these in variants."""
+    source = load("opinfo")
+    for number, dtype in enumerate(spread(source.dtypes_of(op))[:DTYPES]):
+        cases = [case for case in source.iterate([op], [dtype], 1 if number else SAMPLES) if isinstance(case, Case)]
+        yield from cases
+        if not number and cases:
+            largest = max(cases, key=lambda case: sum(tensor.numel() for tensor in case.args))
+            yield from (case for case in expand([largest], VARIANTS_TRACED) if isinstance(case, Case))
+
+
+def spread(dtypes: Iterable[str]) -> list[str]:
+    """The dtypes so that the first ones are as different from each other as may be."""
+    rank = {name: at for at, name in enumerate(_CATEGORIES)}
+    return sorted(dtypes, key=lambda name: (rank.get(name, len(rank)), name))
+
+
+def _compile_and_call(case: Case, compiler: Any) -> None:
+    compiler.compile(case.program, case.fresh_args())(*case.fresh_args())
+
+
+class Tracer:
+    """Notes the lines below a folder that run."""
+
+    def __init__(self, root: str) -> None:
+        self.root = f"{root}/"
+        self.ran: set[tuple[CodeType, int]] = set()
+        self._watched: dict[CodeType, bool] = {}
+
+    def run(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function under the trace. What it raises is no matter: the lines before it ran."""
+        before = sys.gettrace()
+        sys.settrace(self._call)
+        try:
+            function(*args)
+        except Exception:
+            return
+        finally:
+            sys.settrace(before)
+
+    def lines(self) -> Lines:
+        """What ran, by file from the folder on."""
+        out: Lines = {}
+        for code, number in self.ran:
+            out.setdefault(code.co_filename.removeprefix(self.root), set()).add(number)
+        return out
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        watched = self._watched.get(code)
+        if watched is None:
+            watched = self._watched[code] = code.co_filename.startswith(
+                tuple(f"{self.root}{folder}/" for folder in population.FOLDERS)
+            )
+        return self._line if watched else None
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            self.ran.add((frame.f_code, frame.f_lineno))
+        return self._line
+
+
+def _traced(backend: str, jobs: int, progress: Callable[[int, int], None]) -> Iterator[tuple[str, Lines]]:
+    ops = load("opinfo").op_names()
+    tasks = [ops[at : at + OPS_IN_A_TASK] for at in range(0, len(ops), OPS_IN_A_TASK)]
+    for done, rows in enumerate(_results(backend, tasks, jobs), 1):
+        progress(done, len(tasks))
+        yield from rows
+
+
+def _results(backend: str, tasks: list[list[str]], jobs: int) -> Iterable[list[tuple[str, Lines]]]:
+    if jobs == 1:
+        yield from (_trace_ops(backend, ops) for ops in tasks)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        yield from (task.result() for task in as_completed([pool.submit(_trace_ops, backend, ops) for ops in tasks]))
+
+
+def _trace_ops(backend: str, ops: list[str]) -> list[tuple[str, Lines]]:
+    return [row for op in ops for row in trace_op(backend, op)]

@@ -1,0 +1,115 @@
+"""What a syntactic mutant is tried on: the cases that run its line, the rarest ops first, and more like them."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchstone.conformance.mutants.syntactic.mutation import Mutation
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.sources import find_case, iterate, load
+from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply
+from torchstone.fuzz.selftrial.cases import programs_of
+from torchstone.fuzz.selftrial.line_map import LineMap, spread
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much a mutant is tried on, at most: the fields bound the steps of ``reaching_cases``."""
+
+    ops: int = 12
+    reaching: int = 60
+    limit: int = 3
+    dtypes: int = 5
+    varied_ops: int = 4
+    variants: int = 160
+    programs: int = 20
+
+
+def reaching_ids(lines: LineMap, mutation: Mutation, function: tuple[int, int]) -> tuple[list[str], list[str]]:
+    """The cases that run a mutation's lines, those first that run the fewest others; and all that are near to it.
+
+    Near are those that run its lines. Where there is none, near are those that run another line of the function, and
+    else of the file: in another variant, or with other arguments, they may come by.
+    """
+    reaching = lines.covering(mutation.path, mutation.line, mutation.last)
+    return reaching, reaching or lines.covering(mutation.path, *function) or lines.covering(mutation.path)
+
+
+def reaching_cases(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
+    """What is tried, in this order, and nothing twice.
+
+    Of the cases that run the line, so many of so many ops, by turns. Of the first few ops: the first ``limit`` samples
+    in ``dtypes`` dtypes, what they have to refuse, ``variants`` of their samples in variants, of each variant one after
+    the other, and so many programs of the fuzzer.
+    """
+    seen: set[str] = set()
+    for case in _all_of(reaching, near, effort):
+        if case.id not in seen:
+            seen.add(case.id)
+            yield case
+
+
+def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
+    by_op: dict[str, list[str]] = {}
+    for name in reaching:
+        by_op.setdefault(name.split(":")[1], []).append(name)
+    rows = [_by_dtype(names) for names in list(by_op.values())[: effort.ops]]
+    turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
+    yield from map(find_case, itertools.islice(turns, effort.reaching))
+
+    few = list(dict.fromkeys(name.split(":")[1] for name in near))[: effort.varied_ops]
+    samples = {op: list(_samples(op, effort)) for op in few}
+    for of_op in samples.values():
+        yield from of_op
+    refused = sorted(set(few) & set(load("errors").op_names()))
+    yield from (case for case in iterate({"errors": refused}, None, effort.limit) if isinstance(case, Case))
+    yield from itertools.islice(_varied(samples), effort.variants)
+    yield from programs_of(few, effort.programs)
+
+
+def _by_dtype(names: Iterable[str]) -> list[str]:
+    """Case ids, one of each dtype before the second ones."""
+    rows: dict[str, list[str]] = {}
+    for name in names:
+        rows.setdefault(name.split(":")[2], []).append(name)
+    ordered = [rows[dtype] for dtype in spread(rows)]
+    return [name for turn in itertools.zip_longest(*ordered) for name in turn if name is not None]
+
+
+def _samples(op: str, effort: Effort) -> Iterator[Case]:
+    source = load("opinfo")
+    for dtype in spread(source.dtypes_of(op))[: effort.dtypes]:
+        yield from (case for case in source.iterate([op], [dtype], effort.limit) if isinstance(case, Case))
+
+
+def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:
+    """Samples in variants: of each op one in each variant, then the next one in each, until there are no more."""
+    names = [name for name in VARIANTS.rows if name != DEFAULT]
+    rows = [_in_variant(_turned(cases, at), name) for at, name in enumerate(names) for cases in samples.values()]
+    while rows:
+        left = []
+        for row in rows:
+            if (case := next(row, None)) is not None:
+                yield case
+                left.append(row)
+        rows = left
+
+
+def _turned(cases: Sequence[Case], places: int) -> list[Case]:
+    """The first samples of each dtype before the second ones, and another dtype in front for another variant."""
+    by_index: dict[int, list[Case]] = {}
+    for case in cases:
+        by_index.setdefault(case.index, []).append(case)
+    return [case for row in by_index.values() for case in (*row[places % len(row) :], *row[: places % len(row)])]
+
+
+def _in_variant(cases: Iterable[Case], name: str) -> Iterator[Case]:
+    for case in cases:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            varied = apply(case, name)
+        if isinstance(varied, Case):
+            yield varied

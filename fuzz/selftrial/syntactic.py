@@ -1,0 +1,151 @@
+"""Trying syntactic mutants, each in a fork of a warm process, on the cases that run the mutated line."""
+
+from __future__ import annotations
+
+import ast
+import multiprocessing
+import signal
+import time
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchstone.conformance.backends import load as load_backend
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.mutants.syntactic import population
+from torchstone.conformance.mutants.syntactic.application import LiveCode, NotApplicable, import_all
+from torchstone.conformance.mutants.syntactic.mutation import Mutation
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.runner.worker import preload_decompositions
+from torchstone.conformance.sources import iterate
+from torchstone.fuzz.selftrial.forked import ForkedTrial
+from torchstone.fuzz.selftrial.line_map import LineMap, line_map
+from torchstone.fuzz.selftrial.mutation_results import MutationResult
+from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_ids
+
+WARM_UP = ("add", "sum", "softmax", "index_select")
+
+
+class SyntacticTrial:
+    """Tries mutations of one target's code one after the other.
+
+    A context manager: Python's threads and torch's are left as they were found.
+    """
+
+    def __init__(self, lines: LineMap, target: str = "linalg", effort: Effort | None = None, timeout: float = 20.0):
+        self.target, self.lines, self.effort, self.timeout = target, lines, effort or Effort(), timeout
+        self.texts = population.sources(target)
+        self._right: dict[str, Outcome] = {}
+
+    def __enter__(self) -> SyntacticTrial:
+        self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        self._backend = load_backend(self.target)
+        import_all()
+        preload_decompositions()
+        for entry in iterate({"opinfo": list(WARM_UP)}, ["float32"], 1):
+            if isinstance(entry, Case):
+                self._is_right(entry)
+        self._live = LiveCode()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        torch.set_num_threads(self._threads)
+
+    def try_mutation(self, mutation: Mutation) -> MutationResult:
+        """Return what became of a mutation. HarnessError when no fork can begin."""
+        started = time.perf_counter()
+        text = self.texts[mutation.path]
+        reaching, near = reaching_ids(self.lines, mutation, function_lines(text, mutation))
+        trial = ForkedTrial(
+            self._backend,
+            lambda reached: self._live.mutated(mutation, text, reached),
+            lambda: reaching_cases(reaching, near, self.effort),
+            self._is_open,
+            self.timeout,
+        )
+        found = next((row for row in trial if self._is_right(row[0])), None) if near else None
+        before, after = mutation.diff(text)
+        case, verdict = found or (None, None)
+        return MutationResult(
+            mutation.fingerprint, mutation.path, mutation.line, mutation.function, mutation.operator, before, after,
+            ops=list(dict.fromkeys(name.split(":")[1] for name in near))[: self.effort.ops], covered=len(reaching),
+            tried=trial.tried, reached=trial.reached, seconds=round(time.perf_counter() - started, 2),
+            case=case.id if case else "", by=case.source if case else "",
+            outcome=str(verdict.outcome) if verdict else "", kind=verdict.kind if verdict else "",
+            message=verdict.message.split("\n", 1)[0] if verdict else "",
+        )  # fmt: skip
+
+    def applicable(self, mutations: Iterable[Mutation]) -> Iterator[Mutation]:
+        """Those that can be put into the running compiler: no function has the code of the others."""
+        for mutation in mutations:
+            try:
+                self._live.swaps(mutation, self.texts[mutation.path])
+            except NotApplicable:
+                continue
+            yield mutation
+
+    def _is_open(self, verdict: Verdict) -> bool:
+        """Whether a verdict may have found a mutant: a failure, or an answer that is not the compiler's."""
+        found = verdict.failed and verdict.outcome is not Outcome.HARNESS_ERROR
+        other = verdict.outcome in (Outcome.FALLBACK, Outcome.UNSUPPORTED)
+        return (found or other) and self._right.get(verdict.case_id, Outcome.PASS) is Outcome.PASS
+
+    def _is_right(self, case: Case) -> bool:
+        """Whether the compiler without a mutation passes a case, in half the time that a fork has for it."""
+        if case.id not in self._right:
+            began = time.process_time()
+            outcome = run_case(case, self._backend).outcome
+            slow = time.process_time() - began > self.timeout / 2
+            self._right[case.id] = Outcome.UNTESTED if slow else outcome
+        return self._right[case.id] is Outcome.PASS
+
+
+def function_lines(text: str, mutation: Mutation) -> tuple[int, int]:
+    """The first and the last line of the innermost function around a mutation."""
+    spans = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= mutation.line <= (node.end_lineno or 0)
+    ]
+    return max(spans, default=(mutation.line, mutation.last))
+
+
+def run_syntactic_trials(
+    mutations: Iterable[Mutation], lines: Path, jobs: int = 1, **options: Any
+) -> Generator[MutationResult, None, None]:
+    """Try mutations, ``jobs`` at a time in processes of their own, each as it is done.
+
+    ``lines`` is the folder of the line map, and ``options`` are those of ``SyntacticTrial``.
+    """
+    mutations = list(mutations)
+    if jobs == 1 or len(mutations) < 2:
+        with SyntacticTrial(line_map(options.get("target", "linalg"), lines), **options) as trial:
+            yield from map(trial.try_mutation, mutations)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(mutations)), context, _start, (lines, options)) as pool:
+        tasks = [pool.submit(_try_one, mutation) for mutation in mutations]
+        try:
+            for task in as_completed(tasks):
+                yield task.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_trial: SyntacticTrial
+
+
+def _start(lines: Path, options: dict[str, Any]) -> None:
+    global _trial
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _trial = SyntacticTrial(line_map(options.get("target", "linalg"), lines), **options).__enter__()
+
+
+def _try_one(mutation: Mutation) -> MutationResult:
+    return _trial.try_mutation(mutation)

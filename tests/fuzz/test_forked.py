@@ -1,0 +1,104 @@
+"""Trials in forks: what is found, what is not, and what becomes of a fork that dies or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+import pytest
+import torch
+
+from torchstone.conformance.errors import HarnessError
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.fuzz.selftrial.forked import ForkedTrial
+
+
+def case(index: int) -> Case:
+    program = Program(("x",), (Call("torch.neg", (Ref("x"),), {}, "y"),), Ref("y"))
+    return Case(program, {"x": torch.arange(1.0, 3.0 + index)}, "opinfo", "neg", "float32", index=index)
+
+
+CASES = [case(index) for index in range(3)]
+
+
+class Stub:
+    """A backend that does something to the case of index 1: known by its size."""
+
+    name = "stub"
+
+    def __init__(self, act):
+        self.act = act
+        self.reach = lambda: None
+
+    def compile(self, fn, args):
+        if args[0].numel() == 3:
+            self.reach()
+            return self.act(fn)
+        return fn
+
+    @contextlib.contextmanager
+    def mutated(self, reach):
+        self.reach = reach
+        yield
+
+
+def trial(act, timeout=20.0):
+    stub = Stub(act)
+    return ForkedTrial(stub, stub.mutated, lambda: iter(CASES), lambda verdict: verdict.failed, timeout)
+
+
+def test_a_wrong_answer_is_told_with_its_case_and_the_trial_goes_on_if_it_is_asked_to():
+    one = trial(lambda fn: lambda x: fn(x) * 2)
+    found = [(case.id, verdict.outcome) for case, verdict in one]
+    assert found == [("opinfo:neg:float32:1", Outcome.MISMATCH)]
+    assert (one.tried, one.reached) == (3, 1)
+
+
+def test_a_trial_that_is_over_leaves_no_process():
+    before = children()
+    one = trial(lambda fn: lambda x: fn(x) * 2)
+    next(iter(one))
+    assert one.tried == 2
+    assert children() == before
+
+
+def children() -> set[str]:
+    """The processes whose parent this one is."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return set(file.read().split())
+
+
+def hang(fn):
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("act", "outcome", "message"),
+    [
+        (lambda fn: os.kill(os.getpid(), signal.SIGSEGV), Outcome.CRASH, "killed by SIGSEGV"),
+        (lambda fn: os._exit(3), Outcome.CRASH, "exited with code 3"),
+        (hang, Outcome.TIMEOUT, "no result after 1 s"),
+    ],
+)
+def test_a_fork_that_dies_or_hangs_is_the_verdict_on_its_case(act, outcome, message):
+    before = children()
+    one = trial(act, timeout=1.0)
+    ((found, verdict),) = list(one)
+    assert (found.id, verdict.outcome, verdict.message) == ("opinfo:neg:float32:1", outcome, message)
+    assert one.tried == 2
+    assert children() == before
+
+
+def test_what_does_not_begin_is_no_verdict():
+    @contextlib.contextmanager
+    def broken(reach):
+        raise ValueError("nothing to mutate")
+        yield
+
+    one = trial(lambda fn: fn)
+    with pytest.raises(HarnessError, match="could not begin: ValueError: nothing to mutate"):
+        list(ForkedTrial(one.backend, broken, one.cases, one.is_open))

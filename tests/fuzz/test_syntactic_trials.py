@@ -1,0 +1,228 @@
+"""Syntactic mutants end to end: which cases run a line, what they are tried on, the journal, the rate."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from torchstone.cli import invoke
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.mutants.syntactic import population
+from torchstone.conformance.mutants.syntactic.enumerate import mutations
+from torchstone.conformance.mutants.syntactic.judgements import Judged, Judgement
+from torchstone.fuzz.selftrial import mutation_results as results
+from torchstone.fuzz.selftrial import syntactic
+from torchstone.fuzz.selftrial.line_map import LineMap, line_map, trace_op
+from torchstone.fuzz.selftrial.mutation_results import MutationResult
+from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_ids
+
+
+def mutation_of(path, before, after):
+    source = (population.ROOT / path).read_text()
+    (found,) = (one for one in mutations(path, source) if one.diff(source) == (before, after))
+    return found
+
+
+CEIL = mutation_of(
+    "transforms/expansions/core/elementwise.py",
+    "return pointwise(b, lambda v: getattr(b, name)(v), x) if x.dtype.is_float else x",
+    "return (x if x.dtype.is_float else pointwise(b, lambda v: getattr(b, name)(v), x))",
+)
+SAME = mutation_of(
+    "transforms/expansions/core/comparison.py",
+    "common = result_type(x, y)",
+    "common = result_type(y, x)",
+)
+EFFORT = Effort(ops=1, reaching=2, limit=1, dtypes=1, varied_ops=1, variants=2, programs=0)
+
+
+def map_of(*ops):
+    found = LineMap()
+    for op in ops:
+        for case, ran in trace_op("linalg", op):
+            found.add(case, ran)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _few_sources(monkeypatch):
+    """Two files to draw from: all of them take seconds to read."""
+    every = population.sources()
+    monkeypatch.setattr(
+        population, "sources", lambda target="linalg": {path: every[path] for path in (CEIL.path, SAME.path)}
+    )
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return map_of("ceil", "logical_and")
+
+
+# The map
+
+
+def test_the_map_says_which_cases_run_a_line(lines):
+    by_op = {name.split(":")[1] for name in lines.covering(CEIL.path, CEIL.line, CEIL.last)}
+    assert by_op == {"ceil"}
+    assert {name.split(":")[1] for name in lines.covering(SAME.path, SAME.line, SAME.last)} == {"logical_and"}
+    assert {name.split(":")[1] for name in lines.covering("lowering/linalg/__init__.py")} == {"ceil", "logical_and"}
+    assert not lines.covering("lowering/tosa/table.py") and not any(path.startswith("capture") for path in lines.lines)
+
+
+def test_the_cases_that_run_the_fewest_other_lines_come_first():
+    made = LineMap()
+    made.add("a", {"m.py": {1, 2, 3}})
+    made.add("b", {"m.py": {2}})
+    made.add("c", {"m.py": {2, 3}, "n.py": {7}})
+    assert made.covering("m.py", 2, 3) == ["b", "a", "c"]
+    assert made.covering("m.py", 4, 9) == [] and made.covering("n.py") == ["c"]
+    assert LineMap.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_a_map_is_made_once(tmp_path, monkeypatch, lines):
+    monkeypatch.setattr("torchstone.fuzz.selftrial.line_map._traced", lambda *_: iter([("a", {"m.py": {1}})]))
+    made = line_map("linalg", tmp_path)
+    monkeypatch.setattr("torchstone.fuzz.selftrial.line_map._traced", None)
+    assert line_map("linalg", tmp_path) == made and made.cases == ["a"]
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(b"nothing that was compressed")
+    with pytest.raises(TypeError):  # it is made again
+        line_map("linalg", tmp_path)
+
+
+# What is tried
+
+
+def test_where_no_case_runs_a_line_the_rest_of_its_function_and_of_its_file_say_what_is_near():
+    made = LineMap()
+    made.add("in the function", {CEIL.path: {CEIL.line + 2}})
+    made.add("in the file", {CEIL.path: {CEIL.line + 50}})
+    around = (CEIL.line - 3, CEIL.line + 3)
+    assert reaching_ids(made, CEIL, around) == ([], ["in the function"])
+    assert reaching_ids(made, CEIL, (CEIL.line, CEIL.line)) == ([], ["in the function", "in the file"])
+    assert reaching_ids(made, SAME, (1, 1000)) == ([], [])
+
+
+def test_what_is_tried_is_the_same_each_time_and_nothing_is_tried_twice(lines):
+    reaching, near = reaching_ids(lines, SAME, (SAME.line, SAME.last))
+    first, second = (
+        [
+            case.id
+            for case in reaching_cases(reaching, near, Effort(reaching=3, limit=2, dtypes=2, variants=9, programs=2))
+        ]
+        for _ in range(2)
+    )
+    assert first == second and len(set(first)) == len(first)
+    assert set(first[:3]) <= set(reaching) and len({name.split(":")[2] for name in first[:3]}) == 3
+    assert {name.split(":")[0] for name in first} == {"opinfo", "errors", "fuzz"}
+
+
+# Trials
+
+
+@pytest.fixture(scope="module")
+def tried(lines):
+    with syntactic.SyntacticTrial(lines, effort=EFFORT) as trial:
+        return [trial.try_mutation(one) for one in (CEIL, SAME)]
+
+
+def test_a_mutant_is_killed_by_the_first_case_that_runs_it(tried):
+    found = tried[0]
+    assert found.killed and found.case.startswith("opinfo:ceil:") and found.outcome in ("mismatch", "error")
+    assert (found.tried, found.reached) == (1, 1) and found.fingerprint == CEIL.fingerprint
+
+
+def test_a_mutant_that_computes_the_same_survives_though_cases_ran_it(tried):
+    found = tried[1]
+    assert not found.killed and found.reached >= 2 and found.ops == ["logical_and"]
+    assert (found.before, found.after) == ("common = result_type(x, y)", "common = result_type(y, x)")
+
+
+def test_the_compiler_is_what_it_was_after_trials(tried):
+    assert trace_op("linalg", "ceil")  # which would raise if a mutation's mark were left in the code
+
+
+# The command
+
+
+def test_the_command_journals_resumes_and_shows_survivors(tmp_path, capsys, monkeypatch, lines):
+    monkeypatch.setattr(syntactic, "line_map", lambda *_: lines)
+    monkeypatch.setattr("torchstone.fuzz.selftrial.line_map.line_map", lambda *_: lines)
+    journal = tmp_path / "a" / "journal.jsonl"
+    options = ["--limit", "1", "--variants", "2", "--programs", "0", "--jobs", "1", "--out", str(journal)]
+    chosen = ["selftrial", "--mutants", "1", "--mutant", SAME.fingerprint]
+    assert invoke([*chosen, *options]) == 1
+    shown = capsys.readouterr()
+    assert f"1/1  {SAME.fingerprint} {SAME.path}:{SAME.line} operands: SURVIVED" in shown.err
+    assert "  - common = result_type(x, y)\n  + common = result_type(y, x)\n" in shown.out
+    killed = MutationResult(CEIL.fingerprint, CEIL.path, 1, "f", "branch", "a", "b", case="c", outcome="mismatch")
+    results.append_to_mutation_journal(journal, killed)
+    monkeypatch.setattr(syntactic.SyntacticTrial, "try_mutation", None)  # nothing is tried again
+    assert invoke([*chosen, "--mutant", CEIL.fingerprint, *options, "--format", "json"]) == 1
+    rows = {row["mutant"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows[CEIL.fingerprint]["state"] == "mismatch" and rows[SAME.fingerprint]["case"] == ""
+
+
+def test_the_listing_is_the_draw_of_a_seed(capsys):
+    listings = []
+    for count in ("3", "2"):
+        assert invoke(["selftrial", "--mutants", count, "--seed", "7", "--list", "--format", "json"]) == 0
+        listings.append(json.loads(capsys.readouterr().out))
+    assert listings[0][:2] == listings[1] and len(listings[0]) == 3
+    assert set(listings[0][0]) == {"mutant", "where", "operator", "before", "after"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mutants", "1", "--mutant", "123"], 'unknown mutant "123"'),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
+    assert invoke(["selftrial", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+# What is reported
+
+
+def result(name, **fields):
+    return MutationResult(name, "m.py", 3, "f", "constant", "x + 1", "x + 2", **fields)
+
+
+FOUND = [
+    result("a", case="opinfo:add:float32:0", by="opinfo", outcome="mismatch"),
+    result("b", case="opinfo:add:float32:0:long", by="opinfo", outcome="error"),
+    result("c", tried=9, reached=4, ops=["add"]),
+    result("d", tried=9),
+    result("e", tried=9, reached=1),
+]
+JUDGED = {
+    "c": Judged("m.py", Judgement.EQUIVALENT, "both are 2"),
+    "b": Judged("m.py", Judgement.EQUIVALENT, "wrongly so: it was killed"),
+    "e": Judged("m.py", Judgement.HOLE, "nobody asks"),
+}
+
+
+def test_the_rate_is_of_the_mutants_that_are_not_equivalent():
+    rows = {row["operator"]: row for row in results.rate_rows(FOUND, JUDGED)}
+    assert rows["all"] == {"operator": "all", "mutants": 5, "equivalent": 1, "killed": 2, "rate": "50.0"}
+    assert [results.state_of(one, JUDGED) for one in FOUND] == ["mismatch", "error", "equivalent", "unreached", "hole"]
+    assert results.rate_rows([FOUND[2]], JUDGED)[-1]["rate"] == ""
+
+
+def test_survivors_are_shown_with_their_change_and_what_was_tried():
+    text = results.survivors_text(row for row in results.mutant_rows(FOUND, JUDGED) if row["state"] == "equivalent")
+    assert text == ("c  compiler/m.py:3  equivalent: both are 2\n  - x + 1\n  + x + 2\n  9 cases tried, 4 ran it: add")
+    assert results.killers(FOUND) == [
+        {"outcome": "mismatch", "by": "opinfo", "mutants": 1},
+        {"outcome": "error", "by": "long", "mutants": 1},
+    ]
+
+
+def test_a_journal_that_is_none(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    path.write_text('{"fingerprint": "a"}\n')
+    with pytest.raises(InputError, match=r"journal.jsonl:1: not a line of a trial of mutants"):
+        results.read_mutation_journal(path)
