@@ -22,7 +22,8 @@ from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.selection.effort import Effort
 from torchstone.conformance.selection.features import Feature, features
 from torchstone.conformance.sources import Source
-from torchstone.conformance.variants.registry import DEFAULT, apply
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.registry import DEFAULT
 
 Level = TypeVar("Level", bound=Hashable)
 

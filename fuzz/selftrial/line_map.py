@@ -22,7 +22,8 @@ from torchstone.conformance.files import replace_file
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import load
-from torchstone.conformance.variants.registry import expand, is_run_as_it_is
+from torchstone.conformance.variants.apply import expand
+from torchstone.conformance.variants.registry import is_run_as_it_is
 
 Lines: TypeAlias = "dict[str, set[int]]"
 """Lines that ran, by file."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import find_case, iterate, load
-from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
 from torchstone.fuzz.selftrial.line_map import LineMap, spread
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.variants.registry import apply
+from torchstone.conformance.variants.apply import apply
 
 
 def case(target: str, *inputs: Tensor, args: tuple = (), index: int = 0, **kwargs: object) -> Case:

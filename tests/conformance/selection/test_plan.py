@@ -16,7 +16,8 @@ from torchstone.conformance.selection.features import features
 from torchstone.conformance.selection.plan import DTYPE_KINDS, OpPlan, Turns, plan_cases
 from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import find_case, load_all
-from torchstone.conformance.variants.registry import VARIANTS, apply
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.registry import VARIANTS
 
 OPS = ["add", "sort"]
 

@@ -7,7 +7,7 @@ import torch
 from variant_cases import asked, case, own
 
 from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.variants.registry import apply
+from torchstone.conformance.variants.apply import apply
 
 
 @pytest.mark.parametrize(

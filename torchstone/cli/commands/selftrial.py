@@ -74,8 +74,8 @@ def selftrial(
     from torchstone.cli.workers import worker_count
 
     workers = worker_count(jobs)
-    if out is None:
-        out = DRAWN_JOURNAL if drawn is not None else JOURNAL
+    out = out or (DRAWN_JOURNAL if drawn is not None else JOURNAL)
+    if not listing:
         check_file(out, "--out")
     effort = {"limit": limit, "programs": programs, "variants": variants}
     effort = {name: value for name, value in effort.items() if value is not None}
