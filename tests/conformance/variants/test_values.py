@@ -11,8 +11,8 @@ from torch import Tensor
 from variant_cases import asked, case, own
 
 from torchstone.conformance.program.case import Untested
-from torchstone.conformance.variants.dependence import groups, reach_of
 from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.dependence import groups, reach_of
 
 VALUES = ("nan", "-nan", "inf", "-inf", "0", "-0", "1", "-1", "max", "min", "subnormal", "-subnormal", "own")
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
