@@ -61,9 +61,7 @@ def selftrial(
         rows = [{"mutant": b.name, "class": b.group, "ops": list(b.ops), "wrong": b.wrong} for b in chosen]
         show_table(rows, ("mutant", "class", "ops", "wrong"), format)
         return OK
-    if out is None:
-        out = Path(".torchstone") / "selftrial.jsonl"
-        check_file(out, "--out")
+    out = out or _default_journal()
     from torchstone.fuzz import selftrial as trial
 
     known = trial.read_journal(out)
@@ -87,6 +85,13 @@ def selftrial(
         show_table(trial.table_rows(found), ("class", "mutants", "detected", "undetected", "false alarms"), format)
     missed = any(not result.detected or result.alarms for result in found.values())
     return FAILURES if missed else OK
+
+
+def _default_journal() -> Path:
+    """Return the journal where none is given. Raises InputError for one that cannot be written."""
+    out = Path(".torchstone") / "selftrial.jsonl"
+    check_file(out, "--out")
+    return out
 
 
 def _chosen(mutants: dict[str, Mutant], names: Iterable[str] | None, groups: Iterable[str] | None) -> list[Mutant]:
