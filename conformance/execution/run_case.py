@@ -28,6 +28,7 @@ from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedB
 from torchstone.conformance.execution.verdict import FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.random import compare as randomness
+from torchstone.conformance.oracle.random.unwritten import filled
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.variants.registry import RUN_BY_PLUGIN, VARIANTS
@@ -163,7 +164,7 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
     if REFUSED in case.tags:
         return expect_refusal(case, case, backend, compiled)
     try:
-        expected = observe(program, case.fresh_args())
+        expected = observe(filled(program), case.fresh_args())
         drawn = randomness.drew()
     except MemoryError:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager runs out of memory")

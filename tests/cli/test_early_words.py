@@ -19,7 +19,7 @@ from torchstone import cli
 from torchstone.cli.paths import input_file, path_option
 from torchstone.conformance import files
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.sources import names, opinfo
+from torchstone.conformance.sources import error_inputs, names, opinfo
 from torchstone.conformance.store import Store, opening
 from torchstone.fuzz.selftrial import results
 from torchstone.reports import junit
@@ -32,6 +32,7 @@ PATHS = {
     "report --out": WRITTEN_FOLDER, "report --store": READ_STORE, "replay --store": READ_STORE,
     "fuzz --out": WRITTEN_FOLDER, "fuzz --store": READ_STORE, "reduce --out": WRITTEN_FOLDER,
     "reduce --keep": WRITTEN_FOLDER, "reduce --store": READ_STORE, "selftrial --out": WRITTEN_FILE,
+    "controls --out": WRITTEN_FILE,
     "runs --store": READ_STORE, "runs list --store": READ_STORE, "runs show --store": READ_STORE,
     "runs diff --store": READ_STORE, "runs prune --store": READ_STORE, "runs export --out": WRITTEN_FILE,
     "runs export --store": READ_STORE, "expect check --expect": READ_FILE, "expect check --store": READ_STORE,
@@ -249,6 +250,7 @@ def database(tmp_path, monkeypatch) -> Path:
     """A cache with the names of the op database."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     names.keep_names("opinfo", opinfo.op_names())
+    names.keep_names("errors", error_inputs.op_names())
     return tmp_path / "torchstone" / "names-opinfo.json"
 
 

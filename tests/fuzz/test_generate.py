@@ -9,9 +9,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS
 from torchstone.conformance.program.case import Case
 from torchstone.fuzz.generator.catalog import all_rules, select_rules
 from torchstone.fuzz.generator.choices import ReplayedChoices, SeededChoices
+from torchstone.fuzz.generator.families import random as random_family
 from torchstone.fuzz.generator.generate import generate, nth_program
 from torchstone.fuzz.generator.strategy import programs
 from torchstone.reducers.edit import results, tensors_in
@@ -115,6 +117,22 @@ def test_rounded_values_reach_no_op_that_jumps():
                 assert not operands & blurred, case.program
             elif call.target == "torch.exp" or operands & blurred:
                 blurred.add(call.result)
+
+
+def test_programs_that_draw_random_numbers_are_a_function_of_the_seed_too():
+    """Of the state of the generator they are not, and every op of the family can be drawn."""
+    drawn = {op for op, _ in random_family.TABLE}
+    for op in drawn:
+        must = select_rules((op,))
+        torch.default_generator.manual_seed(1)
+        case = nth_program(2, 0, must=must, max_ops=3)
+        torch.default_generator.manual_seed(2)
+        state = torch.get_rng_state()
+        assert nth_program(2, 0, must=must, max_ops=3).to_bytes() == case.to_bytes()
+        assert torch.equal(state, torch.get_rng_state()), "the caller's generator is its own"
+        case.program(*case.fresh_args())
+        assert not torch.equal(state, torch.get_rng_state()), op
+    assert drawn <= DRAWS_RANDOM_NUMBERS.ops.keys() | {"nn.functional.feature_alpha_dropout.with_train"}
 
 
 def test_the_simplest_choices_make_the_simplest_program():

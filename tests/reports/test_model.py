@@ -51,6 +51,7 @@ def test_summary_counts(filled: Path) -> None:
     assert next(iter(linalg["outcomes"])) == "pass"
     assert linalg["failing"] == 2
     assert linalg["ops"] == {"total": 3, "complete": 1, "partial": 0, "none": 2, "untested": 1}
+    assert linalg["untested_ops"] == ["svd"]
     assert linalg["seconds"] == 3.5
     assert rows["tosa"]["ops"] == {"total": 3, "complete": 0, "partial": 2, "none": 1, "untested": 1}
     assert rows["eager"]["failing"] == 0

@@ -103,11 +103,14 @@ def compare(
     why: str, case: Case, backend: Any, executable: Callable[..., Any], expected: Observed, actual: Observed
 ) -> Finding:
     """What can be said of a backend's run of a case that is ``undetermined``, and why it is."""
+    masks = unwritten_elements(_filled(case)) if why == UNWRITTEN else []
+    if why == UNWRITTEN and not masks:
+        return Finding(Outcome.UNTESTED, message="random: sizes depend on memory that nobody wrote to")
     mismatch = outline(expected, actual) or _stray_writes(case, expected, actual)
     if mismatch is not None:
         return mismatch
-    if why == UNWRITTEN:
-        return _unwritten(case, expected, actual)
+    if masks:
+        return _unwritten(case, expected, actual, masks)
     claim = getattr(backend, "random_numbers", "")
     if same_leaves(expected, actual) and (claim == EAGER or not _by_chance(case, expected)):
         return Finding(Outcome.PASS, evidence={"rule": "the numbers that eager draws from the same seed"})
@@ -142,31 +145,26 @@ def _filled(case: Case) -> list[list[Any]]:
 
 
 def _has_unwritten(case: Case) -> bool:
-    runs = _filled(case)
-    masks = unwritten_elements(runs)
+    masks = unwritten_elements(_filled(case))
     return not masks or any(mask is not None and bool(mask.any()) for mask in masks)
 
 
-def _unwritten(case: Case, expected: Observed, actual: Observed) -> Finding:
-    """Compare what was written of results, some of whose memory was not."""
+def _unwritten(case: Case, expected: Observed, actual: Observed, masks: list[Tensor | None]) -> Finding:
+    """Compare what was written of results, some of whose memory was not: where ``masks`` have it."""
     call = next(call for call in case.program.calls if UNINITIALIZED.has(call.operator))
     untested = _untested(f"random: {call.target} gives memory nobody wrote to")
-    runs = _filled(case)
-    masks = unwritten_elements(runs)
-    if not masks:
-        return untested
     outputs = flatten(expected.outputs)
     open_ones = [mask is not None and bool(mask.numel()) and bool(mask.all()) for mask in masks[: len(outputs)]]
     if any(open_ones):
         if len(case.program.calls) > 1:
             return untested
         return Finding(Outcome.PASS, evidence={"rule": "metadata alone: PyTorch promises nothing of the values"})
+    torch.default_generator.manual_seed(SEED)
+    run_filled(case.program, case.fresh_args())
     if drew():
         return untested
-    left, right = (
-        [_with_masked(*leaf) for leaf in zip(flatten((run.outputs, run.inputs)), runs[0], masks, strict=True)]
-        for run in (expected, actual)
-    )
+    left, given = (flatten((run.outputs, run.inputs)) for run in (expected, actual))
+    right = [_with_masked(*leaf) for leaf in zip(given, left, masks, strict=True)]
     count = len(outputs)
     finding = judge(
         case.program,
@@ -178,8 +176,9 @@ def _unwritten(case: Case, expected: Observed, actual: Observed) -> Finding:
     return replace(finding, evidence=finding.evidence | note)
 
 
-def _with_masked(leaf: Any, filled: Any, mask: Tensor | None) -> Any:
-    return leaf if mask is None or not bool(mask.any()) else torch.where(mask, dense(filled), dense(leaf))
+def _with_masked(leaf: Any, eagers: Any, mask: Tensor | None) -> Any:
+    """A leaf with eager's numbers where nobody wrote any."""
+    return leaf if mask is None or not bool(mask.any()) else torch.where(mask, dense(eagers), dense(leaf))
 
 
 def _tree(leaves: list[Any]) -> Any:

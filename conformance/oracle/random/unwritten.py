@@ -7,9 +7,8 @@ on it; everything else is determined, and compared like any result. No allocator
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,10 +52,22 @@ def calls_unwritten(program: Program) -> bool:
     return any(UNINITIALIZED.has(call.operator) for call in program.calls)
 
 
+def filled(program: Program, fill: tuple[float, int] = FILLS[0]) -> Callable[..., Any]:
+    """Return the program as eager runs it with the memory filled; itself where it calls nothing of the kind."""
+    if not calls_unwritten(program):
+        return program
+
+    def run(*args: Tensor) -> Any:
+        with _Fill(fill):
+            return program(*args)
+
+    return run
+
+
 def run_filled(program: Program, args: tuple[Tensor, ...], fill: tuple[float, int] = FILLS[0]) -> list[Any]:
     """Run a program in eager with the memory filled; return the leaves of its results, then its inputs afterwards."""
-    with torch.no_grad(), _Fill(fill) if calls_unwritten(program) else contextlib.nullcontext():
-        outputs = program(*args)
+    with torch.no_grad():
+        outputs = filled(program, fill)(*args)
     return flatten((outputs, args))
 
 

@@ -42,6 +42,22 @@ def test_training_updates_the_running_statistics() -> None:
     assert not all(torch.equal(a, b) for a, b in zip(args, training.args, strict=True))
 
 
+def test_every_module_that_draws_has_a_case_that_draws() -> None:
+    """PyTorch's database has none of dropout. What draws is known by its forward: it is told whether it trains."""
+    draws = {f"nn.{name}" for name in torch.nn.modules.dropout.__all__} | {"nn.RReLU"}
+    assert draws <= set(modules.op_names())
+    for op in [*draws, *(name for name in modules.op_names() if name.endswith(".with_dropout"))]:
+        evaluation, training = first(op)
+        drew = []
+        for case in (evaluation, training):
+            before = torch.random.get_rng_state()
+            case.program(*case.fresh_args())
+            drew.append(not torch.equal(before, torch.random.get_rng_state()))
+        assert drew == [False, True], op
+        assert {training.dtype, modules.case(op, "float64", 1).dtype} == {"float32", "float64"}
+        assert modules.case(op, "float32", 1).to_bytes() == training.to_bytes()
+
+
 def test_the_same_case_by_its_coordinates() -> None:
     (_, wanted) = first("nn.Conv1d")
     assert modules.case("nn.Conv1d", "float32", 1).to_bytes() == wanted.to_bytes()

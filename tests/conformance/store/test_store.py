@@ -77,6 +77,7 @@ def test_passing_ops_want_every_tested_sample(path):
         ]:  # fmt: skip
             store.record(run, verdict(index, Outcome(outcome), op=op, case_id=f"opinfo:{op}:float32:{index}"))
         assert store.passing_ops(run) == {"eager": (2, 3)}
+        assert store.untested_ops(run) == {"eager": ["sin"]}
 
 
 def test_half_a_second_of_journal_is_all_that_a_kill_can_lose(path):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,16 +49,12 @@ def fuzz(
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did."""
     from torchstone.cli.options import parse_duration
-    from torchstone.cli.workers import check_backend_names, check_usable, sigterm_interrupts, worker_count
-    from torchstone.conformance.files import check_folder
+    from torchstone.cli.workers import check_usable, sigterm_interrupts, worker_count
 
     budget, reduce_seconds, workers = parse_duration(time), parse_duration(reduce_time), worker_count(jobs)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    if out is None:
-        out = Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed))
-        check_folder(out, "--out")
-    check_backend_names([backend])
-    _check_ops(op or ())
+    out = out or _default_folder(backend, seed)
+    _check_names(backend, op or (), passing, store)
     check_usable([backend], {})
     from torchstone.fuzz.campaign import CampaignOptions, run_campaign
     from torchstone.fuzz.generator.catalog import select_rules
@@ -77,13 +74,9 @@ def fuzz(
         specials=special_values,
     )
     warn(f"fuzzing {backend} with seed {seed}")
-    again = shell_command(["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(plan.out)])
-    try:
-        with sigterm_interrupts(), _Progress() as progress:
-            tally = run_campaign(plan, progress.show)
-    except OSError as error:
-        why = f"cannot write to {error.filename or plan.out}: {error.strerror or error}"
-        raise InputError(f"{why}; the findings so far are kept. Make room, and start over: {again}") from error
+    again = shell_command(["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(out)])
+    with sigterm_interrupts(), _Progress() as progress, _full_disk_named(out, again):
+        tally = run_campaign(plan, progress.show)
     _show(plan, tally)
     if tally.interrupted:
         warn(f"interrupted; the findings so far are kept. To start over:\n  {again}")
@@ -91,14 +84,39 @@ def fuzz(
     return FAILURES if len(tally.findings) else OK
 
 
-def _check_ops(ops: Iterable[str]) -> None:
-    """Raise UnknownName for an op that the database has not, where that is known without PyTorch."""
-    from torchstone.cli.options import check_known
-    from torchstone.conformance.sources.names import known_names
+def _default_folder(backend: str, seed: int) -> Path:
+    """Return the folder of the findings where none is given. Raises InputError for one that cannot be written to."""
+    from torchstone.conformance.files import check_folder
 
+    out = Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed))
+    check_folder(out, "--out")
+    return out
+
+
+def _check_names(backend: str, ops: Iterable[str], passing: str | None, store: Path | None) -> None:
+    """Raise UnknownName for a backend, an op or a run that there is not, where that is known without PyTorch."""
+    from torchstone.cli.options import check_known
+    from torchstone.cli.workers import check_backend_names
+    from torchstone.conformance.sources.names import known_names
+    from torchstone.conformance.store import Store
+
+    check_backend_names([backend])
+    if passing:
+        with Store(store, readonly=True) as db:
+            db.run(passing)
     known = known_names("opinfo")
     if known is not None:
         check_known("op", [op for op in ops if not any(name.startswith(f"{op}.") for name in known)], known)
+
+
+@contextlib.contextmanager
+def _full_disk_named(out: Path, again: str) -> Iterator[None]:
+    """Say of a disk that fills, or a folder that goes, what is kept and how to start over."""
+    try:
+        yield
+    except OSError as error:
+        why = f"cannot write to {error.filename or out}: {error.strerror or error}"
+        raise InputError(f"{why}; the findings so far are kept. Make room, and start over: {again}") from error
 
 
 def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:

@@ -17,6 +17,7 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name, visible
 
 if TYPE_CHECKING:
+    from torchstone.conformance.program.case import Case
     from torchstone.reducers.failure import Reduction
 
 
@@ -51,7 +52,6 @@ def reduce(
     With --all: 0 if all are confirmed, and their scripts, once run, show what fails. What an earlier command has left
     in --out is not done again.
     """
-    from torchstone.cli.commands.replay import check_case, find_case
     from torchstone.cli.options import parse_duration
 
     _check_combination(case, backend, every, outcome, keep)
@@ -60,10 +60,7 @@ def reduce(
     if every:
         return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
     assert case is not None
-    check_backend_names({backend} - set(pythons))
-    check_case(case, store, run)
-    check_usable([backend], pythons)
-    found = find_case(case, store, run)
+    found = _found(case, backend, pythons, store, run)
     from torchstone.reducers.engine import Budget
     from torchstone.reducers.failure import reduce_case
     from torchstone.reducers.write import add_to_corpus as keep_in
@@ -86,6 +83,16 @@ def reduce(
     if keep is not None and reduction.confirmed:
         say(f"kept      {keep_in(reduction, keep)}")
     return OK if reduction.confirmed else FAILURES
+
+
+def _found(case: str, backend: str, pythons: dict[str, str], store: Path | None, run: str | None) -> Case:
+    """Return the case that is meant; what is misspelt is said before PyTorch is loaded. Raises InputError."""
+    from torchstone.cli.commands.replay import check_case, find_case
+
+    check_backend_names({backend} - set(pythons))
+    check_case(case, store, run)
+    check_usable([backend], pythons)
+    return find_case(case, store, run)
 
 
 def _check_combination(
