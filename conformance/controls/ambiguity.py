@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.controls.control import replacing
+from torchstone.conformance.controls.control import Kernel, replacing
 
 # Signs and phases of vectors
 
@@ -65,26 +65,28 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     return found if found is NotImplemented else tuple(each.narrow(dim, 0, k) for each in found)
 
 
-def _last_place(x: Tensor, value: Tensor, dim: int) -> Tensor:
-    """The last place at which a row has this value."""
-    same = (x == value) | (torch.isnan(x) & torch.isnan(value)) if x.is_floating_point() else x == value
-    places = torch.arange(x.shape[dim]).reshape([-1 if d == dim % x.dim() else 1 for d in range(x.dim())])
-    return torch.where(same, places, -1).amax(dim, keepdim=True)
+def _last_of(found: tuple[Tensor, Tensor], x: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The values that were found in the rows of ``x``, their dim kept, and the last place that holds each."""
+    values, _ = found
+    same = x == values
+    if x.is_floating_point():
+        same |= torch.isnan(x) & torch.isnan(values)
+    count = torch.arange(x.shape[dim]).reshape([-1 if d == dim % x.dim() else 1 for d in range(x.dim())])
+    places = torch.where(same, count, -1).amax(dim, keepdim=True)
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
 
 
-def _picked(op: Any, *before: type) -> Any:
-    """An operator that gives one element of each row and its place: the last one that is equal to it."""
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    if not x.numel() or not x.dim():
+        return NotImplemented
+    return _last_of(torch.ops.aten.kthvalue.default(x, k, dim, True), x, dim, keepdim)
 
-    def kernel(x: Tensor, *rest: Any, **named: Any) -> Any:
-        given = list(rest)
-        given, keepdim = (given[:-1], given[-1]) if given and isinstance(given[-1], bool) else (given, False)
-        keepdim = named.pop("keepdim", keepdim)
-        dim = given[len(before)] if len(given) > len(before) else named.get("dim", -1)
-        if not x.dim() or not x.numel():
-            return NotImplemented
-        values, _ = op(x, *given, keepdim=True, **named)
-        places = _last_place(x, values, dim)
-        return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+def _last_in(op: Any) -> Kernel:
+    """``median``, ``nanmedian`` or ``mode`` of rows, with the last place of it."""
+
+    def kernel(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+        return _last_of(op(x, dim, True), x, dim, keepdim) if x.numel() and x.dim() else NotImplemented
 
     return kernel
 
@@ -102,10 +104,10 @@ CONTROLS = (
             "sort": last_of_ties,
             "sort.stable": unstable_sort,
             "topk": topk,
-            "kthvalue": _picked(torch.ops.aten.kthvalue.default, int),
-            "median.dim": _picked(torch.ops.aten.median.dim),
-            "nanmedian.dim": _picked(torch.ops.aten.nanmedian.dim),
-            "mode": _picked(torch.ops.aten.mode.default),
+            "kthvalue": kthvalue,
+            "median.dim": _last_in(torch.ops.aten.median.dim),
+            "nanmedian.dim": _last_in(torch.ops.aten.nanmedian.dim),
+            "mode": _last_in(torch.ops.aten.mode.default),
         },
     ),
 )

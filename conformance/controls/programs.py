@@ -76,7 +76,12 @@ def _row_major(fn: Any, ran: list[str]) -> Program:
             plain = tensor.detach().resolve_conj().resolve_neg()
             copies.append(plain.clone(memory_format=torch.contiguous_format) if alone else tensor)
         before = [version(copy) for copy in copies]
-        out = fn(*copies)
+        try:
+            out = fn(*copies)
+        except RuntimeError as error:
+            if "inputs" not in ran:
+                raise
+            raise BackendUnsupported(f"PyTorch refuses these inputs in row-major memory: {error}") from error
         for tensor, copy, was in zip(tensors, copies, before, strict=True):
             if copy is not tensor and version(copy) != was:
                 tensor.copy_(copy)
@@ -130,7 +135,7 @@ CONTROLS = (
     Control(
         "row_major_inputs",
         "Inputs are copied to row-major memory, and what is written to them is copied back: the values of a program do "
-        "not depend on how its inputs lie in memory.",
+        "not depend on how its inputs lie in memory. What PyTorch refuses in row-major memory is declined.",
         _row_major,
         _always,
     ),

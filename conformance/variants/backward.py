@@ -15,7 +15,10 @@ from torchstone.conformance.variants.protocol import NotApplicable, Variant
 
 
 def backward(case: Case) -> Case:
-    """The program, and the gradients of its differentiable results for given gradients of them."""
+    """The program, and the gradients of its differentiable results for given gradients of them.
+
+    Results that have none stay among the outputs: indices show what the gradients follow from.
+    """
     program = case.program
     if any(call.target == "torch.autograd.grad" for call in program.calls):
         raise NotApplicable("the program takes gradients already")
@@ -27,7 +30,9 @@ def backward(case: Case) -> Case:
     except RuntimeError:  # an input that is no parameter, a running mean: leave those out that cannot be alone
         floats = [name for name in floats if _runs(case, name)]
         forward, results = _forward(case, floats)
-    paths = [path for path, value in leaf_paths(results) if isinstance(value, Tensor) and value.requires_grad]
+    tensors = [(path, value) for path, value in leaf_paths(results) if isinstance(value, Tensor)]
+    paths = [path for path, value in tensors if value.requires_grad]
+    others = [_ref(forward.outputs, path) for path, value in tensors if not value.requires_grad]
     if not paths:
         raise NotApplicable("no result is differentiable")
     given = {f"cotangent{i}": torch.randn_like(_at(results, path)) for i, path in enumerate(paths)}
@@ -39,7 +44,7 @@ def backward(case: Case) -> Case:
         "gradients",
     )
     detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
-    outputs = (*(Ref(call.result) for call in detached), Ref("gradients"))
+    outputs = (*(Ref(call.result) for call in detached), Ref("gradients"), *others)
     whole = Program((*program.inputs, *given), (*forward.calls, gradients, *detached), outputs)
     return case.replace(program=whole, inputs={**case.inputs, **given})
 

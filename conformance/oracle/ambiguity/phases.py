@@ -136,14 +136,15 @@ def _turn_qr(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     return q, r
 
 
-def _turn_eigh(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
+def _turn_eigenvectors(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     values, vectors = parts
     return values, vectors * phase
 
 
 _RULES: Implementations[PhaseRule] = Implementations(FREE_PHASES)
 _RULES.register("_linalg_svd.default")(PhaseRule(lambda parts: parts[0][..., : parts[1].shape[-1]], _turn_svd))
-_RULES.register("_linalg_eigh.default")(PhaseRule(lambda parts: parts[1], _turn_eigh))
+_RULES.register("_linalg_eigh.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
+_RULES.register("linalg_eig.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
 _RULES.register("linalg_qr.default")(PhaseRule(_columns_of_q, _turn_qr))
 
 

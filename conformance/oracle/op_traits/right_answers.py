@@ -30,7 +30,7 @@ PICKS_ONE_OF_TIES = Trait(
 FREE_PHASES = Trait(
     "Gives vectors of free sign or phase",
     Names.ATEN,
-    each("_linalg_svd.default _linalg_eigh.default linalg_qr.default"),
+    each("_linalg_svd.default _linalg_eigh.default linalg_eig.default linalg_qr.default"),
     reason=(
         "U diag(S) Vh stays what it is when a column of U takes a phase and its row of Vh the opposite one. "
         "LAPACK's choice turns with the last bit of the input."

@@ -127,6 +127,8 @@ def test_gradients_are_those_of_autograd() -> None:
 def test_several_results_and_inputs_without_gradients() -> None:
     changed = asked(case("torch.sort", torch.randn(5)), "backward")
     assert [name for name in changed.inputs if name.startswith("cotangent")] == ["cotangent0"]
+    values, gradients, places = changed.program(*changed.fresh_args())
+    assert torch.equal(changed.inputs["x0"][places], values) and len(gradients) == 1
     mean, x = torch.zeros(3), torch.randn(2, 3)
     norm = asked(case("torch.nn.functional.batch_norm", x, mean, torch.ones(3), args=(None, None, True)), "backward")
     _, gradients = norm.program(*norm.fresh_args())

@@ -19,6 +19,7 @@ FACTORED: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
     "svd": lambda x: torch.linalg.svd(x, full_matrices=False),
     "full svd": torch.linalg.svd,
     "eigh": lambda x: torch.linalg.eigh(x @ x.mH),
+    "eig": lambda x: torch.linalg.eig(x @ x.mH),
     "qr": torch.linalg.qr,
     "full qr": lambda x: torch.linalg.qr(x, mode="complete"),
     "r of qr": lambda x: torch.linalg.qr(x, mode="r"),
@@ -42,7 +43,7 @@ def test_a_factorization_takes_noted_phases_and_stays_one(
         phase = torch.sgn(torch.randn(count, generator=generator, dtype=dtype))
         if name == "r of qr":
             turned.append((func, (*before, last)))
-        elif name == "eigh":
+        elif name in ("eig", "eigh"):
             turned.append((func, (*before, last * phase)))
         else:
             left = before[0].clone()
@@ -96,7 +97,7 @@ def test_a_gradient_of_other_signs_in_float64_is_judged_by_eagers(wrong: bool) -
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
-@pytest.mark.parametrize("target", ["torch.linalg.svd", "torch.linalg.eigh"])
+@pytest.mark.parametrize("target", ["torch.linalg.svd", "torch.linalg.eigh", "torch.linalg.eig"])
 @pytest.mark.parametrize("wrong", ["", "one part", "a number"])
 def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: torch.dtype, wrong: str) -> None:
     """Of a program of which nobody knows what its results have to satisfy: left vectors times 3, right ones times 2."""
