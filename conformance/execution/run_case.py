@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends import composite
-from torchstone.conformance.backends.protocol import Backend, BackendError, BackendUnsupported
+from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.failure import describe_error, failure
+from torchstone.conformance.execution.later_calls import VALUES, check_later_calls
 from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.provenance import classify, detect_silent_fallback
@@ -36,16 +37,6 @@ MESSAGE_LIMIT = 2000
 
 PATCHED = "patched"
 """The key in the evidence of a case that came to another end while the harness had PyTorch patched: to which."""
-
-_STAGES = {
-    "capture": Stage.CAPTURE,
-    "contract": Stage.LOWER,
-    "lower": Stage.LOWER,
-    "compile": Stage.COMPILE,
-    "run": Stage.RUN,
-    "compare": Stage.COMPARE,
-}
-
 
 # What compiling a case gave: a callable, or the exception it raised.
 Compiled: TypeAlias = "Callable[..., Any] | Exception"
@@ -89,7 +80,7 @@ def _guarded(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[S
         return _run_variant(case, backend, compiled)
     except Exception as error:
         evidence = {"traceback": traceback.format_exc()}
-        return Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_describe(error), evidence=evidence)
+        return Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=describe_error(error), evidence=evidence)
 
 
 def _unpatched(case: Case, backend: Backend, patched: Finding) -> tuple[Stage, Finding]:
@@ -166,7 +157,7 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
     except MemoryError:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager runs out of memory")
     except Exception as error:
-        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {_describe(error)}")
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {describe_error(error)}")
     free = randomness.undetermined(case, drawn)
 
     stage = Stage.COMPILE
@@ -178,29 +169,33 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
         stage = Stage.RUN
         actual = observe(executable, case.fresh_args(), FILL)
     except Exception as error:
-        return _failure(error, stage)
+        return failure(error, stage)
 
-    if free:
-        finding = randomness.compare(free, case, backend, executable, expected, actual)
-    else:
-        finding = _compare(program, case, executable, expected, actual)
-        if finding.outcome is Outcome.MISMATCH and (
-            free := randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)
-        ):
-            finding = randomness.compare(free, case, backend, executable, expected, actual)
+    def judge_run(case: Case, expected: Observed, actual: Observed) -> Finding:
+        nonlocal free
+        finding = None if free else _compare(case.program, case, executable, expected, actual)
+        if finding is not None and finding.outcome is Outcome.MISMATCH:
+            free = randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)
+        return randomness.compare(free, case, backend, executable, expected, actual) if free else finding
+
+    finding = judge_run(case, expected, actual)
     if finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED):
         try:
-            finding = _with_later_calls(
-                finding, check_second_call(case, executable, expected, actual, repeats=not free)
-            )
+            later = check_second_call(case, executable, expected, actual, repeats=not free)
         except Exception as error:
-            stage, finding = _failure(error, Stage.RUN)
+            stage, finding = failure(error, Stage.RUN)
             return stage, replace(finding, message=f"called again: {finding.message}")
+        finding = _with_later_calls(finding, later)
+    if finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED):
+        runs, only = (expected, actual), (VALUES,) if free else ()
+        finding = _with_later_calls(finding, check_later_calls(case, backend, executable, runs, judge_run, only))
+        if finding.outcome in (Outcome.ERROR, Outcome.OOM):
+            return Stage.RUN, finding
     finding = classify(finding, backend, executable)
     try:
         return Stage.COMPARE, detect_leak(detect_silent_fallback(finding, case, backend, executable), case, executable)
     except Exception as error:
-        stage, finding = _failure(error, Stage.RUN)
+        stage, finding = failure(error, Stage.RUN)
         return stage, replace(finding, message=f"called again: {finding.message}")
 
 
@@ -215,7 +210,7 @@ def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compil
         torch.default_generator.manual_seed(SEED)
         refused.program(*refused.fresh_args())
     except Exception as error:
-        eager_error = _describe(error)
+        eager_error = describe_error(error)
     else:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes it")
     stage = Stage.COMPILE
@@ -226,7 +221,7 @@ def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compil
         stage = Stage.RUN
         executable(*refused.fresh_args())
     except Exception as error:
-        failed, finding = _failure(error, stage)
+        failed, finding = failure(error, stage)
         if finding.outcome is Outcome.ERROR and (case is refused or stage is Stage.RUN):
             return failed, Finding(
                 Outcome.PASS, evidence={"eager": eager_error, "backend": finding.message[:MESSAGE_LIMIT]}
@@ -285,22 +280,3 @@ def _eager_depends_on_layout(program: Program, case: Case, expected: Observed) -
     except Exception:
         return False
     return judge(program, args, in_rows, Observed(expected.outputs, in_rows.inputs)).outcome is Outcome.MISMATCH
-
-
-def _failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
-    """The finding for an exception out of the backend: what it declines, what it cannot hold, or an error."""
-    reached = _STAGES.get(str(getattr(error, "stage", "")), stage)
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-        return stage, Finding(Outcome.OOM, message=_describe(error))
-    if isinstance(error, BackendUnsupported | Unsupported):
-        reason = str(getattr(error, "reason", "") or error)
-        op = str(getattr(error, "op", "") or "")
-        message = reason if not op or op in reason else f"{op}: {reason}"
-        return reached, Finding(Outcome.UNSUPPORTED, message=message, evidence={"op": op} if op else {})
-    if isinstance(error, BackendError | TorchstoneError):
-        return reached, Finding(Outcome.ERROR, message=str(error), evidence={"class": type(error).__name__})
-    return reached, Finding(Outcome.ERROR, message=_describe(error), evidence={"class": type(error).__name__})
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".strip().removesuffix(":")
