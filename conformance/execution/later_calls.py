@@ -1,12 +1,12 @@
-"""What a compiled program is called with after its example: other values, other strides, and again after another program.
+"""What a compiled program is called with after its example: other values, other strides, again after another program.
 
-The calls are data (``plan_calls``): the trial makes them, and a reproducer shows those that lead to the failure. Each is
-judged like the first one, beside eager on the same inputs.
+The calls are data (``plan_calls``): the trial makes them, and a reproducer shows those that lead to the failure. Each
+is judged like the first one, beside eager on the same inputs.
 
-A backend may refuse a call: it did not promise values or strides that it never saw. For the values of an example it has
-compiled, so a refusal there is one by name: ``BackendUnsupported``, ``BackendGuardError``. Where eager itself reads a
-value into Python or into a size, any exception is a refusal, for PyTorch's own tracers take that value for fixed. So it
-is with other strides. What is given back has to be right, always.
+A backend may refuse other values by name: ``BackendUnsupported``, ``BackendGuardError``. Any other exception is an
+error, but where eager itself reads values into Python or into a size: PyTorch's tracers take those for fixed, and
+check it in their own words. Other strides may be refused by any exception, for nobody promised to take them. What is
+given back has to be right, always.
 """
 
 from __future__ import annotations
