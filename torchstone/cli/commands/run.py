@@ -269,6 +269,7 @@ def _execute(
                     on_verdict=progress.add,
                     on_tick=progress.tick,
                     on_backend=progress.start,
+                    on_note=warn,
                     wanted=selection.wanted,
                     pool=pool_with_pythons(pool, options.get("pythons", {})),
                 )
