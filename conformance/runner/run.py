@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from torchstone.conformance.errors import HarnessError
@@ -70,6 +72,7 @@ def run_cases(
     ``Summary.errors``; KeyboardInterrupt passes through, with every verdict so far in the journal.
     """
     summary = RunSummary()
+    limits = {"timeout": timeout, "memory": memory}
 
     def keep(verdict: Verdict, data: bytes | None) -> None:
         store.record(run_id, verdict, None if verdict.outcome in WITHOUT_CASE_BYTES else data)
@@ -100,23 +103,37 @@ def run_cases(
                     keep(untested_verdict(entry, backend), None)
 
         try:
-            with pool(backend, jobs=jobs, timeout=timeout, memory=memory, tick=tick) as workers:
+            with pool(backend, jobs=jobs, **limits, tick=tick) as workers:
                 suspects = predecessors.Suspects()
                 for result in workers.results(cases()):
                     keep(result.verdict, result.data)
                     suspects.add(result)
-
-                def try_all(cases: Sequence[Case], backend: str = backend) -> Verdict | None:
-                    with pool(backend, jobs=1, timeout=timeout, memory=memory, tick=tick, retry=False) as fresh:
-                        return in_sequence(fresh, cases)
-
-                for result, verdict in predecessors.explain(suspects.values(), try_all, on_note or (lambda text: None)):
-                    store.record(run_id, verdict, result.data)
+                _explain(
+                    suspects, partial(pool, backend, jobs=1, **limits, tick=tick, retry=False), store, run_id, on_note
+                )
         except HarnessError as error:
             summary.errors[backend] = str(error)
         finally:
             store.flush()
     return summary
+
+
+def _explain(
+    suspects: predecessors.Suspects,
+    fresh: Callable[[], Workers],
+    store: Store,
+    run_id: str,
+    on_note: Callable[[str], None] | None,
+) -> None:
+    """Look for the cases that failing ones need before them, each sequence in a pool of its own, and journal them."""
+
+    def try_all(cases: Sequence[Case]) -> Verdict | None:
+        with contextlib.suppress(HarnessError), fresh() as workers:
+            return in_sequence(workers, cases)
+        return None
+
+    for result, verdict in predecessors.explain(suspects.values(), try_all, on_note or (lambda text: None)):
+        store.record(run_id, verdict, result.data)
 
 
 def in_sequence(workers: Workers, cases: Sequence[Case]) -> Verdict | None:
