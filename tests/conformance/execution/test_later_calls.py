@@ -14,6 +14,7 @@ from torchstone.compiler.diagnostics import GuardError
 from torchstone.conformance.backends.protocol import BackendError, BackendGuardError, BackendUnsupported
 from torchstone.conformance.execution import later_calls
 from torchstone.conformance.execution.later_calls import CALLS, MEMORY, PROGRAM, STRIDES, VALUES
+from torchstone.conformance.execution.other_values import other_values
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.case import Case
@@ -222,3 +223,63 @@ def test_inputs_that_share_memory_share_it_in_later_calls() -> None:
         verdict = run_case(case.replace(index=index), Fake(lambda fn, args: fn))
         assert verdict.outcome is Outcome.PASS
         assert verdict.evidence[CALLS] == [VALUES, MEMORY, PROGRAM]
+
+
+WINDOWS = torch.arange(6.0).as_strided((4, 3), (1, 1))
+ODD: dict[str, Case] = {
+    "elements that overlap": case_of("torch.exp", inputs={"x0": WINDOWS}),
+    "no input": case_of("torch.zeros", 2, inputs={}),
+    "an input that is made larger": case_of("torch.Tensor.resize_", Ref("x0"), (5, 5), inputs={"x0": X}),
+    "lazy bits": case_of("torch.mul", inputs={"x0": torch.randn(3, 2, dtype=torch.complex64).conj(), "x1": X[:, :2]}),
+    "one row in memory": case_of("torch.exp", inputs={"x0": X[:1].expand(3, 4)}),
+    "eight bits": case_of("torch.Tensor.float", inputs={"x0": X.to(torch.float8_e5m2)}),
+    "unsigned": case_of("torch.add", inputs={"x0": torch.arange(6).to(torch.uint16), "x1": torch.arange(6) % 2}),
+    "not finite": case_of("torch.exp", inputs={"x0": torch.tensor([1.0, float("nan"), float("inf"), 2.0])}),
+    "NaN alone": case_of("torch.exp", inputs={"x0": torch.full((3,), float("nan"))}),
+    "nothing": case_of("torch.exp", inputs={"x0": torch.empty(0, 3)}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("index", [0, 1])
+def test_inputs_of_every_kind_are_called_later(name: str, index: int) -> None:
+    verdict = run_case(ODD[name].replace(index=index), Fake(lambda fn, args: fn))
+    assert verdict.outcome in (Outcome.PASS, Outcome.UNTESTED), verdict
+    assert verdict.outcome is Outcome.UNTESTED or MEMORY in verdict.evidence[CALLS]
+
+
+SQUARE = torch.tensor([[4.0, 1, 0.5], [1, 3, 0.25], [0.5, 0.25, 5]])
+KEPT: dict[str, tuple[Tensor, Callable[[Tensor], Any]]] = {
+    "sorted": (torch.tensor([0.0, 1, 3, 7]), lambda t: (t.diff() > 0).all()),
+    "sorted integers": (torch.tensor([0, 2, 4, 9]), lambda t: (t.diff() >= 0).all() and 0 <= t[0] and t[-1] <= 9),
+    "indices": (torch.tensor([3, 0, 2, 1]), lambda t: sorted(t.tolist()) == [0, 1, 2, 3]),
+    "symmetric": (SQUARE, lambda t: (t == t.mT).all() and (torch.linalg.eigvalsh(t) > 0).all()),
+    "lower": (SQUARE.tril(), lambda t: (t == t.tril()).all()),
+    "probabilities": (torch.tensor([0.1, 0.9, 0.5]), lambda t: (t >= 0.1).all() and (t <= 0.9).all()),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_other_values_keep_what_the_first_ones_have(name: str) -> None:
+    first, kept = KEPT[name]
+    case = case_of("torch.mul", Ref("x0"), 2, inputs={"x0": first})
+    found = other_values(case, _eager(case))
+    assert found is not None
+    (changed,) = found[0].args
+    assert not torch.equal(changed, first) and kept(changed)
+
+
+def test_a_result_that_no_value_decides_has_no_call_with_others() -> None:
+    verdict = run_case(case_of("torch.zeros_like", inputs={"x0": X}), Fake(lambda fn, args: fn))
+    assert verdict.outcome is Outcome.PASS and verdict.evidence[CALLS][0] == MEMORY
+
+
+def test_what_eager_does_not_define_is_not_called() -> None:
+    """Bags whose last offset is not the number of indices: eager does not look."""
+    x = torch.tensor([0, 2, 4])
+    inputs = {"x0": torch.tensor([0, 1, 1, 0]), "x1": torch.randn(3, 2), "x2": x}
+    case = case_of(
+        "torch.nn.functional.embedding_bag", Ref("x0"), Ref("x1"), Ref("x2"), inputs=inputs, include_last_offset=True
+    )
+    found = other_values(case, _eager(case))
+    assert found is not None and int(found[0].args[2][-1]) == 4
