@@ -6,7 +6,8 @@ import hashlib
 import re
 from dataclasses import astuple, dataclass
 
-from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.execution.later_calls import CALLS
+from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
 
 # What differs between two runs into the same bug: addresses, paths, shapes, dtypes, names of values, numbers.
 _PARTICULARS = (
@@ -47,12 +48,13 @@ class Signature:
 def signature(verdict: Verdict) -> Signature:
     """Return the signature of a verdict.
 
-    A mismatch is identified by its kind alone: its message speaks of elements and distances, which are what a reduction
-    changes.
+    A mismatch is identified by its kind alone, and where that is a later call by what was other in it: its message
+    speaks of elements and distances, which are what a reduction changes.
     """
     stage, outcome = str(verdict.stage), str(verdict.outcome)
     if verdict.outcome in (Outcome.MISMATCH, Outcome.ILL_CONDITIONED, Outcome.PASS):
-        return Signature(stage, outcome, str(verdict.kind))
+        calls = verdict.evidence.get(CALLS) if verdict.kind == Kind.LATER_CALL else None
+        return Signature(stage, outcome, str(verdict.kind), message=str(calls[-1]) if calls else "")
     found = _CLASS.match(verdict.message)
     error = str(verdict.evidence.get("class") or (found[1] if found else ""))
     op = str(verdict.evidence.get("op") or "")

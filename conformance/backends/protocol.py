@@ -29,6 +29,13 @@ class BackendError(Exception):
         self.stage = stage
 
 
+class BackendGuardError(BackendError):
+    """A compiled program refuses a call: it is not what it was compiled for. Of the example's own inputs, an error."""
+
+    def __init__(self, message: str, stage: str = "run") -> None:
+        super().__init__(message, stage)
+
+
 class BackendUnsupported(Exception):
     """The backend says it does not take the program. ``op`` names the op at fault when the backend does."""
 
@@ -77,7 +84,9 @@ class Backend(Protocol):
         proves that the backend did the work: what was executed, ``{executor: [op, ...]}``, an op as its name, with
         `` x3`` after it when it ran three times. PyTorch's own kernels go under ``eager``.
         Raises BackendUnsupported when the backend declines the program, BackendError when it fails; any other
-        exception is taken as an ``error`` of the stage it was raised in.
+        exception is taken as an ``error`` of the stage it was raised in. The callable is called several times, with
+        other values and other strides, too: what it does not take of these it refuses with BackendUnsupported or
+        BackendGuardError.
         """
         ...
 

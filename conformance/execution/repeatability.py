@@ -1,4 +1,4 @@
-"""A backend's second call: whether it gives the same results again, and whether they have memory of their own.
+"""A second call on the same inputs: whether it gives the same again, and whether the results have memory of their own.
 
 PyTorch promises that a result is fresh memory unless it is a view: writing to it changes no input, no other result and
 nothing that a later call returns. A copy where eager returns a view is right, and so is either where PyTorch documents

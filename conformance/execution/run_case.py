@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends import composite
-from torchstone.conformance.backends.protocol import Backend, BackendError, BackendUnsupported
+from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.failure import describe_error, failure
+from torchstone.conformance.execution.later_calls import VALUES, check_later_calls
 from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.provenance import classify, detect_silent_fallback
@@ -37,16 +38,6 @@ MESSAGE_LIMIT = 2000
 
 PATCHED = "patched"
 """The key in the evidence of a case that came to another end while the harness had PyTorch patched: to which."""
-
-_STAGES = {
-    "capture": Stage.CAPTURE,
-    "contract": Stage.LOWER,
-    "lower": Stage.LOWER,
-    "compile": Stage.COMPILE,
-    "run": Stage.RUN,
-    "compare": Stage.COMPARE,
-}
-
 
 # What compiling a case gave: a callable, or the exception it raised.
 Compiled: TypeAlias = "Callable[..., Any] | Exception"
@@ -91,7 +82,7 @@ def _guarded(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[S
         return _run_variant(case, backend, compiled)
     except Exception as error:
         evidence = {"traceback": traceback.format_exc()}
-        return Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=_describe(error), evidence=evidence)
+        return Stage.COMPARE, Finding(Outcome.HARNESS_ERROR, message=describe_error(error), evidence=evidence)
 
 
 def _unpatched(case: Case, backend: Backend, patched: Finding) -> tuple[Stage, Finding]:
@@ -169,7 +160,7 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
     except MemoryError:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager runs out of memory")
     except Exception as error:
-        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {_describe(error)}")
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=f"eager raises {describe_error(error)}")
 
     stage = Stage.COMPILE
     try:
@@ -180,38 +171,50 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
         stage = Stage.RUN
         actual = observe(executable, case.fresh_args(), FILL)
     except Exception as error:
-        return _failure(error, stage)
+        return failure(error, stage)
 
     try:
         finding = _judge_calls(case, backend, executable, expected, actual, drawn)
     except randomness.BackendRaised as raised:
-        stage, finding = _failure(raised.error, Stage.RUN)
+        stage, finding = failure(raised.error, Stage.RUN)
         return stage, replace(finding, message=f"called again: {finding.message}")
+    if finding.outcome in (Outcome.ERROR, Outcome.OOM):
+        return Stage.RUN, finding
     finding = classify(finding, backend, executable)
     try:
         return Stage.COMPARE, detect_leak(detect_silent_fallback(finding, case, backend, executable), case, executable)
     except Exception as error:
-        stage, finding = _failure(error, Stage.RUN)
+        stage, finding = failure(error, Stage.RUN)
         return stage, replace(finding, message=f"called again: {finding.message}")
 
 
 def _judge_calls(
     case: Case, backend: Backend, executable: Callable[..., Any], expected: Observed, actual: Observed, drawn: bool
 ) -> Finding:
-    """The finding of the first call and of those after it. Raises ``BackendRaised`` where one of these raises.
+    """The finding of the first call and of those after it. Raises ``BackendRaised`` where the second call raises.
 
     What is seldom drawn is not seen in a few seeds: before a number is called wrong, eager draws from many.
     """
     free = randomness.undetermined(case, drawn)
-    if not free:
-        finding = _compare(case.program, case, executable, expected, actual)
-        finding = _with_later_calls(finding, case, executable, expected, actual, repeats=True)
-        if finding.outcome is Outcome.MISMATCH:
+
+    def judge_run(case: Case, expected: Observed, actual: Observed) -> Finding:
+        nonlocal free
+        finding = None if free else _compare(case.program, case, executable, expected, actual)
+        if finding is not None and finding.outcome is Outcome.MISMATCH:
             free = randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)
-        if not free:
-            return finding
-    finding = randomness.compare(free, case, backend, executable, expected, actual)
-    return _with_later_calls(finding, case, executable, expected, actual, repeats=False)
+        return randomness.compare(free, case, backend, executable, expected, actual) if free or not finding else finding
+
+    finding = judge_run(case, expected, actual)
+    finding = _with_second_call(finding, case, executable, expected, actual, repeats=not free)
+    if finding.kind == Kind.NONDETERMINISTIC and not free:
+        free = randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)
+        if free:
+            finding = randomness.compare(free, case, backend, executable, expected, actual)
+            finding = _with_second_call(finding, case, executable, expected, actual, repeats=False)
+    if finding.outcome not in RIGHT_SO_FAR:
+        return finding
+    runs, only = (expected, actual), (VALUES,) if free else ()
+    return _joined(finding, check_later_calls(case, backend, executable, runs, judge_run, only))
 
 
 def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
@@ -225,7 +228,7 @@ def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compil
         torch.default_generator.manual_seed(SEED)
         refused.program(*refused.fresh_args())
     except Exception as error:
-        eager_error = _describe(error)
+        eager_error = describe_error(error)
     else:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes it")
     stage = Stage.COMPILE
@@ -236,7 +239,7 @@ def expect_refusal(case: Case, refused: Case, backend: Backend, compiled: Compil
         stage = Stage.RUN
         executable(*refused.fresh_args())
     except Exception as error:
-        failed, finding = _failure(error, stage)
+        failed, finding = failure(error, stage)
         if finding.outcome is Outcome.ERROR and (case is refused or stage is Stage.RUN):
             return failed, Finding(
                 Outcome.PASS, evidence={"eager": eager_error, "backend": finding.message[:MESSAGE_LIMIT]}
@@ -267,16 +270,23 @@ def _compare(
     return finding
 
 
-def _with_later_calls(
+RIGHT_SO_FAR = (Outcome.PASS, Outcome.ILL_CONDITIONED)
+
+
+def _with_second_call(
     finding: Finding, case: Case, executable: Callable[..., Any], expected: Observed, first: Observed, *, repeats: bool
 ) -> Finding:
-    """The finding of all calls, given that of the first: where it was right, the next ones are looked at."""
-    if finding.outcome not in (Outcome.PASS, Outcome.ILL_CONDITIONED):
+    """The finding of the first calls on the same inputs, given that of the first."""
+    if finding.outcome not in RIGHT_SO_FAR:
         return finding
     try:
-        later = check_second_call(case, executable, expected, first, repeats=repeats)
+        return _joined(finding, check_second_call(case, executable, expected, first, repeats=repeats))
     except Exception as error:
         raise randomness.BackendRaised(error) from error
+
+
+def _joined(finding: Finding, later: Finding | None) -> Finding:
+    """The finding of all calls, given that of the first, which was right, and what came to light after it."""
     if later is None or later.outcome is not Outcome.PASS:
         return later or finding
     return replace(finding, evidence=finding.evidence | later.evidence)
@@ -303,22 +313,3 @@ def _eager_depends_on_layout(program: Program, case: Case, expected: Observed) -
     except Exception:
         return False
     return judge(program, args, in_rows, Observed(expected.outputs, in_rows.inputs)).outcome is Outcome.MISMATCH
-
-
-def _failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
-    """The finding for an exception out of the backend: what it declines, what it cannot hold, or an error."""
-    reached = _STAGES.get(str(getattr(error, "stage", "")), stage)
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-        return stage, Finding(Outcome.OOM, message=_describe(error))
-    if isinstance(error, BackendUnsupported | Unsupported):
-        reason = str(getattr(error, "reason", "") or error)
-        op = str(getattr(error, "op", "") or "")
-        message = reason if not op or op in reason else f"{op}: {reason}"
-        return reached, Finding(Outcome.UNSUPPORTED, message=message, evidence={"op": op} if op else {})
-    if isinstance(error, BackendError | TorchstoneError):
-        return reached, Finding(Outcome.ERROR, message=str(error), evidence={"class": type(error).__name__})
-    return reached, Finding(Outcome.ERROR, message=_describe(error), evidence={"class": type(error).__name__})
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".strip().removesuffix(":")

@@ -41,6 +41,7 @@ class Kind(StrEnum):
 
     ``aliasing``: memory is shared that eager gives fresh. ``distribution``: random numbers of another distribution.
     ``accepted``: a result, where eager refuses the inputs. ``leak``: each call keeps memory that it does not give back.
+    ``later-call``: the example was right, and a call with other values or strides, or after another program, is not.
     """
 
     STRUCTURE = "structure"
@@ -52,6 +53,7 @@ class Kind(StrEnum):
     MUTATION = "mutation"
     ALIASING = "aliasing"
     NONDETERMINISTIC = "nondeterministic"
+    LATER_CALL = "later-call"
     ACCEPTED = "accepted"
     LEAK = "leak"
 

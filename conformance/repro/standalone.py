@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from torchstone.conformance.escape import string_literal
+from torchstone.conformance.execution.later_calls import LaterCall
 from torchstone.conformance.execution.poison import FILL, OTHER_FILL
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.repro import later_calls
 
 DEADLY = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM)
 SECONDS = 120
@@ -46,9 +48,13 @@ def subprocess_guard() -> list[str]:
     ]
 
 
-def definitions(path: Callable[..., Any], case: Case) -> list[str]:
+def definitions(path: Callable[..., Any], case: Case, later: list[LaterCall]) -> list[str]:
     """The compiler's path, and the program as a module; arguments that it writes to are results of it."""
-    lines = [*inspect.getsource(path).rstrip().splitlines(), "", "", "class Module(torch.nn.Module):"]
+    lines = [*inspect.getsource(path).rstrip().splitlines(), "", ""]
+    if any(call.after_companion for call in later):
+        forward = ["    def forward(self, *args):", f"        return {later_calls.ANOTHER}(*args)"]
+        lines += ["class AnotherModule(torch.nn.Module):", *forward, "", ""]
+    lines.append("class Module(torch.nn.Module):")
     lines.append("    def forward(self, *args):")
     if not may_write_arguments(case):
         return [*lines, "        return program(*args)", "", ""]
@@ -71,32 +77,41 @@ def may_write_arguments(case: Case) -> bool:
 
 
 def comparison(
-    path: Callable[..., Any], backend: str, case: Case, verdict: Verdict | None, closeness: tuple[float, float]
+    path: Callable[..., Any],
+    backend: str,
+    case: Case,
+    verdict: Verdict | None,
+    closeness: tuple[float, float],
+    later: list[LaterCall],
 ) -> list[str]:
     """Statements that compare what the compiler gives with eager."""
     from torchstone.conformance.repro.compiler_paths import LOWERINGS
 
     name = path.__name__
-    lines = [
-        "expected = Module()(*inputs())" if may_write_arguments(case) else "expected = program(*inputs())",
+    run = "Module()" if may_write_arguments(case) else "program"
+    eager = [
         'print("eager:", expected)',
-        "exported = torch.export.export(Module(), inputs(), strict=False)",
-    ]
-    if path in LOWERINGS.values():
-        return [*lines, f"{name}(exported)"]
-    rtol, atol = closeness
-    return [
-        *lines,
         "expected = [leaf for leaf in tree_leaves(expected) if isinstance(leaf, torch.Tensor)]",
-        f"compiled = {name}(exported)",
-        *repeat_calls(
-            [
-                "actual = compiled(*inputs())",
-                f"print({string_literal(repr(f'{backend}:'))}, actual)",
-                f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
-            ],
-            verdict,
-        ),
+    ]
+    exported = "exported = torch.export.export(Module(), inputs(), strict=False)"
+    if path in LOWERINGS.values():
+        return [f"expected = {run}(*inputs())", eager[0], exported, f"{name}(exported)"]
+    rtol, atol = closeness
+    check = [
+        f"print({string_literal(repr(f'{backend}:'))}, actual)",
+        f"torch.testing.assert_close(list(actual), expected, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
+    ]
+    compiled = [exported, f"compiled = {name}(exported)"]
+    if later:
+        other = later_calls.ANOTHER
+        run_other = f"{name}(torch.export.export(AnotherModule(), {other}_inputs(), strict=False))(*{other}_inputs())"
+        check = [f"expected = {run}(*expected_inputs)", *eager, "actual = compiled(*given)", *check]
+        return [*compiled, "", "", *later_calls.statements(later, check, run_other)]
+    return [
+        f"expected = {run}(*inputs())",
+        *eager,
+        *compiled,
+        *repeat_calls(["actual = compiled(*inputs())", *check], verdict),
     ]
 
 

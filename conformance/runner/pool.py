@@ -21,6 +21,7 @@ from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.runner.cleanup import no_interrupt
 from torchstone.conformance.runner.interpreter import Interpreter
+from torchstone.conformance.runner.predecessors import AFTER
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.resources import format_bytes, oom_kills
 from torchstone.conformance.runner.retry import CaseResult, ResultQueue, Task, retry_or_settle
@@ -39,6 +40,8 @@ MAX_LOSSES = (
     3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame;
 )
 # and one whose worker the system killed so often for want of memory is given up
+LAST = 3
+"""How many of the cases before a death its evidence names, as long as nobody has looked for those that matter."""
 GIB = 1 << 30
 _NUMBERS = itertools.count()  # of pools: their cache folders may lie in one fork server's
 
@@ -260,6 +263,8 @@ class Pool:
             return None
 
     def _answered(self, slot: WorkerSlot, verdict: Verdict, resident: int, spent: str) -> None:
+        if verdict.failed and slot.queue[0].first is None:
+            slot.queue[0].before = tuple(slot.previous_cases)
         task = slot.finish_case(resident)
         task.settle(task.second or verdict)
         if spent or (slot.retire and not slot.queue):
@@ -338,7 +343,9 @@ class Pool:
         elif outcome is Outcome.TIMEOUT and stage is Stage.COMPARE:
             outcome = Outcome.UNTESTED
             why = f"the backend answered, and judging it took over {self.limits.timeout:g} s in all"
-        evidence = {"stderr": words, "after": list(slot.previous_cases)}
+        if task.first is None:
+            task.before = tuple(slot.previous_cases)
+        evidence = {"stderr": words, AFTER: slot.previous_cases[-LAST:]}
         verdict = Verdict(
             **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
             evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,

@@ -16,11 +16,17 @@ WORKER_DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UN
 
 @dataclass(frozen=True)
 class CaseResult:
-    """A case, its verdict, and its serialized form."""
+    """A case, its verdict, and its serialized form.
+
+    Of one that failed, ``before`` are the cases that its worker had done before it, and ``first`` is the verdict there
+    where it was tried again, alone.
+    """
 
     case: Case
     verdict: Verdict
     data: bytes
+    before: tuple[str, ...] = ()
+    first: Verdict | None = None
 
 
 @dataclass(eq=False)
@@ -45,6 +51,7 @@ class Task:
     fork_server_deaths: int = 0  # how often the fork server died under it
     memory_kills: int = 0  # how often the system killed its worker for want of memory
     deaths_before_start: int = 0  # how often a worker died that was to have it, and had not begun it
+    before: tuple[str, ...] = ()  # the cases that its first worker had done before it
 
     def settle(self, verdict: Verdict) -> None:
         """Hand a verdict to who asked, after weighing a retry against the first try."""
@@ -59,7 +66,8 @@ class Task:
             )  # fmt: skip
         self.batch.open -= 1
         if not self.batch.closed:
-            self.batch.done.append(CaseResult(self.case, verdict, self.data))
+            before = self.before if verdict.failed else ()
+            self.batch.done.append(CaseResult(self.case, verdict, self.data, before, first))
 
 
 def case_labels(case: Case) -> dict[str, Any]:

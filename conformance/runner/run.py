@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.execution.run_case import untested_verdict
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.runner import predecessors
 from torchstone.conformance.runner.pool import CaseResult, Pool
+from torchstone.conformance.runner.retry import WORKER_DIED
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
@@ -52,10 +56,14 @@ def run_cases(
     on_verdict: Callable[[Verdict], None] | None = None,
     on_tick: Callable[[], None] | None = None,
     on_backend: Callable[[str], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
     wanted: Mapping[str, Collection[str]] | None = None,
     pool: Callable[..., Workers] = Pool,
 ) -> RunSummary:
     """Try what ``entries()`` yields (Case or Untested) on one backend after the other and journal every verdict.
+
+    Where a failing case passes alone, the cases before it in its worker that it needs to fail are looked for, within
+    the bounds of ``predecessors``, and its verdict is replaced. ``on_note`` is told of that.
 
     ``wanted`` says which ids each backend is asked, if not all of them. ``pool`` makes the workers of a backend, as
     ``Pool`` does.
@@ -64,6 +72,7 @@ def run_cases(
     ``Summary.errors``; KeyboardInterrupt passes through, with every verdict so far in the journal.
     """
     summary = RunSummary()
+    limits = {"timeout": timeout, "memory": memory}
 
     def keep(verdict: Verdict, data: bytes | None) -> None:
         store.record(run_id, verdict, None if verdict.outcome in WITHOUT_CASE_BYTES else data)
@@ -94,10 +103,44 @@ def run_cases(
                     keep(untested_verdict(entry, backend), None)
 
         try:
-            with pool(backend, jobs=jobs, timeout=timeout, memory=memory, tick=tick) as workers:
+            with pool(backend, jobs=jobs, **limits, tick=tick) as workers:
+                suspects = predecessors.Suspects()
                 for result in workers.results(cases()):
                     keep(result.verdict, result.data)
+                    suspects.add(result)
+                _explain(
+                    suspects, partial(pool, backend, jobs=1, **limits, tick=tick, retry=False), store, run_id, on_note
+                )
         except HarnessError as error:
             summary.errors[backend] = str(error)
         store.flush()
     return summary
+
+
+def _explain(
+    suspects: predecessors.Suspects,
+    fresh: Callable[[], Workers],
+    store: Store,
+    run_id: str,
+    on_note: Callable[[str], None] | None,
+) -> None:
+    """Look for the cases that failing ones need before them, each sequence in a pool of its own, and journal them."""
+
+    def try_all(cases: Sequence[Case]) -> Verdict | None:
+        with contextlib.suppress(HarnessError), fresh() as workers:
+            return in_sequence(workers, cases)
+        return None
+
+    for result, verdict in predecessors.explain(suspects.values(), try_all, on_note or (lambda text: None)):
+        store.record(run_id, verdict, result.data)
+
+
+def in_sequence(workers: Workers, cases: Sequence[Case]) -> Verdict | None:
+    """Try cases one by one in the worker of a fresh pool: the last one's verdict, None if the worker died before it."""
+    verdict = None
+    for case in cases:
+        if verdict is not None and verdict.outcome in WORKER_DIED - {Outcome.UNTESTED}:
+            return None
+        (result,) = workers.results([case])
+        verdict = result.verdict
+    return verdict

@@ -47,7 +47,7 @@ class WorkerSlot:
     alone: bool = False
     largest: int = 0  # resident bytes of its worker, as last seen
     cold: int = 0  # counts cache folders: a new one after every violent death
-    previous_cases: deque[str] = field(default_factory=lambda: deque(maxlen=3))  # the cases that its worker did last
+    previous_cases: list[str] = field(default_factory=list)  # the cases that its worker has done
 
     def has_room(self) -> bool:
         """Whether another case may be queued here."""

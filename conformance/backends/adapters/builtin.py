@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.conformance.backends.protocol import Availability, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.protocol import (
+    Availability,
+    BackendError,
+    BackendGuardError,
+    BackendUnsupported,
+    counted,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +91,7 @@ class _Builtin:
             except GuardError as error:
                 if refused:
                     raise BackendUnsupported(f"{refused}: {error}", "capture") from error
-                raise _translate(error) from error
+                raise BackendGuardError(str(error)) from error
             except TorchstoneError as error:
                 raise _translate(error) from error
 

@@ -83,7 +83,7 @@ def case_of(target: str, variant: str = "") -> Case:
 def test_eager_and_compiled_code_pass_and_library_calls_are_fallbacks() -> None:
     eager, linalg = backends.load("eager"), backends.load("linalg")
     verdict = run_case(case_of("torch.det"), eager)
-    assert (verdict.outcome, verdict.evidence) == ("pass", {"ran": {"eager": ["torch.det"]}})
+    assert (verdict.outcome, verdict.evidence["ran"]) == ("pass", {"eager": ["torch.det"]})
     verdict = run_case(case_of("torch.exp"), linalg)
     assert (
         verdict.outcome == "pass" and list(verdict.evidence["ran"]) == ["linalg"] and verdict.evidence["ran"]["linalg"]

@@ -224,7 +224,7 @@ def test_what_a_source_could_not_express() -> None:
 
 def test_kinds_and_outcomes_are_the_documented_words() -> None:
     kinds = {"structure", "shape", "dtype", "device", "value", "distribution", "mutation", "aliasing", "accepted"}
-    kinds |= {"nondeterministic", "leak"}
+    kinds |= {"nondeterministic", "later-call", "leak"}
     assert {str(kind) for kind in Kind} == kinds
     assert "ill-conditioned" in {str(outcome) for outcome in Outcome}
 

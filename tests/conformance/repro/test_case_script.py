@@ -15,7 +15,8 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.repro.script import python_source, render_script
+from torchstone.conformance.repro.script import render_script
+from torchstone.conformance.repro.source import python_source
 
 
 def one_call(target: str, *args: Any, inputs: dict[str, Tensor], **kwargs: Any) -> Case:

@@ -28,17 +28,26 @@ def replay(
     memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory the worker may take.")] = 8.0,
     cpu_level: CpuLevelOption = None,
     store: StoreOption = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option("--after", metavar="FILE|CASE", help="Try this one before, in the same worker; repeatable."),
+    ] = None,
     script: Annotated[
         bool, typer.Option("--script", help="Print the case as a standalone script; run nothing.")
     ] = False,
 ) -> int:
-    """Try one case again, alone, and show the evidence. Exit code 0 if it gives what eager gives, 1 otherwise."""
+    """Try a case again, alone or after others, and show the evidence. Exit code 0 if it gives what eager gives, else 1.
+
+    With --after: after these, in their order, in one fresh worker.
+    """
     from torchstone.cli.workers import check_backend_names, check_usable
+    from torchstone.conformance.errors import InputError
     from torchstone.conformance.execution.verdict import CORRECT
 
     set_cpu_level(cpu_level)
     check_backend_names([backend])
-    check_case(case, store, run)
+    for name in (*(after or ()), case):
+        check_case(name, store, run)
     check_usable([backend], {})
     found = find_case(case, store, run)
     if script:
@@ -47,9 +56,12 @@ def replay(
         write_raw(render_script(found, backend))  # nothing in it is a command, and no word of it may be another
         return OK
     from torchstone.conformance.runner.pool import Pool
+    from torchstone.conformance.runner.run import in_sequence
 
     with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
-        verdict = pool.verdict(found)
+        verdict = in_sequence(pool, [*(find_case(name, store, run) for name in after or ()), found])
+    if verdict is None:
+        raise InputError("a case before it ended the worker: there is none that both were tried in")
     show_verdict(found, verdict)
     return OK if verdict.outcome in CORRECT else FAILURES
 

@@ -311,6 +311,7 @@ def _try_cases(db: Store, record: RunRecord, how: _How, selection: Selection | N
                 on_verdict=progress.add,
                 on_tick=progress.tick,
                 on_backend=progress.start,
+                on_note=warn,
                 wanted=selection.wanted,
                 pool=pool_with_pythons(pool, options.get("pythons", {})),
             )

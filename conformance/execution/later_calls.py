@@ -1,0 +1,211 @@
+"""What a compiled program is called with after its example: other values, other strides, again after another program.
+
+The calls are data (``plan_calls``): the trial makes them, and a reproducer shows those that lead to the failure. Each
+is judged like the first one, beside eager on the same inputs.
+
+A backend may refuse other values by name: ``BackendUnsupported``, ``BackendGuardError``. Any other exception is an
+error, but where eager itself reads values into Python or into a size: PyTorch's tracers take those for fixed, and
+check it in their own words. Other strides may be refused by any exception, for nobody promised to take them. What is
+given back has to be right, always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
+from torchstone.compiler.diagnostics import GuardError
+from torchstone.conformance.backends.protocol import Backend, BackendGuardError
+from torchstone.conformance.execution.failure import failure
+from torchstone.conformance.execution.other_values import eager_answer, other_values
+from torchstone.conformance.execution.poison import FILL
+from torchstone.conformance.execution.repeatability import Runnable, observe, same_leaves
+from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage
+from torchstone.conformance.oracle.compare import Finding, Observed
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+
+VALUES = "other values"
+MEMORY = "the first values again"
+STRIDES = "other strides"
+PROGRAM = "the first values after another program"
+FIRST = 3
+"""The number of the first of these calls: the example and the same again come before."""
+CALLS = "calls"
+"""The key in the evidence of the calls that were made, by what was other in them. The last is the one that failed."""
+
+WORDS = 120
+"""Characters of a refusal that the evidence keeps."""
+
+COMPANION = Program(
+    ("x",),
+    (Call("torch.mul", (Ref("x"), 3.0), {}, "y"), Call("torch.add", (Ref("x"), Ref("y")), {}, "z")),
+    Ref("z"),
+)
+"""The other program: one that any compiler takes."""
+
+
+@dataclass(frozen=True, eq=False)
+class LaterCall:
+    """A call: what is other in it, the inputs, and what eager gives for them.
+
+    ``in_place``: the inputs are written into the tensors that the call before was given. ``after_companion``: another
+    program is compiled and run before.
+    """
+
+    name: str
+    case: Case
+    expected: Observed
+    in_place: bool = False
+    after_companion: bool = False
+
+
+def companion_args() -> tuple[Tensor, ...]:
+    """What the other program is compiled for and called with."""
+    return (torch.arange(12, dtype=torch.float32).reshape(3, 4),)
+
+
+def plan_calls(case: Case, expected: Observed) -> Iterator[LaterCall]:
+    """The calls that are made of a case, given what eager gives for it.
+
+    For other strides and for another program a backend has to compile again, which takes as long as the rest of the
+    trial: a case is asked one of the two, by its index and variant in turn.
+    """
+    if (found := other_values(case, expected)) is not None:
+        yield LaterCall(VALUES, *found)
+    yield LaterCall(MEMORY, case, expected, in_place=True)
+    if (case.index + zlib.crc32(case.variant.encode())) % 2:
+        other = _with_other_strides(case)
+        if other is not None and (answer := eager_answer(other, expected)) is not None:
+            yield LaterCall(STRIDES, other, answer)
+            return
+    yield LaterCall(PROGRAM, case, expected, after_companion=True)
+
+
+def check_later_calls(
+    case: Case,
+    backend: Backend,
+    executable: Runnable,
+    runs: tuple[Observed, Observed],
+    judge: Callable[[Case, Observed, Observed], Finding],
+    only: tuple[str, ...] = (),
+) -> Finding:
+    """Make the calls of a backend that was right so far, to the first failure. A pass tells in its evidence which.
+
+    ``runs`` are eager's run of the case and the backend's, ``judge`` compares two runs of a case. With ``only``, calls
+    of these names alone are made.
+    """
+    expected, first = runs
+    made: list[str] = []
+    args = case.fresh_args()
+    for number, call in enumerate(plan_calls(case, expected), FIRST):
+        if only and call.name not in only:
+            continue
+        if call.after_companion and not _run_companion(backend):
+            continue
+        args = _overwritten(args, call.case) if call.in_place else call.case.fresh_args()
+        try:
+            actual = observe(executable, args, FILL)
+        except Exception as error:
+            finding = _failed(call, error)
+        else:
+            right = call.expected is expected and same_leaves(first, actual)
+            finding = Finding(Outcome.PASS) if right else judge(call.case, call.expected, actual)
+        made.append(call.name)
+        if finding.outcome not in FAILURES:
+            if finding.outcome is not Outcome.PASS:
+                made[-1] += f": {finding.outcome}: {finding.message.partition(chr(10))[0][:WORDS]}"
+            continue
+        kind = Kind.LATER_CALL if finding.outcome is Outcome.MISMATCH else ""
+        message = f"call {number}, with {call.name}: {finding.message}"
+        return replace(finding, kind=kind, message=message, evidence=finding.evidence | {CALLS: made})
+    return Finding(Outcome.PASS, evidence={CALLS: made})
+
+
+def _overwritten(args: tuple[Tensor, ...], case: Case) -> tuple[Tensor, ...]:
+    """The tensors with the case's inputs in their memory; other tensors where they are no longer of its layout."""
+    fresh = case.fresh_args()
+    storages = [(old.untyped_storage(), new.untyped_storage()) for old, new in zip(args, fresh, strict=True)]
+    same = all(old.shape == new.shape and old.stride() == new.stride() for old, new in zip(args, fresh, strict=True))
+    if not same or any(old.nbytes() != new.nbytes() for old, new in storages):
+        return fresh
+    for old, new in storages:
+        old.copy_(new, non_blocking=False)
+    return args
+
+
+def _run_companion(backend: Backend) -> bool:
+    """Compile and run another program. Whether the backend takes it; if not, its own case will tell why."""
+    try:
+        backend.compile(COMPANION, companion_args())(*companion_args())
+    except Exception:
+        return False
+    return True
+
+
+def _failed(call: LaterCall, error: Exception) -> Finding:
+    """The finding for an exception out of a call: a refusal, or what it is in any other call."""
+    _, finding = failure(error, Stage.RUN)
+    if finding.outcome is not Outcome.ERROR:
+        return finding
+    may_refuse = (
+        isinstance(error, BackendGuardError | GuardError)
+        or call.name == STRIDES
+        or (call.name == VALUES and _reads_values(call.case))
+    )
+    return replace(finding, outcome=Outcome.UNSUPPORTED) if may_refuse else finding
+
+
+class _SeeReads(TorchDispatchMode):
+    """Notes whether an op was called whose size or whose Python number depends on values."""
+
+    seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+        self.seen = self.seen or bool(tags & set(func.tags))
+        return func(*args, **(kwargs or {}))
+
+
+def _reads_values(case: Case) -> bool:
+    mode = _SeeReads()
+    with contextlib.suppress(Exception), mode:  # a mode may be told of ops that eager would not take apart
+        observe(case.program, case.fresh_args())
+    return mode.seen
+
+
+def _with_other_strides(case: Case) -> Case | None:
+    """The case with its inputs elsewhere in memory; None where no input can be, or several share theirs."""
+    if len({storage_key(tensor) for tensor in case.args}) < len(case.args):
+        return None
+    inputs = {name: _with_strides_of_its_own(tensor) for name, tensor in case.inputs.items()}
+    return None if all(inputs[name] is tensor for name, tensor in case.inputs.items()) else case.replace(inputs=inputs)
+
+
+def _with_strides_of_its_own(tensor: Tensor) -> Tensor:
+    """The same values, lazy bits too, with the dims in the opposite order in memory and a gap after each element."""
+    sizes = [size for size in tensor.shape if size > 1]
+    if not tensor.numel() or not sizes:
+        return tensor
+    plain = flip_bits_of(tensor.detach(), tensor)
+    order = tuple(reversed(range(plain.dim())))
+    for gap in (2, 3):
+        room = plain.new_zeros((*(plain.shape[dim] for dim in order), gap))
+        moved = room[..., 0].permute(order)
+        if _steps(moved) != _steps(plain):
+            moved.copy_(plain)
+            return flip_bits_of(moved, tensor)
+    return tensor
+
+
+def _steps(tensor: Tensor) -> list[int]:
+    """The strides that are used."""
+    return [step for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]

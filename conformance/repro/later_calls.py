@@ -1,0 +1,90 @@
+"""The part of a script that calls a compiled program several times, where a call after the first is the one that fails.
+
+The calls are those of the trial (``execution.later_calls``), up to the one that failed.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from torchstone.conformance.escape import string_literal
+from torchstone.conformance.execution.later_calls import (
+    CALLS,
+    COMPANION,
+    VALUES,
+    LaterCall,
+    companion_args,
+    plan_calls,
+)
+from torchstone.conformance.execution.repeatability import observe
+from torchstone.conformance.execution.verdict import FAILURES, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.repro import source
+
+FIRST = ("the example", "the example again")
+ANOTHER = "another_program"
+
+
+def calls_to_failure(case: Case, verdict: Verdict | None) -> list[LaterCall]:
+    """The calls after the first two up to the one that failed; none where it was one of the first."""
+    made = verdict.evidence.get(CALLS) if verdict is not None and verdict.outcome in FAILURES else None
+    if not made:
+        return []
+    with torch.no_grad():
+        expected = observe(case.program, case.fresh_args())
+        found = list(plan_calls(case, expected))
+    names = [call.name for call in found]
+    return found[: names.index(made[-1]) + 1] if made[-1] in names else []
+
+
+def functions(calls: list[LaterCall]) -> list[str]:
+    """Definitions of what the calls are given, and of the other program."""
+    lines: list[str] = []
+    for call in calls:
+        if not call.in_place and not call.after_companion:
+            lines += source.function(_inputs_name(call), (), source.inputs(call.case))
+    if any(call.in_place for call in calls):
+        lines += source.function(
+            "overwritten",
+            ("tensors", "values"),
+            [
+                "for tensor, value in zip(tensors, values, strict=True):",
+                "    tensor.untyped_storage().copy_(value.untyped_storage())",
+                "return tensors",
+            ],
+        )
+    if any(call.after_companion for call in calls):
+        other = _companion()
+        lines += source.function(ANOTHER, COMPANION.inputs, source.body(other))
+        lines += source.function(f"{ANOTHER}_inputs", (), source.inputs(other))
+    return lines
+
+
+def statements(calls: list[LaterCall], check: list[str], run_other: str) -> list[str]:
+    """Statements that make the calls.
+
+    ``check`` compares one: it has ``given``, the compiled program's inputs, and ``expected_inputs``, the same for
+    eager. ``run_other`` compiles and runs the other program.
+    """
+    lines = ["def check(call, given, expected_inputs):", "    print(call)", *(f"    {line}" for line in check)]
+    lines += ["    return given", "", ""]
+    lines += [f"given = check({string_literal(repr(name))}, inputs(), inputs())" for name in FIRST]
+    for call in calls:
+        if call.after_companion:
+            lines.append(run_other)
+        made = "inputs()" if call.in_place or call.after_companion else f"{_inputs_name(call)}()"
+        given = f"overwritten(given, {made})" if call.in_place and _follows_values(calls) else made
+        lines.append(f"given = check({string_literal(repr(call.name))}, {given}, {made})")
+    return lines
+
+
+def _follows_values(calls: list[LaterCall]) -> bool:
+    return any(call.name == VALUES for call in calls)
+
+
+def _inputs_name(call: LaterCall) -> str:
+    return call.name.replace(" ", "_")
+
+
+def _companion() -> Case:
+    return Case(COMPANION, dict(zip(COMPANION.inputs, companion_args(), strict=True)), "", "", "float32")

@@ -1,0 +1,285 @@
+"""Later calls: what a backend bakes in, keeps or overwrites is found; what is right, or refuses by name, passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conformance.execution.test_run_case import Fake, case_of, outcome, running
+from torchstone.compiler.diagnostics import GuardError
+from torchstone.conformance.backends.protocol import BackendError, BackendGuardError, BackendUnsupported
+from torchstone.conformance.execution import later_calls
+from torchstone.conformance.execution.later_calls import CALLS, MEMORY, PROGRAM, STRIDES, VALUES
+from torchstone.conformance.execution.other_values import other_values
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+
+X = torch.linspace(-2, 3, 12).reshape(3, 4)
+Y = torch.linspace(1, 2, 12).reshape(3, 4)
+Run = Callable[..., Any]
+
+
+def subtraction(index: int) -> Case:
+    """Whether another program or other strides are asked is by the index."""
+    return case_of("torch.sub", inputs={"x0": X, "x1": Y}).replace(index=index, variant="default")
+
+
+def asks(case: Case, name: str) -> Case:
+    """The case by the index of which this call is made."""
+    return next(
+        other
+        for other in (case.replace(index=index) for index in (0, 1))
+        if any(call.name == name for call in later_calls.plan_calls(other, _eager(other)))
+    )
+
+
+def _eager(case: Case) -> Any:
+    return later_calls.observe(case.program, case.fresh_args())
+
+
+def stored_result(fn: Run, args: tuple[Tensor, ...]) -> Run:
+    result = fn(*args)
+    return lambda *tensors: result.clone()
+
+
+def one_input_baked_in(fn: Run, args: tuple[Tensor, ...]) -> Run:
+    kept = args[1].clone()
+    return lambda x, y: fn(x, kept)
+
+
+def strides_baked_in(fn: Run, args: tuple[Tensor, ...]) -> Run:
+    strides = [t.stride() for t in args]
+
+    def run(*tensors: Tensor) -> Any:
+        return fn(*(t.as_strided(t.shape, step) for t, step in zip(tensors, strides, strict=True)))
+
+    return run
+
+
+def wrong_from_the_third_call(fn: Run, args: tuple[Tensor, ...]) -> Run:
+    calls: list[None] = []
+
+    def run(*tensors: Tensor) -> Any:
+        calls.append(None)
+        return fn(*tensors) if len(calls) < 3 else fn(*tensors) + 1
+
+    return run
+
+
+class Overwriting:
+    """The code of the last program compiled stands in the place of every one before."""
+
+    def __init__(self) -> None:
+        self.code: list[Run] = []
+
+    def __call__(self, fn: Run, args: tuple[Tensor, ...]) -> Run:
+        self.code = [fn]
+        return lambda *tensors: self.code[0](*tensors[: len(self.code[0].inputs)])  # type: ignore[attr-defined]
+
+
+def kept_by(key: Callable[..., Any]) -> Callable[..., Run]:
+    """A compiler whose programs keep their results by what they take for the identity of their inputs."""
+
+    def compiler(fn: Run, args: tuple[Tensor, ...]) -> Run:
+        known: dict[Any, Any] = {}
+        alive: list[Any] = []
+
+        def run(*tensors: Tensor) -> Any:
+            place = tuple(map(key, tensors))
+            alive.append(tensors)
+            if place not in known:
+                known[place] = fn(*tensors)
+            return known[place].clone()
+
+        return run
+
+    return compiler
+
+
+def first_memory_baked_in(fn: Run, args: tuple[Tensor, ...]) -> Run:
+    first: list[tuple[Tensor, ...]] = []
+
+    def run(*tensors: Tensor) -> Any:
+        first.append(tensors)
+        return fn(*first[0])
+
+    return run
+
+
+WRONG: dict[str, tuple[Callable[..., Run], str]] = {
+    "the example's result": (stored_result, VALUES),
+    "one input's values": (one_input_baked_in, VALUES),
+    "results by shape": (kept_by(lambda t: (t.shape, t.dtype)), VALUES),
+    "results by id": (kept_by(id), MEMORY),
+    "results by address": (kept_by(Tensor.data_ptr), MEMORY),
+    "the memory of the first call": (first_memory_baked_in, VALUES),
+    "strides": (strides_baked_in, STRIDES),
+    "state that goes wrong": (wrong_from_the_third_call, VALUES),
+    "one program at a time": (Overwriting(), PROGRAM),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_a_backend_keeps_of_its_first_calls_is_found(name: str) -> None:
+    compiler, call = WRONG[name]
+    verdict = run_case(asks(subtraction(0), call), Fake(compiler))
+    assert outcome(verdict) == ("compare", "mismatch", "later-call"), verdict
+    assert verdict.evidence[CALLS][-1] == call
+    assert f", with {call}: " in verdict.message
+
+
+def test_a_right_backend_passes_and_each_case_is_asked_one_of_two_calls_in_turn() -> None:
+    verdicts = [run_case(subtraction(index), Fake(lambda fn, args: fn)) for index in range(4)]
+    assert all(verdict.outcome is Outcome.PASS for verdict in verdicts)
+    assert all(verdict.evidence[CALLS][:2] == [VALUES, MEMORY] for verdict in verdicts)
+    last = [verdict.evidence[CALLS][2:] for verdict in verdicts]
+    assert sorted(last[:2]) == sorted([[PROGRAM], [STRIDES]]) and last[:2] == last[2:]
+
+
+def only_for(args: tuple[Tensor, ...], same: Callable[[Tensor, Tensor], bool], error: Exception, fn: Run) -> Run:
+    kept = [arg.as_strided(arg.shape, arg.stride()) for arg in args]
+
+    def run(*tensors: Tensor) -> Any:
+        if not all(map(same, tensors, kept)):
+            raise error
+        return fn(*tensors)
+
+    return run
+
+
+@pytest.mark.parametrize("error", [BackendUnsupported("baked"), BackendGuardError("baked"), GuardError("baked")])
+def test_other_values_refused_by_name_are_no_failure(error: Exception) -> None:
+    verdict = run_case(subtraction(0), Fake(lambda fn, args: only_for(args, torch.equal, error, fn)))
+    assert verdict.outcome is Outcome.PASS, verdict
+    assert verdict.evidence[CALLS][0] == f"{VALUES}: unsupported: baked"
+
+
+@pytest.mark.parametrize("error", [BackendError("broken", "run"), RuntimeError("broken")])
+def test_an_error_for_other_values_is_one(error: Exception) -> None:
+    verdict = run_case(subtraction(0), Fake(lambda fn, args: only_for(args, torch.equal, error, fn)))
+    assert outcome(verdict) == ("run", "error", ""), verdict
+    assert verdict.message.startswith(f"call 3, with {VALUES}: ") and "broken" in verdict.message
+
+
+def test_a_guard_that_the_example_itself_does_not_meet_is_an_error() -> None:
+    def compiler(fn: Run, args: tuple[Tensor, ...]) -> Run:
+        return only_for(args, lambda one, other: False, BackendGuardError("no"), fn)
+
+    assert outcome(run_case(subtraction(0), Fake(compiler))) == ("run", "error", "")
+
+
+def test_any_exception_refuses_other_strides() -> None:
+    def compiler(fn: Run, args: tuple[Tensor, ...]) -> Run:
+        return only_for(args, lambda one, other: one.stride() == other.stride(), AssertionError("stride"), fn)
+
+    verdict = run_case(asks(subtraction(0), STRIDES), Fake(compiler))
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.evidence[CALLS][-1] == f"{STRIDES}: unsupported: AssertionError: stride"
+
+
+def test_any_exception_refuses_other_values_where_eager_reads_them() -> None:
+    """``nonzero`` has a size by the values: PyTorch's tracers take it for fixed, and check that in their own words."""
+    case = case_of("torch.nonzero", inputs={"x0": torch.tensor([0.0, 1, 0, 2, 0])})
+    verdict = run_case(case, Fake(lambda fn, args: only_for(args, torch.equal, RuntimeError("u0 == 2"), fn)))
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.evidence[CALLS][0].startswith(f"{VALUES}: unsupported")
+
+
+def test_a_program_that_draws_is_called_with_other_values() -> None:
+    """The numbers are judged by distribution; those of inputs that were kept have another."""
+    case = case_of("torch.bernoulli", inputs={"x0": torch.linspace(0, 1, 64)})
+    assert run_case(case, running(torch.bernoulli)).outcome is Outcome.PASS
+
+    def compiler(fn: Run, args: tuple[Tensor, ...]) -> Run:
+        kept = args[0].clone()
+        return lambda x: torch.bernoulli(kept)
+
+    verdict = run_case(case, Fake(compiler))
+    assert outcome(verdict) == ("compare", "mismatch", "later-call")
+
+
+def test_programs_that_write_to_their_inputs_are_called_later_too() -> None:
+    case = case_of("torch.Tensor.add_", Ref("x0"), 1, inputs={"x0": X})
+    for index in (0, 1):
+        verdict = run_case(case.replace(index=index), Fake(lambda fn, args: fn))
+        assert verdict.outcome is Outcome.PASS and len(verdict.evidence[CALLS]) == 3
+
+
+def test_inputs_that_share_memory_share_it_in_later_calls() -> None:
+    base = torch.arange(8.0)
+    program = Program(
+        ("x0", "x1"),
+        (Call("torch.Tensor.mul_", (Ref("x0"), 2), {}, "r0"), Call("torch.add", (Ref("x1"), 1), {}, "r1")),
+        Ref("r1"),
+    )
+    case = Case(program, {"x0": base[:6], "x1": base[2:]}, "test", "shared", "float32")
+    for index in (0, 1):
+        verdict = run_case(case.replace(index=index), Fake(lambda fn, args: fn))
+        assert verdict.outcome is Outcome.PASS
+        assert verdict.evidence[CALLS] == [VALUES, MEMORY, PROGRAM]
+
+
+WINDOWS = torch.arange(6.0).as_strided((4, 3), (1, 1))
+ODD: dict[str, Case] = {
+    "elements that overlap": case_of("torch.exp", inputs={"x0": WINDOWS}),
+    "no input": case_of("torch.zeros", 2, inputs={}),
+    "an input that is made larger": case_of("torch.Tensor.resize_", Ref("x0"), (5, 5), inputs={"x0": X}),
+    "lazy bits": case_of("torch.mul", inputs={"x0": torch.randn(3, 2, dtype=torch.complex64).conj(), "x1": X[:, :2]}),
+    "one row in memory": case_of("torch.exp", inputs={"x0": X[:1].expand(3, 4)}),
+    "eight bits": case_of("torch.Tensor.float", inputs={"x0": X.to(torch.float8_e5m2)}),
+    "unsigned": case_of("torch.add", inputs={"x0": torch.arange(6).to(torch.uint16), "x1": torch.arange(6) % 2}),
+    "not finite": case_of("torch.exp", inputs={"x0": torch.tensor([1.0, float("nan"), float("inf"), 2.0])}),
+    "NaN alone": case_of("torch.exp", inputs={"x0": torch.full((3,), float("nan"))}),
+    "nothing": case_of("torch.exp", inputs={"x0": torch.empty(0, 3)}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("index", [0, 1])
+def test_inputs_of_every_kind_are_called_later(name: str, index: int) -> None:
+    verdict = run_case(ODD[name].replace(index=index), Fake(lambda fn, args: fn))
+    assert verdict.outcome in (Outcome.PASS, Outcome.UNTESTED), verdict
+    assert verdict.outcome is Outcome.UNTESTED or MEMORY in verdict.evidence[CALLS]
+
+
+SQUARE = torch.tensor([[4.0, 1, 0.5], [1, 3, 0.25], [0.5, 0.25, 5]])
+KEPT: dict[str, tuple[Tensor, Callable[[Tensor], Any]]] = {
+    "sorted": (torch.tensor([0.0, 1, 3, 7]), lambda t: (t.diff() > 0).all()),
+    "sorted integers": (torch.tensor([0, 2, 4, 9]), lambda t: (t.diff() >= 0).all() and 0 <= t[0] and t[-1] <= 9),
+    "indices": (torch.tensor([3, 0, 2, 1]), lambda t: sorted(t.tolist()) == [0, 1, 2, 3]),
+    "symmetric": (SQUARE, lambda t: (t == t.mT).all() and (torch.linalg.eigvalsh(t) > 0).all()),
+    "lower": (SQUARE.tril(), lambda t: (t == t.tril()).all()),
+    "probabilities": (torch.tensor([0.1, 0.9, 0.5]), lambda t: (t >= 0.1).all() and (t <= 0.9).all()),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_other_values_keep_what_the_first_ones_have(name: str) -> None:
+    first, kept = KEPT[name]
+    case = case_of("torch.mul", Ref("x0"), 2, inputs={"x0": first})
+    found = other_values(case, _eager(case))
+    assert found is not None
+    (changed,) = found[0].args
+    assert not torch.equal(changed, first) and kept(changed)
+
+
+def test_a_result_that_no_value_decides_has_no_call_with_others() -> None:
+    verdict = run_case(case_of("torch.zeros_like", inputs={"x0": X}), Fake(lambda fn, args: fn))
+    assert verdict.outcome is Outcome.PASS and verdict.evidence[CALLS][0] == MEMORY
+
+
+def test_what_eager_does_not_define_is_not_called() -> None:
+    """Bags whose last offset is not the number of indices: eager does not look."""
+    x = torch.tensor([0, 2, 4])
+    inputs = {"x0": torch.tensor([0, 1, 1, 0]), "x1": torch.randn(3, 2), "x2": x}
+    case = case_of(
+        "torch.nn.functional.embedding_bag", Ref("x0"), Ref("x1"), Ref("x2"), inputs=inputs, include_last_offset=True
+    )
+    found = other_values(case, _eager(case))
+    assert found is not None and int(found[0].args[2][-1]) == 4

@@ -1,0 +1,105 @@
+"""Scripts of failures that only a later call shows make the calls that lead to it."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchstone.conformance.backends.protocol import Availability
+from torchstone.conformance.execution.later_calls import MEMORY, PROGRAM, STRIDES, VALUES
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.repro.script import render_script
+
+
+class Wrong:
+    """A backend with a fault of its own in later calls."""
+
+    def __init__(self, name: str, compiler: Callable[..., Any]) -> None:
+        self.name, self.compile = name, compiler
+
+    def available(self) -> Availability:
+        return Availability(True)
+
+    def versions(self) -> dict[str, str]:
+        return {}
+
+
+def _stored(fn: Any, args: tuple[Tensor, ...]) -> Any:
+    result = fn(*args)
+    return lambda *tensors: result.clone()
+
+
+def _by_id(fn: Any, args: tuple[Tensor, ...]) -> Any:
+    known: dict[int, Any] = {}
+    alive: list[Tensor] = []
+
+    def run(x: Tensor) -> Any:
+        alive.append(x)
+        return known.setdefault(id(x), fn(x)).clone()
+
+    return run
+
+
+def _for_strides(fn: Any, args: tuple[Tensor, ...]) -> Any:
+    stride = args[0].stride()
+    return lambda x: fn(x.as_strided(x.shape, stride))
+
+
+_code: list[Any] = []
+
+
+def _one_at_a_time(fn: Any, args: tuple[Tensor, ...]) -> Any:
+    _code[:] = [fn]
+    return lambda x: _code[0](x)
+
+
+BACKENDS = {
+    VALUES: Wrong("stored", _stored),
+    MEMORY: Wrong("by_id", _by_id),
+    STRIDES: Wrong("for_strides", _for_strides),
+    PROGRAM: Wrong("one_at_a_time", _one_at_a_time),
+}
+stored, by_id, for_strides, one_at_a_time = BACKENDS.values()
+right = Wrong("right", lambda fn, args: fn)
+
+
+@pytest.mark.parametrize("call", BACKENDS)
+def test_a_script_makes_the_calls_up_to_the_one_that_fails(call: str, tmp_path: Path) -> None:
+    program = Program(("x0",), (Call("torch.exp", (Ref("x0"),), {}, "r0"),), Ref("r0"))
+    x = torch.linspace(-1, 1, 12).reshape(3, 4)
+    verdicts = [
+        (case, run_case(case, BACKENDS[call]))
+        for case in (Case(program, {"x0": x}, "test", "exp", "float32", index=index) for index in (0, 1))
+    ]
+    case, verdict = next((case, verdict) for case, verdict in verdicts if verdict.failed)
+    assert verdict.evidence["calls"][-1] == call
+    script = tmp_path / "script.py"
+    text = render_script(case, f"{__name__}:{BACKENDS[call].name}", verdict)
+    script.write_text(text)
+    with pytest.raises(AssertionError):
+        runpy.run_path(str(script))
+    script.write_text(text.replace(f":{BACKENDS[call].name}", ":right"))
+    runpy.run_path(str(script))
+
+
+def test_a_script_through_a_compilers_own_path_makes_them_too() -> None:
+    program = Program(("x0",), (Call("torch.exp", (Ref("x0"),), {}, "r0"),), Ref("r0"))
+    x = torch.linspace(-1, 1, 12).reshape(3, 4)
+    for index in (0, 1):
+        case = Case(program, {"x0": x}, "test", "exp", "float32", index=index)
+        for backend in BACKENDS.values():
+            verdict = run_case(case, backend)
+            if not verdict.failed:
+                continue
+            text = render_script(case, "tvm", verdict)
+            compile(text, "script.py", "exec")
+            calls = [line for line in text.splitlines() if line.startswith("given = check(")]
+            assert len(calls) == 2 + len(verdict.evidence["calls"])
