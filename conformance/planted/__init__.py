@@ -20,6 +20,7 @@ from torchstone.conformance.planted import (
     randomness,
     ranges,
     refusals,
+    results,
     rewrites,
     sizes,
     special_values,
@@ -28,7 +29,7 @@ from torchstone.conformance.planted.backend import PlantedBackend
 from torchstone.conformance.planted.bug import PlantedBug, Witness
 
 _TABLES = (special_values, ranges, sizes, dtypes, indexing, layers, linear_algebra, randomness, gradients, programs,
-           rewrites, refusals)  # fmt: skip
+           rewrites, refusals, results)  # fmt: skip
 
 BUGS: dict[str, PlantedBug] = {}
 for _bug in (bug for table in _TABLES for bug in table.BUGS):
