@@ -1,7 +1,7 @@
-"""Which planted bugs a run of the suite finds, by stage: the default run, other dtypes, refused inputs, variants, all samples.
+"""Which planted bugs a run of the suite finds: by float32, by other dtypes, by refused inputs, variants, all samples.
 
-Each bug (``torchstone.conformance.planted``) is tried on the database ops that call the ATen ops it changes, those that
-call little else first. It is found by a verdict that fails where eager passes the same case. A bug in no op is tried on
+Each bug (``torchstone.conformance.planted``) is tried on the database ops that call the ATen ops it changes: those of
+their names first, then those that call little else. It is found by a verdict that fails where eager passes the same case. A bug in no op is tried on
 ops drawn by its name. Half of the bugs are held out: of these the tables give numbers, and no names.
 
 A case of a bug in an op is only judged if the backend's bits are not eager's: its verdict could not fail otherwise.
@@ -18,19 +18,22 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.backends import load as load_backend
-from torchstone.conformance.execution.repeatability import observe, same_leaves
+from torchstone.conformance.execution.repeatability import observe
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.compare import Observed
+from torchstone.conformance.oracle.equality import same_bits
+from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.planted import BUGS, PlantedBackend, PlantedBug
 from torchstone.conformance.planted import load as planted
 from torchstone.conformance.program.case import Case
@@ -42,7 +45,12 @@ LIMIT = 4
 DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8")
 """The dtypes of the stages ``variants`` and ``samples``; an op with none of them is asked in its first."""
 
-STAGES = ("float32", "dtypes", "errors", "variants", "samples")
+DEFAULT_STAGES = ("float32", "dtypes", "errors")
+STAGES = (*DEFAULT_STAGES, "variants", "samples")
+
+
+Calls: TypeAlias = dict[str, dict[str, list[str]]]
+"""ATen ops by database op, ``forward`` and ``backward``."""
 
 
 class _Recording(TorchDispatchMode):
@@ -55,25 +63,25 @@ class _Recording(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def calls_of(op: str) -> list[str]:
-    """The ATen ops that the first samples of a database op call, forwards and backwards."""
-    seen: set[str] = set()
+def calls_of(op: str) -> dict[str, list[str]]:
+    """The ATen ops that the first samples of a database op call, and those that their gradients call too."""
+    seen: dict[str, set[str]] = {"forward": set(), "backward": set()}
     dtypes = opinfo.dtypes_of(op)
     chosen = [dtype for dtype in ("float32", "int64", "complex64") if dtype in dtypes] or dtypes[:1]
     cases = [entry for entry in opinfo.iterate([op], chosen, LIMIT) if isinstance(entry, Case)]
     turned = [apply(case, "backward") for case in cases[:2]]
-    for case in [*cases, *(case for case in turned if isinstance(case, Case))]:
-        with warnings.catch_warnings(), torch.no_grad(), _Recording(seen):
+    for way, case in [*(("forward", c) for c in cases), *(("backward", c) for c in turned if isinstance(c, Case))]:
+        with warnings.catch_warnings(), torch.no_grad(), _Recording(seen[way]):
             warnings.simplefilter("ignore")
             try:
                 if not undefined_behavior(case):
                     case.program(*case.fresh_args())
             except Exception:  # eager refuses the sample
                 continue
-    return sorted(seen)
+    return {way: sorted(names) for way, names in seen.items()}
 
 
-def all_calls(path: Path) -> dict[str, list[str]]:
+def all_calls(path: Path) -> Calls:
     """The ATen ops by database op: from the file, or computed and written to it."""
     if not path.exists():
         found = {op: calls_of(op) for op in opinfo.op_names()}
@@ -82,13 +90,19 @@ def all_calls(path: Path) -> dict[str, list[str]]:
     return json.loads(path.read_text())
 
 
-def ops_of(bug: PlantedBug, calls: dict[str, list[str]], most: int) -> list[str]:
-    """The ops that a bug is tried on, those that call least else first."""
+def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
+    """The ops that a bug is tried on: those of the name of an ATen op first, then those that call least else."""
     if not bug.ops:
         return sorted(calls, key=lambda op: hashlib.sha256(f"{bug.name}:{op}".encode()).digest())[:most]
     wanted = {name.rstrip("_") for name in bug.ops} | set(bug.ops)
-    touched = [op for op, names in calls.items() if wanted & set(names)]
-    return sorted(touched, key=lambda op: (len(calls[op]), op))[:most]
+    touched = [op for op, ways in calls.items() if wanted & {*ways["forward"], *ways["backward"]}]
+
+    def distance(op: str) -> tuple[bool, bool, int, str]:
+        last = op.rpartition(".")[2]
+        named = any(last == name.strip("_") or op.replace(".", "_") == name for name in wanted)
+        return not named, not wanted & set(calls[op]["forward"]), len(calls[op]["forward"]), op
+
+    return sorted(touched, key=distance)[:most]
 
 
 @functools.lru_cache(maxsize=4000)
@@ -146,9 +160,18 @@ def may_fail(case: Case, backend: PlantedBackend) -> bool:
             return False
         try:
             compiled = backend.compile(case.program, case.fresh_args())
-            return not all(same_leaves(expected, observe(compiled, case.fresh_args())) for _ in range(2))
+            return not all(_same(expected, observe(compiled, case.fresh_args())) for _ in range(2))
         except Exception:  # the backend refuses it
             return True
+
+
+def _same(left: Observed, right: Observed) -> bool:
+    """Whether two runs left the same bits everywhere."""
+    mine, others = (flatten((run.outputs, run.inputs)) for run in (left, right))
+    return len(mine) == len(others) and all(
+        same_bits(one, other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else one == other
+        for one, other in zip(mine, others, strict=True)
+    )
 
 
 def try_stage(bug: PlantedBug, stage: str, ops: list[str], seconds: float) -> dict[str, Any]:
@@ -197,12 +220,13 @@ def measure(bugs: list[PlantedBug], stages: list[str], journal: Path, options: a
         known = read([journal])
         for bug in bugs:
             before = known.get(bug.name, {})
-            if stage in before or any(row["found"] for row in before.values() if row["stage"] not in ("variants", "samples")):
+            if stage in before or any(before[s]["found"] for s in DEFAULT_STAGES if s in before):
                 continue
             row = try_stage(bug, stage, ops_of(bug, calls, options.ops), options.seconds)
             with journal.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-            print(bug.name if not bug.held_out else "(held out)", stage, bool(row["found"]), row["seconds"], file=sys.stderr)
+            name = "(held out)" if bug.held_out else bug.name
+            print(name, stage, bool(row["found"]), row["seconds"], file=sys.stderr)
 
 
 def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]]]) -> Counter[str]:
@@ -211,14 +235,14 @@ def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]
     for bug in bugs:
         by = {stage: bool(row["found"]) for stage, row in rows.get(bug.name, {}).items()}
         counts["bugs"] += 1
-        default = any(by.get(stage) for stage in ("float32", "dtypes", "errors"))
+        default = any(by.get(stage) for stage in DEFAULT_STAGES)
         counts["float32"] += bool(by.get("float32"))
         counts["default"] += default
         counts["variants"] += default or bool(by.get("variants"))
         counts["samples"] += default or bool(by.get("samples"))
         counts["either"] += default or bool(by.get("variants") or by.get("samples"))
-        needed = {"float32", "dtypes", "errors"} if default else set(STAGES)
-        counts["not asked to the end"] += not default and any(s not in by or not rows[bug.name][s]["complete"] for s in needed)
+        complete = all(by.get(s) or (s in by and rows[bug.name][s]["complete"]) for s in STAGES)
+        counts["not asked to the end"] += not default and not complete
     return counts
 
 
@@ -228,13 +252,17 @@ def show(rows: dict[str, dict[str, dict[str, Any]]]) -> None:
     print("| class | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
     shown = [bug for bug in BUGS.values() if not bug.held_out]
     groups = dict.fromkeys(bug.group for bug in shown)
-    line: Callable[[str, Counter[str]], str] = lambda name, c: f"| {name} | " + " | ".join(str(c[k]) for k in columns) + " |"  # noqa: E731
+
+    def line(name: str, counts: Counter[str]) -> str:
+        return f"| {name} | " + " | ".join(str(counts[column]) for column in columns) + " |"
+
     for group in groups:
         print(line(group, summary((bug for bug in shown if bug.group == group), rows)))
     print(line("all", summary(shown, rows)))
     print(line("held out", summary((bug for bug in BUGS.values() if bug.held_out), rows)))
-    for stages, title in (((*STAGES[:3],), "by a default run"), (STAGES, "at all")):
-        missed = [bug.name for bug in shown if not any(rows.get(bug.name, {}).get(s, {"found": ""})["found"] for s in stages)]
+    for stages, title in ((DEFAULT_STAGES, "by a default run"), (STAGES, "at all")):
+        by_bug = {bug.name: rows.get(bug.name, {}) for bug in shown}
+        missed = [name for name, by in by_bug.items() if not any(by[s]["found"] for s in stages if s in by)]
         print(f"\nNot found {title}: {', '.join(missed)}")
 
 
@@ -244,7 +272,7 @@ def main() -> None:
     parser.add_argument("--journal", type=Path, default=Path(".torchstone/planted.jsonl"))
     parser.add_argument("--calls", type=Path, default=Path(".torchstone/planted-calls.json"), help="ATen ops by op")
     parser.add_argument("--stage", action="append", choices=STAGES, help="repeatable [default: all]")
-    parser.add_argument("--ops", type=int, default=6, help="ops a bug, at most [6]; 3 in variants and samples")
+    parser.add_argument("--ops", type=int, default=10, help="ops a bug, at most [10]; 3 in variants and samples")
     parser.add_argument("--seconds", type=float, default=8.0, help="processor time a bug and stage, at most [8]")
     parser.add_argument("--half", choices=("shown", "held-out", "both"), default="both")
     parser.add_argument("--show", action="store_true", help="print the tables and measure nothing")

@@ -11,25 +11,54 @@ from __future__ import annotations
 
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.planted import (
+    bends,
+    caches,
+    convolution,
+    dims,
     dtypes,
     gradients,
     indexing,
     layers,
     linear_algebra,
-    programs,
+    loops,
+    magnitudes,
+    memory,
+    nan,
+    overflow,
+    precision,
     randomness,
-    ranges,
     refusals,
-    results,
     rewrites,
     sizes,
-    special_values,
+    statistics,
+    zeros,
 )
 from torchstone.conformance.planted.backend import PlantedBackend
 from torchstone.conformance.planted.bug import PlantedBug, Witness
 
-_TABLES = (special_values, ranges, sizes, dtypes, indexing, layers, linear_algebra, randomness, gradients, programs,
-           rewrites, refusals, results)  # fmt: skip
+_TABLES = (
+    nan,
+    zeros,
+    bends,
+    magnitudes,
+    overflow,
+    precision,
+    dtypes,
+    sizes,
+    indexing,
+    dims,
+    convolution,
+    layers,
+    linear_algebra,
+    randomness,
+    gradients,
+    caches,
+    memory,
+    rewrites,
+    refusals,
+    loops,
+    statistics,
+)
 
 BUGS: dict[str, PlantedBug] = {}
 for _bug in (bug for table in _TABLES for bug in table.BUGS):

@@ -128,11 +128,8 @@ class PlantedBug:
         return hashlib.sha256(self.name.encode()).digest()[0] % 2 == 1
 
 
-Row: TypeAlias = tuple[str, str, str, str, "str | Compile", "Rule | None", Callable[[], Witness], Callable[[], Witness]]
-
-
 def bugs(group: str, *rows: Sequence[Any]) -> tuple[PlantedBug, ...]:
-    """The bugs of one class, from rows of name, what is wrong, when, modelled on, ops by spaces, rule, witness, control.
+    """The bugs of a class, from rows: name, what is wrong, when, modelled on, ops by spaces, rule, witness, control.
 
     A row whose defect is in no op has the function that compiles in place of the ops and the rule.
     """

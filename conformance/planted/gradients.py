@@ -7,7 +7,16 @@ from typing import Any
 import torch
 
 from torchstone.conformance.planted.bug import Witness, ask, bugs
-from torchstone.conformance.planted.changes import argument, f32, floats, i64, mixed, put, ramp, when
+from torchstone.conformance.planted.changes import (
+    argument,
+    f32,
+    floats,
+    i64,
+    mixed,
+    put,
+    ramp,
+    when,
+)
 from torchstone.conformance.planted.op_call import OpCall
 
 
@@ -64,6 +73,7 @@ def _second(target: str, x: torch.Tensor, y: torch.Tensor, *args: Any) -> Witnes
 
 
 F = "torch.nn.functional."
+
 
 GRADIENTS = bugs(
     "gradients",
@@ -267,4 +277,5 @@ GRADIENTS = bugs(
     ),
 )
 
-BUGS = GRADIENTS
+
+BUGS = (*GRADIENTS,)

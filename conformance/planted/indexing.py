@@ -1,4 +1,4 @@
-"""Bugs of indices, order and search, and of dims: reductions over several, a middle or a negative one, and shapes."""
+"""Bugs of indices, selection, order and search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torchstone.conformance.planted.changes import (
     f32,
     floats,
     i64,
-    mixed,
     put,
     ramp,
     strided,
@@ -26,10 +25,6 @@ from torchstone.conformance.planted.op_call import OpCall
 def _last_wins(call: OpCall) -> torch.Tensor:
     """Each index takes the last of its terms alone."""
     return call["self"] + torch.zeros_like(call["self"]).scatter(along(call), call["index"], call["src"])
-
-
-def _clamped(index: torch.Tensor) -> torch.Tensor:
-    return index.clamp(min=0)
 
 
 def _indices(call: OpCall) -> list[Any]:
@@ -53,14 +48,13 @@ def _apart(call: OpCall) -> bool:
     )
 
 
-def _unstable(call: OpCall) -> Any:
-    dim = along(call)
-    values, order = torch.sort(call["self"].flip(dim), dim=dim, stable=True, descending=call["descending"])
-    return values, call["self"].shape[dim] - 1 - order
-
-
-def _whole(call: OpCall) -> bool:
-    return bool(call.arguments.get("dim")) and isinstance(call["dim"], list | tuple)
+def _empty_bags(call: OpCall) -> Any:
+    out, *rest = call.right()
+    sizes = torch.bincount(rest[0], minlength=out.shape[0]) if rest[0].numel() else torch.zeros(out.shape[0])
+    offsets = call["offsets"]
+    ends = torch.cat([offsets[1:], offsets.new_tensor([call["indices"].numel()])])[: out.shape[0]]
+    sizes = ends - offsets[: out.shape[0]]
+    return put(out, (sizes == 0).unsqueeze(1), -INF), *rest
 
 
 INDICES = bugs(
@@ -115,16 +109,6 @@ INDICES = bugs(
         lambda: ask("torch.ops.aten.index.Tensor", ramp(2, 3), [i64(0, 1)]),
     ),
     (
-        "take-in-memory-order",
-        "elements in the order of memory",
-        "operands that are not contiguous",
-        "flat index without strides",
-        "take",
-        when(strided, lambda c: c.right(self=torch.as_strided(c.x, c.x.shape, torch.empty(c.x.shape).stride()))),
-        lambda: ask("torch.take", ramp(2, 3).T, i64(1)),
-        lambda: ask("torch.take", ramp(2, 3), i64(1)),
-    ),
-    (
         "scatter-reduce-counts-self",
         "the element itself is part of the mean",
         "include_self is false",
@@ -145,44 +129,6 @@ INDICES = bugs(
         ),
         lambda: ask("torch.index_add", ramp(3), 0, i64(0, 0), f32(1, 2), alpha=2),
         lambda: ask("torch.index_add", ramp(3), 0, i64(0, 1), f32(1, 2), alpha=2),
-    ),
-    (
-        "nonzero-in-memory-order",
-        "the order of columns",
-        "operands that are not contiguous",
-        "walk through memory",
-        "nonzero",
-        when(lambda c: strided(c) and c.x.dim() == 2, lambda c: torch.nonzero(c.x.T.contiguous()).flip(1)),
-        lambda: ask("torch.nonzero", (ramp(2, 3) % 2).T),
-        lambda: ask("torch.nonzero", ramp(2, 3) % 2),
-    ),
-    (
-        "masked-select-aligned-left",
-        "the mask is repeated along the last dim",
-        "a mask of fewer dims and a square operand",
-        "broadcast from the left",
-        "masked_select",
-        when(
-            lambda c: c["mask"].dim() == 1 and c.x.dim() == 2 and c.x.shape[0] == c.x.shape[1],
-            lambda c: c.right(mask=c["mask"].unsqueeze(1)),
-        ),
-        lambda: ask("torch.masked_select", ramp(2, 2), torch.tensor([True, False])),
-        lambda: ask("torch.masked_select", ramp(2, 2), ramp(2, 2) > 1),
-    ),
-    (
-        "masked-scatter-restarts",
-        "the source starts again in each row",
-        "operands of two or more dims",
-        "counter a row",
-        "masked_scatter",
-        when(
-            lambda c: c.x.dim() == 2 and c["mask"].shape == c.x.shape,
-            lambda c: torch.stack(
-                [torch.masked_scatter(row, m, c["source"]) for row, m in zip(c.x, c["mask"], strict=True)]
-            ),
-        ),
-        lambda: ask("torch.masked_scatter", torch.zeros(2, 2), torch.ones(2, 2, dtype=torch.bool), ramp(4)),
-        lambda: ask("torch.masked_scatter", torch.zeros(4), torch.ones(4, dtype=torch.bool), ramp(4)),
     ),
     (
         "embedding-bag-of-nothing",
@@ -232,17 +178,67 @@ INDICES = bugs(
 )
 
 
-def _empty_bags(call: OpCall) -> Any:
-    out, *rest = call.right()
-    sizes = torch.bincount(rest[0], minlength=out.shape[0]) if rest[0].numel() else torch.zeros(out.shape[0])
-    offsets = call["offsets"]
-    ends = torch.cat([offsets[1:], offsets.new_tensor([call["indices"].numel()])])[: out.shape[0]]
-    sizes = ends - offsets[: out.shape[0]]
-    return put(out, (sizes == 0).unsqueeze(1), -INF), *rest
+SELECTION = bugs(
+    "selection",
+    (
+        "take-in-memory-order",
+        "elements in the order of memory",
+        "operands that are not contiguous",
+        "flat index without strides",
+        "take",
+        when(strided, lambda c: c.right(self=torch.as_strided(c.x, c.x.shape, torch.empty(c.x.shape).stride()))),
+        lambda: ask("torch.take", ramp(2, 3).T, i64(1)),
+        lambda: ask("torch.take", ramp(2, 3), i64(1)),
+    ),
+    (
+        "nonzero-in-memory-order",
+        "the order of columns",
+        "operands that are not contiguous",
+        "walk through memory",
+        "nonzero",
+        when(lambda c: strided(c) and c.x.dim() == 2, lambda c: torch.nonzero(c.x.T.contiguous()).flip(1)),
+        lambda: ask("torch.nonzero", (ramp(2, 3) % 2).T),
+        lambda: ask("torch.nonzero", ramp(2, 3) % 2),
+    ),
+    (
+        "masked-select-aligned-left",
+        "the mask is repeated along the last dim",
+        "a mask of fewer dims and a square operand",
+        "broadcast from the left",
+        "masked_select",
+        when(
+            lambda c: c["mask"].dim() == 1 and c.x.dim() == 2 and c.x.shape[0] == c.x.shape[1],
+            lambda c: c.right(mask=c["mask"].unsqueeze(1)),
+        ),
+        lambda: ask("torch.masked_select", ramp(2, 2), torch.tensor([True, False])),
+        lambda: ask("torch.masked_select", ramp(2, 2), ramp(2, 2) > 1),
+    ),
+    (
+        "masked-scatter-restarts",
+        "the source starts again in each row",
+        "operands of two or more dims",
+        "counter a row",
+        "masked_scatter",
+        when(
+            lambda c: c.x.dim() == 2 and c["mask"].shape == c.x.shape,
+            lambda c: torch.stack(
+                [torch.masked_scatter(row, m, c["source"]) for row, m in zip(c.x, c["mask"], strict=True)]
+            ),
+        ),
+        lambda: ask("torch.masked_scatter", torch.zeros(2, 2), torch.ones(2, 2, dtype=torch.bool), ramp(4)),
+        lambda: ask("torch.masked_scatter", torch.zeros(4), torch.ones(4, dtype=torch.bool), ramp(4)),
+    ),
+)
 
 
-ORDER = bugs(
-    "order and search",
+def _unstable(call: OpCall) -> Any:
+    dim = along(call)
+    values, order = torch.sort(call["self"].flip(dim), dim=dim, stable=True, descending=call["descending"])
+    return values, call["self"].shape[dim] - 1 - order
+
+
+ORDER_OF_EQUAL_NUMBERS = bugs(
+    "order of equal numbers",
     (
         "sort-not-stable",
         "equal numbers in reverse",
@@ -267,16 +263,6 @@ ORDER = bugs(
         lambda: ask("torch.topk", f32(1, 3, 2), 2, largest=False),
     ),
     (
-        "kthvalue-skips-equals",
-        "the k-th of the distinct numbers",
-        "equal numbers before the k-th",
-        "search among distinct numbers",
-        "kthvalue",
-        when(lambda c: c.x.dim() == 1 and c["k"] <= len(set(c.x.tolist())), lambda c: _kth_distinct(c)),
-        lambda: ask("torch.kthvalue", f32(1, 1, 2), 2),
-        lambda: ask("torch.kthvalue", f32(1, 3, 2), 2),
-    ),
-    (
         "mode-takes-greatest",
         "the greatest of the most frequent",
         "several numbers are the most frequent",
@@ -288,6 +274,60 @@ ORDER = bugs(
         ),
         lambda: ask("torch.mode", f32(2, 1)),
         lambda: ask("torch.mode", f32(2, 2, 1)),
+    ),
+    (
+        "unique-inverse-of-sorted",
+        "the inverse as if the input were sorted",
+        "return_inverse of an unsorted input",
+        "indices of the sorted copy",
+        "_unique2",
+        when(
+            lambda c: c["return_inverse"],
+            lambda c: (c.right()[0], c.right()[1].flatten().sort()[0].reshape(c.x.shape), c.right()[2]),
+        ),
+        lambda: ask("torch.unique", f32(2, 1), return_inverse=True),
+        lambda: ask("torch.unique", f32(1, 2), return_inverse=True),
+    ),
+    (
+        "argsort-descending-flips-ties",
+        "equal numbers in reverse",
+        "stable and descending",
+        "the ascending order reversed",
+        "argsort sort",
+        when(
+            lambda c: c.arguments.get("stable") and c["descending"] and c.x.dim() > 0 and not c.x.is_complex(),
+            lambda c: tuple(o.flip(along(c)) for o in torch.sort(c.x, dim=c["dim"], stable=True)),
+        ),
+        lambda: ask("torch.sort", f32(1, 1, 2), descending=True, stable=True),
+        lambda: ask("torch.sort", f32(1, 3, 2), descending=True, stable=True),
+    ),
+)
+
+
+def _kth_distinct(call: OpCall) -> Any:
+    value = torch.unique(call.x)[call["k"] - 1]
+    index = (call.x == value).nonzero()[0, 0]
+    return (value.reshape(1), index.reshape(1)) if call["keepdim"] else (value, index)
+
+
+def _short_count(call: OpCall) -> Any:
+    values, inverse, counts = call.right()
+    counts = counts.clone()
+    counts[-1] = max(int(counts[-1]) - 1, 1)
+    return values, inverse, counts
+
+
+SEARCH_AND_RANKS = bugs(
+    "search and ranks",
+    (
+        "kthvalue-skips-equals",
+        "the k-th of the distinct numbers",
+        "equal numbers before the k-th",
+        "search among distinct numbers",
+        "kthvalue",
+        when(lambda c: c.x.dim() == 1 and c["k"] <= len(set(c.x.tolist())), lambda c: _kth_distinct(c)),
+        lambda: ask("torch.kthvalue", f32(1, 1, 2), 2),
+        lambda: ask("torch.kthvalue", f32(1, 3, 2), 2),
     ),
     (
         "median-takes-upper",
@@ -323,19 +363,6 @@ ORDER = bugs(
         lambda: ask("torch.searchsorted", f32(1, 2, 3), f32(2.5)),
     ),
     (
-        "unique-inverse-of-sorted",
-        "the inverse as if the input were sorted",
-        "return_inverse of an unsorted input",
-        "indices of the sorted copy",
-        "_unique2",
-        when(
-            lambda c: c["return_inverse"],
-            lambda c: (c.right()[0], c.right()[1].flatten().sort()[0].reshape(c.x.shape), c.right()[2]),
-        ),
-        lambda: ask("torch.unique", f32(2, 1), return_inverse=True),
-        lambda: ask("torch.unique", f32(1, 2), return_inverse=True),
-    ),
-    (
         "consecutive-count-of-last",
         "one less",
         "return_counts, the last run longer than 1",
@@ -365,360 +392,12 @@ ORDER = bugs(
         lambda: ask("torch.isin", ramp(3), ramp(11), invert=True),
         lambda: ask("torch.isin", ramp(3), ramp(3), invert=True),
     ),
-    (
-        "argsort-descending-flips-ties",
-        "equal numbers in reverse",
-        "stable and descending",
-        "the ascending order reversed",
-        "argsort sort",
-        when(
-            lambda c: c.arguments.get("stable") and c["descending"] and c.x.dim() > 0 and not c.x.is_complex(),
-            lambda c: tuple(o.flip(along(c)) for o in torch.sort(c.x, dim=c["dim"], stable=True)),
-        ),
-        lambda: ask("torch.sort", f32(1, 1, 2), descending=True, stable=True),
-        lambda: ask("torch.sort", f32(1, 3, 2), descending=True, stable=True),
-    ),
 )
 
 
-def _kth_distinct(call: OpCall) -> Any:
-    value = torch.unique(call.x)[call["k"] - 1]
-    index = (call.x == value).nonzero()[0, 0]
-    return (value.reshape(1), index.reshape(1)) if call["keepdim"] else (value, index)
-
-
-def _short_count(call: OpCall) -> Any:
-    values, inverse, counts = call.right()
-    counts = counts.clone()
-    counts[-1] = max(int(counts[-1]) - 1, 1)
-    return values, inverse, counts
-
-
-DIMS = bugs(
-    "dims of reductions",
-    (
-        "negative-dims-off-by-one",
-        "counted from the last but one",
-        "two or more dims, one of them negative, of three",
-        "normalized before the dims are dropped",
-        "sum mean amax",
-        when(
-            lambda c: (
-                _whole(c) and len(c["dim"]) > 1 and c.x.dim() > 2 and any(d < 0 for d in c["dim"]) and not c["keepdim"]
-            ),
-            lambda c: c.right(dim=_shifted(c)),
-        ),
-        lambda: ask("torch.sum", ramp(2, 2, 2), [0, -1]),
-        lambda: ask("torch.sum", ramp(2, 2, 2), [0, 2]),
-    ),
-    (
-        "middle-dim-of-strided",
-        "the last dim in place of a middle one",
-        "square operands that are not contiguous",
-        "order of strides taken for the order of dims",
-        "sum amax amin mean var",
-        when(
-            lambda c: (
-                _whole(c)
-                and len(c["dim"]) == 1
-                and c.x.dim() == 3
-                and along(c) == 1
-                and strided(c)
-                and c.x.shape[1] == c.x.shape[2]
-            ),
-            lambda c: c.right(dim=[2]),
-        ),
-        lambda: ask("torch.sum", ramp(2, 2, 2).transpose(0, 1), 1),
-        lambda: ask("torch.sum", ramp(2, 2, 2), 1),
-    ),
-    (
-        "keepdim-of-several",
-        "the dims are dropped",
-        "keepdim with several dims",
-        "keepdim for the first alone",
-        "amax amin sum mean",
-        when(lambda c: _whole(c) and len(c["dim"]) > 1 and c["keepdim"], lambda c: c.right(keepdim=False)),
-        lambda: ask("torch.amax", ramp(2, 2), [0, 1], keepdim=True),
-        lambda: ask("torch.amax", ramp(2, 2), [0], keepdim=True),
-    ),
-    (
-        "no-dims-is-no-reduction",
-        "the operand",
-        "an empty list of dims",
-        "loop over no dims",
-        "sum mean amax",
-        when(lambda c: c.arguments.get("dim") == [] and c.x.dim() > 0, lambda c: c.x.clone()),
-        lambda: ask("torch.sum", ramp(3), []),
-        lambda: ask("torch.sum", ramp(3), [0]),
-    ),
-    (
-        "norm-minus-inf-from-zero",
-        "0",
-        "ord -inf",
-        "minimum that starts from 0",
-        "linalg_vector_norm",
-        when(lambda c: c["ord"] == -INF, lambda c: torch.zeros_like(c.right())),
-        lambda: ask("torch.linalg.vector_norm", f32(2, 3), -INF),
-        lambda: ask("torch.linalg.vector_norm", f32(2, 3), INF),
-    ),
-    (
-        "norm-of-several-dims",
-        "the norm of norms along each",
-        "ord 1 to 3 other than 2 are right; ord 3 over two dims is not",
-        "one dim at a time",
-        "linalg_vector_norm",
-        when(
-            lambda c: c["ord"] not in (1, 2, INF, -INF, 0) and c["dim"] is not None and len(c["dim"]) == 2,
-            lambda c: torch.linalg.vector_norm(
-                c.right(dim=[c["dim"][0]], keepdim=True), 2, c["dim"][1], keepdim=True
-            ).reshape(c.right().shape),
-        ),
-        lambda: ask("torch.linalg.vector_norm", ramp(2, 2), 3, (0, 1)),
-        lambda: ask("torch.linalg.vector_norm", ramp(2, 2), 3, (0,)),
-    ),
-    (
-        "correction-of-one",
-        "1",
-        "a correction other than 0 and 1",
-        "correction taken for unbiased",
-        "var std var_mean std_mean",
-        argument(lambda c: c["correction"] not in (None, 0, 1), correction=1),
-        lambda: ask("torch.var", ramp(5), correction=2),
-        lambda: ask("torch.var", ramp(5), correction=0),
-    ),
-    (
-        "argmin-of-flat-strided",
-        "the place in memory",
-        "no dim, operands that are not contiguous",
-        "index in the order of memory: pytorch/pytorch#183082",
-        "argmax argmin",
-        when(lambda c: c["dim"] is None and strided(c) and c.x.dim() == 2, lambda c: c.right(self=c.x.T.contiguous())),
-        lambda: ask("torch.argmax", f32([0, 9, 1], [2, 3, 4]).T),
-        lambda: ask("torch.argmax", f32([0, 9, 1], [2, 3, 4])),
-    ),
-    (
-        "max-indices-of-transposed",
-        "0",
-        "the maximum along a dim of an operand that is not contiguous and square",
-        "index of a fused load: pytorch/pytorch#178964",
-        "max min",
-        when(
-            lambda c: (
-                "dim" in c and strided(c) and c.x.dim() == 2 and c.x.shape[0] == c.x.shape[1] and c.x.shape[0] > 4
-            ),
-            lambda c: (c.right()[0], torch.zeros_like(c.right()[1])),
-        ),
-        lambda: ask("torch.max", mixed(5, 5).T, 1),
-        lambda: ask("torch.max", mixed(5, 5), 1),
-    ),
+BUGS = (
+    *INDICES,
+    *SELECTION,
+    *ORDER_OF_EQUAL_NUMBERS,
+    *SEARCH_AND_RANKS,
 )
-
-
-def _shifted(call: OpCall) -> list[int]:
-    rank = call.x.dim()
-    return [d if d >= 0 else (d - 1) % rank for d in call["dim"]]
-
-
-def _roll_first(call: OpCall) -> torch.Tensor:
-    return call.right(shifts=[call["shifts"][0]] * len(call["shifts"]))
-
-
-SHAPES = bugs(
-    "shapes and moves",
-    (
-        "roll-by-first-shift",
-        "the first shift along every dim",
-        "several dims",
-        "loop that does not advance",
-        "roll",
-        when(lambda c: len(c["shifts"]) > 1, _roll_first),
-        lambda: ask("torch.roll", ramp(3, 3), (1, 2), (0, 1)),
-        lambda: ask("torch.roll", ramp(3, 3), 1, 0),
-    ),
-    (
-        "roll-beyond-size",
-        "not rolled",
-        "shifts of the size or more",
-        "no modulo",
-        "roll",
-        when(lambda c: len(c["dims"]) == 1 and abs(c["shifts"][0]) > c.x.shape[c["dims"][0]], lambda c: c.x.clone()),
-        lambda: ask("torch.roll", ramp(3), 4, 0),
-        lambda: ask("torch.roll", ramp(3), 2, 0),
-    ),
-    (
-        "flip-of-strided",
-        "the first of the dims alone",
-        "several dims, an operand that is not contiguous",
-        "flags of the wrong loop order",
-        "flip",
-        when(lambda c: strided(c) and len(c["dims"]) > 1, lambda c: c.right(dims=c["dims"][:1])),
-        lambda: ask("torch.flip", ramp(2, 3).T, [0, 1]),
-        lambda: ask("torch.flip", ramp(2, 3), [0, 1]),
-    ),
-    (
-        "repeat-with-leading-dims",
-        "new dims are put last",
-        "more repeats than dims, an operand of two dims",
-        "repeats aligned left",
-        "repeat",
-        when(
-            lambda c: len(c["repeats"]) == 3 and c.x.dim() == 2 and c["repeats"][1:] == [1, 1],
-            lambda c: c.x.unsqueeze(0).flip(-1).expand(c["repeats"][0], -1, -1).clone(),
-        ),
-        lambda: ask("torch.Tensor.repeat", ramp(2, 2), 2, 1, 1),
-        lambda: ask("torch.Tensor.repeat", ramp(2, 2), 2, 1),
-    ),
-    (
-        "diagonal-below-taken-above",
-        "the diagonal above",
-        "negative offsets",
-        "absolute value of the offset",
-        "diagonal",
-        when(lambda c: c["offset"] < 0, lambda c: c.right(offset=-c["offset"])),
-        lambda: ask("torch.diagonal", ramp(3, 3), -1),
-        lambda: ask("torch.diagonal", ramp(3, 3), 1),
-    ),
-    (
-        "diag-embed-mirrored",
-        "above the diagonal",
-        "negative offsets",
-        "absolute value of the offset",
-        "diag_embed",
-        when(lambda c: c["offset"] < 0, lambda c: c.right(offset=-c["offset"])),
-        lambda: ask("torch.diag_embed", ramp(2) + 1, -1),
-        lambda: ask("torch.diag_embed", ramp(2) + 1, 1),
-    ),
-    (
-        "triu-of-wide",
-        "clipped to the square part",
-        "more columns than rows",
-        "loop to the smaller size",
-        "triu",
-        when(
-            lambda c: c.x.dim() == 2 and c.x.shape[1] > c.x.shape[0],
-            lambda c: torch.cat([c.right()[:, : c.x.shape[0]], torch.zeros_like(c.x[:, c.x.shape[0] :])], 1),
-        ),
-        lambda: ask("torch.triu", ramp(2, 3)),
-        lambda: ask("torch.triu", ramp(3, 3)),
-    ),
-    (
-        "tril-of-batch",
-        "the first matrix for all",
-        "batches of more than one",
-        "batch stride of 0",
-        "tril",
-        when(lambda c: c.x.dim() > 2 and c.x.shape[0] > 1, lambda c: c.right()[:1].expand(c.x.shape).clone()),
-        lambda: ask("torch.tril", ramp(2, 2, 2)),
-        lambda: ask("torch.tril", ramp(2, 2)),
-    ),
-    (
-        "stack-at-negative-dim",
-        "one dim too early",
-        "negative dims",
-        "dim counted in the operands' rank",
-        "stack",
-        when(
-            lambda c: c["dim"] < 0 and c["tensors"][0].dim() > 0,
-            lambda c: c.right(dim=c["dim"] % c["tensors"][0].dim()),
-        ),
-        lambda: ask("torch.stack", [ramp(2), ramp(2) + 5], -1),
-        lambda: ask("torch.stack", [ramp(2), ramp(2) + 5], 1),
-    ),
-    (
-        "rot90-backwards",
-        "forwards",
-        "negative k",
-        "absolute value of k",
-        "rot90",
-        when(lambda c: c["k"] < 0, lambda c: c.right(k=-c["k"])),
-        lambda: ask("torch.rot90", ramp(2, 2), -1),
-        lambda: ask("torch.rot90", ramp(2, 2), 1),
-    ),
-    (
-        "pixel-shuffle-order",
-        "depth first",
-        "more than one channel left over",
-        "the other convention of depth to space",
-        "pixel_shuffle",
-        when(lambda c: c.x.shape[-3] > c["upscale_factor"] ** 2, lambda c: _depth_first(c)),
-        lambda: ask("torch.nn.functional.pixel_shuffle", ramp(1, 8, 1, 1), 2),
-        lambda: ask("torch.nn.functional.pixel_shuffle", ramp(1, 4, 1, 1), 2),
-    ),
-    (
-        "as-strided-adds-offset",
-        "the operand's own offset on top",
-        "operands with an offset",
-        "offset relative to the operand",
-        "as_strided",
-        when(
-            lambda c: c["storage_offset"] is not None and c.x.storage_offset() > 0,
-            lambda c: c.right(storage_offset=c["storage_offset"] + c.x.storage_offset()),
-        ),
-        lambda: ask("torch.as_strided", ramp(9)[1:], (2,), (1,), 1),
-        lambda: ask("torch.as_strided", ramp(9), (2,), (1,), 1),
-    ),
-    (
-        "eye-of-tall",
-        "the diagonal goes on after the square part",
-        "more rows than columns",
-        "flat stride of n + 1",
-        "eye",
-        when(lambda c: "m" in c and c["n"] > c["m"], lambda c: _wrapping_eye(c)),
-        lambda: ask("torch.eye", 5, 2),
-        lambda: ask("torch.eye", 2, 5),
-    ),
-    (
-        "trace-of-tall",
-        "the diagonal goes on after the square part",
-        "more rows than columns",
-        "flat stride of m + 1",
-        "trace",
-        when(
-            lambda c: c.x.shape[0] > c.x.shape[1],
-            lambda c: c.x.reshape(-1)[:: c.x.shape[1] + 1].sum().to(c.right().dtype),
-        ),
-        lambda: ask("torch.trace", ramp(5, 2)),
-        lambda: ask("torch.trace", ramp(2, 5)),
-    ),
-    (
-        "pad-crops-other-end",
-        "the end is cropped",
-        "a negative padding before and a positive one after",
-        "crop by size alone",
-        "constant_pad_nd",
-        when(
-            lambda c: c["pad"][0] < 0 < c["pad"][1],
-            lambda c: c.right(self=c.x.narrow(-1, 0, c.x.shape[-1] + c["pad"][0]), pad=[0, *c["pad"][1:]]),
-        ),
-        lambda: ask("torch.nn.functional.pad", ramp(4), (-1, 2)),
-        lambda: ask("torch.nn.functional.pad", ramp(4), (1, 2)),
-    ),
-    (
-        "unfold-of-offset",
-        "windows from the start of memory",
-        "operands with an offset",
-        "view made without the offset",
-        "unfold",
-        when(
-            lambda c: c.x.storage_offset() > 0, lambda c: c.right().as_strided(c.right().shape, c.right().stride(), 0)
-        ),
-        lambda: ask("torch.Tensor.unfold", ramp(9)[2:], 0, 2, 2),
-        lambda: ask("torch.Tensor.unfold", ramp(9), 0, 2, 2),
-    ),
-)
-
-
-def _depth_first(call: OpCall) -> torch.Tensor:
-    *batch, channels, height, width = call.x.shape
-    r = call["upscale_factor"]
-    blocks = call.x.reshape(-1, r, r, channels // r**2, height, width)
-    return blocks.permute(0, 3, 4, 1, 5, 2).reshape(*batch, channels // r**2, height * r, width * r)
-
-
-def _wrapping_eye(call: OpCall) -> torch.Tensor:
-    out = torch.zeros_like(call.right())
-    out.view(-1)[:: call["m"] + 1] = 1
-    return out
-
-
-BUGS = (*INDICES, *ORDER, *DIMS, *SHAPES)

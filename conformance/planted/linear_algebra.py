@@ -1,4 +1,4 @@
-"""Bugs of linear algebra, Fourier transforms and broadcasting."""
+"""Bugs of matrices, Fourier transforms and broadcasting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Any
 import torch
 
 from torchstone.conformance.planted.bug import ask, bugs
-from torchstone.conformance.planted.changes import NAN, argument, c64, complexes, f32, floats, mixed, put, ramp, when
+from torchstone.conformance.planted.changes import (
+    NAN,
+    argument,
+    c64,
+    complexes,
+    f32,
+    floats,
+    mixed,
+    put,
+    ramp,
+    when,
+)
 from torchstone.conformance.planted.op_call import OpCall
 
 
@@ -25,12 +36,6 @@ def _stale_last(out: torch.Tensor) -> torch.Tensor:
     flat = out.reshape(-1, *out.shape[-2:]).clone()
     flat[-1] = flat[0]
     return flat.reshape(out.shape)
-
-
-def _unsigned_determinant(call: OpCall) -> Any:
-    det, lu, pivots = call.right()
-    swaps = (pivots != torch.arange(1, pivots.shape[-1] + 1)).sum(-1)
-    return det * (1 - 2 * (swaps % 2)), lu, pivots
 
 
 MATRICES = bugs(
@@ -79,16 +84,6 @@ MATRICES = bugs(
         lambda: ask("torch.linalg.inv", _spd()),
     ),
     (
-        "determinant-without-parity",
-        "the sign of the permutation is left out",
-        "an odd number of row exchanges",
-        "product of the diagonal alone",
-        "_linalg_det",
-        _unsigned_determinant,
-        lambda: ask("torch.linalg.det", f32([0, 1], [1, 0])),
-        lambda: ask("torch.linalg.det", f32([2, 1], [1, 1])),
-    ),
-    (
         "complete-qr-of-tall",
         "zeros in the columns that complete Q",
         "mode complete with more rows than columns",
@@ -107,16 +102,6 @@ MATRICES = bugs(
         lambda: ask("torch.linalg.qr", mixed(2, 2), mode="complete"),
     ),
     (
-        "matrix-exp-of-large-norm",
-        "a Taylor polynomial of degree 8 without scaling",
-        "norms beyond 2",
-        "no scaling and squaring",
-        "linalg_matrix_exp",
-        when(lambda c: floats(c) and c.x.numel() > 0 and c.x.abs().sum(-1).max() > 2, lambda c: _taylor(c.x)),
-        lambda: ask("torch.linalg.matrix_exp", mixed(3, 3) * 4),
-        lambda: ask("torch.linalg.matrix_exp", mixed(3, 3) * 0.1),
-    ),
-    (
         "eigh-takes-lower",
         "the lower triangle",
         "UPLO is U and the triangles differ",
@@ -125,6 +110,45 @@ MATRICES = bugs(
         argument(UPLO="L"),
         lambda: ask("torch.linalg.eigvalsh", mixed(3, 3), "U"),
         lambda: ask("torch.linalg.eigvalsh", mixed(3, 3), "L"),
+    ),
+)
+
+
+def _unsigned_determinant(call: OpCall) -> Any:
+    det, lu, pivots = call.right()
+    swaps = (pivots != torch.arange(1, pivots.shape[-1] + 1)).sum(-1)
+    return det * (1 - 2 * (swaps % 2)), lu, pivots
+
+
+def _taylor(x: torch.Tensor) -> torch.Tensor:
+    total = term = torch.eye(x.shape[-1], dtype=x.dtype).expand(x.shape)
+    for order in range(1, 9):
+        term = term @ x / order
+        total = total + term
+    return total
+
+
+PRODUCTS_AND_FACTORS = bugs(
+    "products and factors",
+    (
+        "determinant-without-parity",
+        "the sign of the permutation is left out",
+        "an odd number of row exchanges",
+        "product of the diagonal alone",
+        "_linalg_det",
+        _unsigned_determinant,
+        lambda: ask("torch.linalg.det", f32([0, 1], [1, 0])),
+        lambda: ask("torch.linalg.det", f32([2, 1], [1, 1])),
+    ),
+    (
+        "matrix-exp-of-large-norm",
+        "a Taylor polynomial of degree 8 without scaling",
+        "norms beyond 2",
+        "no scaling and squaring",
+        "linalg_matrix_exp",
+        when(lambda c: floats(c) and c.x.numel() > 0 and c.x.abs().sum(-1).max() > 2, lambda c: _taylor(c.x)),
+        lambda: ask("torch.linalg.matrix_exp", mixed(3, 3) * 4),
+        lambda: ask("torch.linalg.matrix_exp", mixed(3, 3) * 0.1),
     ),
     (
         "adjoint-solve-not-conjugated",
@@ -204,14 +228,6 @@ MATRICES = bugs(
         lambda: ask("torch.linalg.householder_product", mixed(3, 2), f32(1.2)),
     ),
 )
-
-
-def _taylor(x: torch.Tensor) -> torch.Tensor:
-    total = term = torch.eye(x.shape[-1], dtype=x.dtype).expand(x.shape)
-    for order in range(1, 9):
-        term = term @ x / order
-        total = total + term
-    return total
 
 
 BROADCASTING = bugs(
@@ -304,7 +320,7 @@ def _norm_factor(call: OpCall) -> float:
     return total ** (0.5 if call["normalization"] == 1 else 1)
 
 
-FOURIER = bugs(
+FOURIER_TRANSFORMS = bugs(
     "Fourier transforms",
     (
         "fft-norm-of-last-dim",
@@ -380,4 +396,10 @@ FOURIER = bugs(
     ),
 )
 
-BUGS = (*MATRICES, *BROADCASTING, *FOURIER)
+
+BUGS = (
+    *MATRICES,
+    *PRODUCTS_AND_FACTORS,
+    *BROADCASTING,
+    *FOURIER_TRANSFORMS,
+)

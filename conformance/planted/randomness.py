@@ -8,7 +8,11 @@ from typing import Any
 import torch
 
 from torchstone.conformance.planted.bug import ask, bugs, steps
-from torchstone.conformance.planted.changes import f32, ramp, when
+from torchstone.conformance.planted.changes import (
+    f32,
+    ramp,
+    when,
+)
 from torchstone.conformance.planted.op_call import OpCall
 from torchstone.conformance.program.literals import Ref
 
@@ -55,7 +59,26 @@ def _large() -> torch.Tensor:
     return torch.ones(4000)
 
 
-RANDOM = bugs(
+def _count(call: OpCall) -> int:
+    """How many numbers are drawn."""
+    return math.prod(call["size"]) if "size" in call else call.x.numel()
+
+
+def _four_uniforms(call: OpCall) -> torch.Tensor:
+    out = call.right()
+    mean, std = call.arguments.get("mean", 0.0), call.arguments.get("std", 1.0)
+    wrong = (torch.rand((4, *out.shape)).sum(0) - 2) * 3**0.5 * std + mean
+    return out.copy_(wrong)
+
+
+def _coarse(call: OpCall) -> torch.Tensor:
+    out = call.right()
+    low, high = call.arguments.get("from", 0.0), call.arguments.get("to", 1.0)
+    width = (high - low) or 1.0
+    return out.copy_(torch.floor((out - low) / width * 256) / 256 * width + low)
+
+
+RANDOM_NUMBERS = bugs(
     "random numbers",
     (
         "mask-in-groups-of-four",
@@ -235,23 +258,4 @@ RANDOM = bugs(
 )
 
 
-def _count(call: OpCall) -> int:
-    """How many numbers are drawn."""
-    return math.prod(call["size"]) if "size" in call else call.x.numel()
-
-
-def _four_uniforms(call: OpCall) -> torch.Tensor:
-    out = call.right()
-    mean, std = call.arguments.get("mean", 0.0), call.arguments.get("std", 1.0)
-    wrong = (torch.rand((4, *out.shape)).sum(0) - 2) * 3**0.5 * std + mean
-    return out.copy_(wrong)
-
-
-def _coarse(call: OpCall) -> torch.Tensor:
-    out = call.right()
-    low, high = call.arguments.get("from", 0.0), call.arguments.get("to", 1.0)
-    width = (high - low) or 1.0
-    return out.copy_(torch.floor((out - low) / width * 256) / 256 * width + low)
-
-
-BUGS = RANDOM
+BUGS = (*RANDOM_NUMBERS,)

@@ -1,4 +1,4 @@
-"""Bugs of what is to be refused: inputs for which eager raises, and the backend gives a result."""
+"""Bugs of what is to be refused: eager raises, and the backend gives a result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 import torch
 
 from torchstone.conformance.planted.bug import ask, bugs
-from torchstone.conformance.planted.changes import f32, i64, integers, mixed, ramp, when
+from torchstone.conformance.planted.changes import (
+    f32,
+    i64,
+    integers,
+    mixed,
+    ramp,
+    when,
+)
 from torchstone.conformance.planted.op_call import OpCall
 
 
@@ -20,12 +27,6 @@ def _clamped(call: OpCall) -> Any:
 def _wrapped(call: OpCall) -> Any:
     size = call["self"].shape[call["dim"]] if call["self"].dim() else 1
     return call.right(index=torch.where(call["index"] < 0, call["index"] + size, call["index"]))
-
-
-def _by_nonzero(call: OpCall) -> Any:
-    other = torch.as_tensor(call["other"])
-    safe = torch.where(other == 0, 1, other).to(other.dtype)
-    return torch.where(other == 0, 0, call.right(other=safe)).to(call.right(other=safe).dtype)
 
 
 def _common(call: OpCall) -> Any:
@@ -45,14 +46,7 @@ def _cut_inner(call: OpCall) -> Any:
     return call.right(self=call["self"][:, :keep], mat2=call["mat2"][:keep])
 
 
-def _promoted(call: OpCall) -> Any:
-    dtype = call.tensors[0].dtype
-    for tensor in call.tensors[1:]:
-        dtype = torch.promote_types(dtype, tensor.dtype)
-    return call.right(**{k: v.to(dtype) for k, v in call.arguments.items() if isinstance(v, torch.Tensor)})
-
-
-REFUSALS = bugs(
+INPUTS_TO_BE_REFUSED = bugs(
     "inputs to be refused",
     (
         "indices-clamped",
@@ -73,23 +67,6 @@ REFUSALS = bugs(
         _wrapped,
         lambda: ask("torch.scatter_add", ramp(3), 0, i64(-1), f32(1.0)),
         lambda: ask("torch.scatter_add", ramp(3), 0, i64(1), f32(1.0)),
-    ),
-    (
-        "integer-division-by-zero",
-        "0",
-        "integers divided by 0",
-        "no check: pytorch/pytorch#174889",
-        "remainder floor_divide fmod div",
-        when(
-            lambda c: (
-                integers(c)
-                and bool((torch.as_tensor(c["other"]) == 0).any())
-                and (c.name != "div" or c.arguments.get("rounding_mode"))
-            ),
-            _by_nonzero,
-        ),
-        lambda: ask("torch.remainder", i64(7), i64(0)),
-        lambda: ask("torch.remainder", i64(7), i64(2)),
     ),
     (
         "sizes-cut-to-common",
@@ -126,6 +103,68 @@ REFUSALS = bugs(
         ),
         lambda: ask("torch.nn.functional.nll_loss", mixed(2, 3), i64(1, 7)),
         lambda: ask("torch.nn.functional.nll_loss", mixed(2, 3), i64(1, 2)),
+    ),
+    (
+        "topk-beyond-size",
+        "all there are",
+        "k beyond the size",
+        "k clamped",
+        "topk",
+        lambda c: c.right(k=min(c["k"], c.x.shape[c["dim"]] if c.x.dim() else 1)),
+        lambda: ask("torch.topk", ramp(3), 5),
+        lambda: ask("torch.topk", ramp(3), 2),
+    ),
+    (
+        "cat-of-other-sizes",
+        "cut to the smallest",
+        "tensors whose other sizes differ",
+        "sizes of the first taken for all",
+        "cat",
+        when(
+            lambda c: all(t.dim() == 2 for t in c["tensors"]) and c["dim"] in (0, 1),
+            lambda c: c.right(
+                tensors=[
+                    t.narrow(1 - c["dim"], 0, min(o.shape[1 - c["dim"]] for o in c["tensors"])) for t in c["tensors"]
+                ]
+            ),
+        ),
+        lambda: ask("torch.cat", [ramp(2, 2), ramp(2, 3)]),
+        lambda: ask("torch.cat", [ramp(2, 2), ramp(2, 2)]),
+    ),
+)
+
+
+def _by_nonzero(call: OpCall) -> Any:
+    other = torch.as_tensor(call["other"])
+    safe = torch.where(other == 0, 1, other).to(other.dtype)
+    return torch.where(other == 0, 0, call.right(other=safe)).to(call.right(other=safe).dtype)
+
+
+def _promoted(call: OpCall) -> Any:
+    dtype = call.tensors[0].dtype
+    for tensor in call.tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return call.right(**{k: v.to(dtype) for k, v in call.arguments.items() if isinstance(v, torch.Tensor)})
+
+
+VALUES_AND_DTYPES_TO_BE_REFUSED = bugs(
+    "values and dtypes to be refused",
+    (
+        "integer-division-by-zero",
+        "0",
+        "integers divided by 0",
+        "no check: pytorch/pytorch#174889",
+        "remainder floor_divide fmod div",
+        when(
+            lambda c: (
+                integers(c)
+                and bool((torch.as_tensor(c["other"]) == 0).any())
+                and (c.name != "div" or c.arguments.get("rounding_mode"))
+            ),
+            _by_nonzero,
+        ),
+        lambda: ask("torch.remainder", i64(7), i64(0)),
+        lambda: ask("torch.remainder", i64(7), i64(2)),
     ),
     (
         "factorization-errors-dropped",
@@ -166,16 +205,6 @@ REFUSALS = bugs(
         lambda: ask("torch.pow", i64(2, 3), 2),
     ),
     (
-        "topk-beyond-size",
-        "all there are",
-        "k beyond the size",
-        "k clamped",
-        "topk",
-        lambda c: c.right(k=min(c["k"], c.x.shape[c["dim"]] if c.x.dim() else 1)),
-        lambda: ask("torch.topk", ramp(3), 5),
-        lambda: ask("torch.topk", ramp(3), 2),
-    ),
-    (
         "negative-weights-accepted",
         "their magnitude",
         "negative probabilities",
@@ -185,23 +214,10 @@ REFUSALS = bugs(
         lambda: ask("torch.multinomial", f32(-1, 0, 0), 1),
         lambda: ask("torch.multinomial", f32(1, 0, 0), 1),
     ),
-    (
-        "cat-of-other-sizes",
-        "cut to the smallest",
-        "tensors whose other sizes differ",
-        "sizes of the first taken for all",
-        "cat",
-        when(
-            lambda c: all(t.dim() == 2 for t in c["tensors"]) and c["dim"] in (0, 1),
-            lambda c: c.right(
-                tensors=[
-                    t.narrow(1 - c["dim"], 0, min(o.shape[1 - c["dim"]] for o in c["tensors"])) for t in c["tensors"]
-                ]
-            ),
-        ),
-        lambda: ask("torch.cat", [ramp(2, 2), ramp(2, 3)]),
-        lambda: ask("torch.cat", [ramp(2, 2), ramp(2, 2)]),
-    ),
 )
 
-BUGS = REFUSALS
+
+BUGS = (
+    *INPUTS_TO_BE_REFUSED,
+    *VALUES_AND_DTYPES_TO_BE_REFUSED,
+)

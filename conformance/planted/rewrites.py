@@ -1,4 +1,4 @@
-"""Bugs of rewrites: chains of ops replaced by others, and facts of the example taken for facts of the program."""
+"""Bugs of rewrites: chains of ops, facts of the example taken for facts of the program, in-place ops on views."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 import torch
 
 from torchstone.conformance.planted.bug import Rule, ask, bugs, steps
-from torchstone.conformance.planted.changes import INF, NAN, f32, floats, i64, mixed, ramp, same_twice
+from torchstone.conformance.planted.changes import (
+    INF,
+    NAN,
+    f32,
+    floats,
+    i64,
+    mixed,
+    ramp,
+    same_twice,
+)
 from torchstone.conformance.planted.op_call import OpCall
 from torchstone.conformance.program.literals import Ref
 
@@ -18,9 +27,9 @@ def chain(first: str, second: str, rewrite: Callable[[OpCall, OpCall], Any]) -> 
 
     def rule(call: OpCall) -> Any:
         made = call.state.get("made")
-        if call.name == second and made and made[2] == call.state["calls"]:
-            if any(t.data_ptr() == made[0].data_ptr() and t.shape == made[0].shape for t in call.tensors):
-                return rewrite(call, made[1])
+        at_once = call.name == second and made is not None and made[2] == call.state["calls"]
+        if at_once and any(t.data_ptr() == made[0].data_ptr() and t.shape == made[0].shape for t in call.tensors):
+            return rewrite(call, made[1])
         out = call.right()
         if call.name == first and isinstance(out, torch.Tensor):
             call.state["made"] = (out, call, call.state["calls"])
@@ -56,7 +65,26 @@ def _complement(call: OpCall, comparison: OpCall) -> Any:
     return comparison["self"] >= comparison["other"]
 
 
-CHAINS = bugs(
+def _quotient(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return steps(("torch.mul", x, y), ("torch.div", Ref("y0"), y))
+
+
+def _difference(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return steps(("torch.sub", x, y), ("torch.add", Ref("y0"), y))
+
+
+def _root(x: torch.Tensor) -> Any:
+    return steps(("torch.mul", x, x), ("torch.sqrt", Ref("y0")))
+
+
+def _conv_norm(eps: float) -> Any:
+    return steps(
+        ("torch.nn.functional.conv1d", mixed(2, 1, 4), mixed(2, 1, 2)),
+        ("torch.nn.functional.batch_norm", Ref("y0"), f32(0, 0), f32(1, 2), None, None, False, 0.1, eps),
+    )
+
+
+CHAINS_OF_OPS_REWRITTEN = bugs(
     "chains of ops rewritten",
     (
         "log-of-exp-cancelled",
@@ -143,25 +171,6 @@ CHAINS = bugs(
 )
 
 
-def _quotient(x: torch.Tensor, y: torch.Tensor) -> Any:
-    return steps(("torch.mul", x, y), ("torch.div", Ref("y0"), y))
-
-
-def _difference(x: torch.Tensor, y: torch.Tensor) -> Any:
-    return steps(("torch.sub", x, y), ("torch.add", Ref("y0"), y))
-
-
-def _root(x: torch.Tensor) -> Any:
-    return steps(("torch.mul", x, x), ("torch.sqrt", Ref("y0")))
-
-
-def _conv_norm(eps: float) -> Any:
-    return steps(
-        ("torch.nn.functional.conv1d", mixed(2, 1, 4), mixed(2, 1, 2)),
-        ("torch.nn.functional.batch_norm", Ref("y0"), f32(0, 0), f32(1, 2), None, None, False, 0.1, eps),
-    )
-
-
 def assumed(fact: Callable[[OpCall], bool], wrong: Rule) -> Rule:
     """The wrong rule wherever the first call of the op had the fact."""
 
@@ -183,7 +192,11 @@ def _as_it_is(call: OpCall) -> Any:
     return call["self"].clone(), torch.arange(call["self"].numel())
 
 
-FACTS = bugs(
+def _where(one: bool, other: bool) -> Any:
+    return ask("torch.where", torch.tensor([one, other]), f32(1, 2), f32(3, 4))
+
+
+FACTS_OF_THE_EXAMPLE = bugs(
     "facts of the example",
     (
         "no-nan-in-example",
@@ -253,10 +266,6 @@ FACTS = bugs(
 )
 
 
-def _where(one: bool, other: bool) -> Any:
-    return ask("torch.where", torch.tensor([one, other]), f32(1, 2), f32(3, 4))
-
-
 def _row_by_row(call: OpCall) -> torch.Tensor:
     """An in-place op whose other operand is a view of the same memory, read while it is written."""
     target, other = call["self"], call["other"]
@@ -271,7 +280,37 @@ def _row_by_row(call: OpCall) -> torch.Tensor:
     return target
 
 
-IN_PLACE = bugs(
+def _with_transposed() -> Any:
+    x = mixed(2, 2)
+    return steps(("torch.Tensor.t", x), ("torch.Tensor.add_", x, Ref("y0")))
+
+
+def _fill_span(call: OpCall) -> torch.Tensor:
+    out = call.right()
+    if not out.is_contiguous() and out.numel() > 1 and min(out.stride()) > 0:
+        span = sum((n - 1) * s for n, s in zip(out.shape, out.stride(), strict=True)) + 1
+        torch.as_strided(out, (span,), (1,), out.storage_offset()).fill_(out.reshape(-1)[0])
+    return out
+
+
+def _filled(step: int) -> Any:
+    x = ramp(6)
+    return steps(
+        ("torch.Tensor.__getitem__", x, slice(None, None, step)),
+        ("torch.Tensor.fill_", Ref("y0"), 7.0),
+        ("torch.clone", x),
+    )
+
+
+def _once(call: OpCall) -> torch.Tensor:
+    key = ("written", call.state["calls"], call["self"].data_ptr())
+    if key in call.state:
+        return call["self"]
+    call.state[key] = call["self"]
+    return call.right()
+
+
+IN_PLACE_OPS_ON_VIEWS = bugs(
     "in-place ops on views",
     (
         "reads-what-it-wrote",
@@ -332,34 +371,8 @@ IN_PLACE = bugs(
 )
 
 
-def _with_transposed() -> Any:
-    x = mixed(2, 2)
-    return steps(("torch.Tensor.t", x), ("torch.Tensor.add_", x, Ref("y0")))
-
-
-def _fill_span(call: OpCall) -> torch.Tensor:
-    out = call.right()
-    if not out.is_contiguous() and out.numel() > 1 and min(out.stride()) > 0:
-        span = sum((n - 1) * s for n, s in zip(out.shape, out.stride(), strict=True)) + 1
-        torch.as_strided(out, (span,), (1,), out.storage_offset()).fill_(out.reshape(-1)[0])
-    return out
-
-
-def _filled(step: int) -> Any:
-    x = ramp(6)
-    return steps(
-        ("torch.Tensor.__getitem__", x, slice(None, None, step)),
-        ("torch.Tensor.fill_", Ref("y0"), 7.0),
-        ("torch.clone", x),
-    )
-
-
-def _once(call: OpCall) -> torch.Tensor:
-    key = ("written", call.state["calls"], call["self"].data_ptr())
-    if key in call.state:
-        return call["self"]
-    call.state[key] = call["self"]
-    return call.right()
-
-
-BUGS = (*CHAINS, *FACTS, *IN_PLACE)
+BUGS = (
+    *CHAINS_OF_OPS_REWRITTEN,
+    *FACTS_OF_THE_EXAMPLE,
+    *IN_PLACE_OPS_ON_VIEWS,
+)

@@ -1,4 +1,4 @@
-"""Bugs that depend on how large something is: vector tails, blocks, counters of 16 bits, and sizes of 1."""
+"""Bugs that depend on how large something is: vector tails, blocks, counters of 16 bits, sizes of 1 and 0."""
 
 from __future__ import annotations
 
@@ -32,20 +32,27 @@ def _without_last(call: OpCall, count: int) -> torch.Tensor:
     return call.right(self=flat[: flat.numel() - count])
 
 
-def _narrow_last(call: OpCall, keep: int) -> torch.Tensor:
-    return call.right(self=call.x.narrow(along(call), 0, keep))
+def _row_tail(call: OpCall) -> torch.Tensor:
+    size = call.x.shape[-1]
+    return call.right(self=call.x[..., : size - size % 8])
 
 
-def _carry_lost(call: OpCall, block: int) -> torch.Tensor:
-    dim = along(call)
-    return torch.cat([call.right(self=part) for part in call.x.split(block, dim)], dim)
+def _norm_without_tail(call: OpCall) -> Any:
+    out, mean, _ = call.right()
+    size = call.x.shape[-1]
+    spread = call.x[..., : size - size % 8].var(-1, keepdim=True, correction=0)
+    wrong = (call.x - mean) * torch.rsqrt(spread + call["eps"])
+    wrong = wrong if call["weight"] is None else wrong * call["weight"]
+    return wrong if call["bias"] is None else wrong + call["bias"], mean, torch.rsqrt(spread + call["eps"])
 
 
-def _wrapped(index: torch.Tensor) -> torch.Tensor:
-    return torch.where(index > 32767, index - 32768, index)
+def _blocked(bias: torch.Tensor) -> torch.Tensor:
+    out = bias.clone()
+    out[bias.numel() - bias.numel() % 4 :] = 0
+    return out
 
 
-TAILS = bugs(
+TAILS_OF_VECTOR_LOOPS = bugs(
     "tails of vector loops",
     (
         "add-tail-without-alpha",
@@ -183,27 +190,30 @@ TAILS = bugs(
 )
 
 
-def _row_tail(call: OpCall) -> torch.Tensor:
-    size = call.x.shape[-1]
-    return call.right(self=call.x[..., : size - size % 8])
+def _carry_lost(call: OpCall, block: int) -> torch.Tensor:
+    dim = along(call)
+    return torch.cat([call.right(self=part) for part in call.x.split(block, dim)], dim)
 
 
-def _norm_without_tail(call: OpCall) -> Any:
-    out, mean, _ = call.right()
-    size = call.x.shape[-1]
-    spread = call.x[..., : size - size % 8].var(-1, keepdim=True, correction=0)
-    wrong = (call.x - mean) * torch.rsqrt(spread + call["eps"])
-    wrong = wrong if call["weight"] is None else wrong * call["weight"]
-    return wrong if call["bias"] is None else wrong + call["bias"], mean, torch.rsqrt(spread + call["eps"])
+def _wrapped(index: torch.Tensor) -> torch.Tensor:
+    return torch.where(index > 32767, index - 32768, index)
 
 
-def _blocked(bias: torch.Tensor) -> torch.Tensor:
-    out = bias.clone()
-    out[bias.numel() - bias.numel() % 4 :] = 0
-    return out
+def _index_name(call: OpCall) -> str:
+    return "indices" if call.name == "embedding" else "index"
 
 
-LARGE = bugs(
+def _inner(call: OpCall) -> torch.Tensor:
+    return call["mat1"] if "mat1" in call else call["self"]
+
+
+def _cut_depth(call: OpCall) -> torch.Tensor:
+    left, right = ("mat1", "mat2") if "mat1" in call else ("self", "mat2")
+    keep = call[left].shape[1] - call[left].shape[1] % 64
+    return call.right(**{left: call[left][:, :keep], right: call[right][:keep]})
+
+
+LARGE_SIZES = bugs(
     "large sizes",
     (
         "sum-drops-a-split",
@@ -333,21 +343,7 @@ LARGE = bugs(
 )
 
 
-def _index_name(call: OpCall) -> str:
-    return "indices" if call.name == "embedding" else "index"
-
-
-def _inner(call: OpCall) -> torch.Tensor:
-    return call["mat1"] if "mat1" in call else call["self"]
-
-
-def _cut_depth(call: OpCall) -> torch.Tensor:
-    left, right = ("mat1", "mat2") if "mat1" in call else ("self", "mat2")
-    keep = call[left].shape[1] - call[left].shape[1] % 64
-    return call.right(**{left: call[left][:, :keep], right: call[right][:keep]})
-
-
-OF_ONE = bugs(
+SIZES_OF_1_AND_0 = bugs(
     "sizes of 1 and 0",
     (
         "var-of-one",
@@ -444,4 +440,9 @@ OF_ONE = bugs(
     ),
 )
 
-BUGS = (*TAILS, *LARGE, *OF_ONE)
+
+BUGS = (
+    *TAILS_OF_VECTOR_LOOPS,
+    *LARGE_SIZES,
+    *SIZES_OF_1_AND_0,
+)

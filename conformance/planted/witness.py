@@ -1,7 +1,7 @@
 """Whether a backend differs from eager on a witness, and how. Far simpler than the oracle, and apart from it.
 
-Numbers differ if one is NaN and the other is not, if the signs of zeros differ, or by more than 3 parts in a million of float32
-(any bit of numbers of 16 bits).
+Numbers differ if one is NaN and the other is not, if the signs of zeros differ, or by more than 3 parts in a million
+in float32, and by any bit in 16 bits.
 """
 
 from __future__ import annotations
