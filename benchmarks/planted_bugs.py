@@ -1,8 +1,9 @@
 """Which planted bugs a run of the suite finds: by float32, by other dtypes, by refused inputs, variants, all samples.
 
 Each bug (``torchstone.conformance.planted``) is tried on the database ops that call the ATen ops it changes: those of
-their names first, then those that call little else. It is found by a verdict that fails where eager passes the same case. A bug in no op is tried on
-ops drawn by its name. Half of the bugs are held out: of these the tables give numbers, and no names.
+their names first, then those that call little else. It is found by a verdict that fails where eager passes the same
+case, as a backend and under a dispatch mode that changes nothing. A bug in no op is tried on ops drawn by its name.
+Half of the bugs are held out: of these the tables give numbers, and no names.
 
 A case of a bug in an op is only judged if the backend's bits are not eager's: its verdict could not fail otherwise.
 """

@@ -14,6 +14,7 @@ from torchstone.conformance.planted.op_call import OpCall
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, map_leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.backward import backward
 
 Rule: TypeAlias = Callable[[OpCall], Any]
 """What an op gives in place of eager's result. One that raises leaves the op as it is."""
@@ -52,8 +53,6 @@ class Witness:
 
     def backward(self) -> Witness:
         """The witness of the program's gradients, for cotangents of 1, 2, 3, …"""
-        from torchstone.conformance.variants.backward import backward
-
         case = backward(self.case())
         given = [t if name in self.program.inputs else rising(t) for name, t in case.inputs.items()]
         return Witness(case.program, (tuple(given),))

@@ -41,7 +41,7 @@ def _sorted_nan_last(call: OpCall) -> Any:
 
 
 def _cummax_past_nan(call: OpCall) -> Any:
-    values, indices = call.right()
+    _, indices = call.right()
     low = torch.nan_to_num(call.x, nan=-INF, posinf=INF, neginf=-INF).cummax(along(call)).values
     return put(low, torch.isnan(call.x), NAN), indices
 

@@ -38,7 +38,7 @@ def _row_tail(call: OpCall) -> torch.Tensor:
 
 
 def _norm_without_tail(call: OpCall) -> Any:
-    out, mean, _ = call.right()
+    _, mean, _ = call.right()
     size = call.x.shape[-1]
     spread = call.x[..., : size - size % 8].var(-1, keepdim=True, correction=0)
     wrong = (call.x - mean) * torch.rsqrt(spread + call["eps"])
