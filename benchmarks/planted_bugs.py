@@ -1,0 +1,290 @@
+"""Which planted bugs a run of the suite finds: by float32, by other dtypes, by refused inputs, variants, all samples.
+
+Each bug (``torchstone.conformance.planted``) is tried on the database ops that call the ATen ops it changes: those of
+their names first, then those that call little else. It is found by a verdict that fails where eager passes the same
+case, as a backend and under a dispatch mode that changes nothing. A bug in no op is tried on ops drawn by its name.
+Half of the bugs are held out: of these the tables give numbers, and no names.
+
+A case of a bug in an op is only judged if the backend's bits are not eager's: its verdict could not fail otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import itertools
+import json
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import base_name
+from torchstone.conformance.backends import load as load_backend
+from torchstone.conformance.execution.repeatability import observe
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.compare import Observed
+from torchstone.conformance.oracle.equality import same_bits
+from torchstone.conformance.oracle.pytree import flatten
+from torchstone.conformance.planted import BUGS, PlantedBackend, PlantedBug
+from torchstone.conformance.planted import load as planted
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.sources import iterate, opinfo
+from torchstone.conformance.sources import load as load_source
+from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply, is_run_as_it_is
+
+LIMIT = 4
+DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8")
+"""The dtypes of the stages ``variants`` and ``samples``; an op with none of them is asked in its first."""
+
+DEFAULT_STAGES = ("float32", "dtypes", "errors")
+STAGES = (*DEFAULT_STAGES, "variants", "samples")
+
+
+Calls: TypeAlias = dict[str, dict[str, list[str]]]
+"""ATen ops by database op, ``forward`` and ``backward``."""
+
+
+class _Recording(TorchDispatchMode):
+    def __init__(self, seen: set[str]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen |= {base_name(func), base_name(func).rstrip("_")}
+        return func(*args, **(kwargs or {}))
+
+
+def calls_of(op: str) -> dict[str, list[str]]:
+    """The ATen ops that the first samples of a database op call, and those that their gradients call too."""
+    seen: dict[str, set[str]] = {"forward": set(), "backward": set()}
+    dtypes = opinfo.dtypes_of(op)
+    chosen = [dtype for dtype in ("float32", "int64", "complex64") if dtype in dtypes] or dtypes[:1]
+    cases = [entry for entry in opinfo.iterate([op], chosen, LIMIT) if isinstance(entry, Case)]
+    turned = [apply(case, "backward") for case in cases[:2]]
+    for way, case in [*(("forward", c) for c in cases), *(("backward", c) for c in turned if isinstance(c, Case))]:
+        with warnings.catch_warnings(), torch.no_grad(), _Recording(seen[way]):
+            warnings.simplefilter("ignore")
+            try:
+                if not undefined_behavior(case):
+                    case.program(*case.fresh_args())
+            except Exception:  # eager refuses the sample
+                continue
+    return {way: sorted(names) for way, names in seen.items()}
+
+
+def all_calls(path: Path) -> Calls:
+    """The ATen ops by database op: from the file, or computed and written to it."""
+    if not path.exists():
+        found = {op: calls_of(op) for op in opinfo.op_names()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found))
+    return json.loads(path.read_text())
+
+
+def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
+    """The ops that a bug is tried on: those of the name of an ATen op first, then those that call least else."""
+    if not bug.ops:
+        return sorted(calls, key=lambda op: hashlib.sha256(f"{bug.name}:{op}".encode()).digest())[:most]
+    wanted = {name.rstrip("_") for name in bug.ops} | set(bug.ops)
+    touched = [op for op, ways in calls.items() if wanted & {*ways["forward"], *ways["backward"]}]
+
+    def distance(op: str) -> tuple[bool, bool, int, str]:
+        last = op.rpartition(".")[2]
+        named = any(last == name.strip("_") or op.replace(".", "_") == name for name in wanted)
+        return not named, not wanted & set(calls[op]["forward"]), len(calls[op]["forward"]), op
+
+    return sorted(touched, key=distance)[:most]
+
+
+@functools.lru_cache(maxsize=4000)
+def samples(op: str, dtype: str, limit: int | None) -> tuple[Case, ...]:
+    return tuple(entry for entry in opinfo.iterate([op], [dtype], limit) if isinstance(entry, Case))
+
+
+@functools.lru_cache(maxsize=4000)
+def varied(op: str, dtype: str, variant: str) -> tuple[Case, ...]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [apply(case, variant) for case in samples(op, dtype, LIMIT)]
+    return tuple(case for case in found if isinstance(case, Case))
+
+
+def few_dtypes(op: str) -> list[str]:
+    known = opinfo.dtypes_of(op)
+    return [dtype for dtype in DTYPES if dtype in known] or known[:1]
+
+
+def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
+    """The cases of a stage, in a fixed order."""
+    if stage == "float32":
+        for op in ops:
+            yield from samples(op, "float32", LIMIT) if "float32" in opinfo.dtypes_of(op) else ()
+    elif stage == "dtypes":
+        for op in ops:
+            for dtype in opinfo.dtypes_of(op):
+                yield from samples(op, dtype, LIMIT) if dtype != "float32" else ()
+    elif stage == "errors":
+        refused = [op for op in ops if op in set(load_source("errors").op_names())]
+        yield from (entry for entry in iterate({"errors": refused}, None, LIMIT) if isinstance(entry, Case))
+    elif stage == "variants":
+        for op, variant in itertools.product(ops[:3], [name for name in VARIANTS.rows if name != DEFAULT]):
+            as_it_is = VARIANTS.load(variant).run is None
+            for dtype in few_dtypes(op) if as_it_is else few_dtypes(op)[:1]:
+                yield from varied(op, dtype, variant)
+    else:
+        for op in ops[:3]:
+            for dtype in few_dtypes(op):
+                yield from samples(op, dtype, None)[LIMIT:]
+
+
+def may_fail(case: Case, backend: PlantedBackend) -> bool:
+    """Whether the bug shows in a case: its bits differ from eager's in one of two calls, or one of them raises."""
+    if backend.bug is None or backend.bug.rule is None or case.source == "errors" or not is_run_as_it_is(case):
+        return True
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            if undefined_behavior(case):
+                return False
+            expected = observe(case.program, case.fresh_args())
+        except Exception:  # eager refuses it: untested
+            return False
+        try:
+            compiled = backend.compile(case.program, case.fresh_args())
+            return not all(_same(expected, observe(compiled, case.fresh_args())) for _ in range(2))
+        except Exception:  # the backend refuses it
+            return True
+
+
+def _same(left: Observed, right: Observed) -> bool:
+    """Whether two runs left the same bits everywhere."""
+    mine, others = (flatten((run.outputs, run.inputs)) for run in (left, right))
+    return len(mine) == len(others) and all(
+        same_bits(one, other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else one == other
+        for one, other in zip(mine, others, strict=True)
+    )
+
+
+def try_stage(bug: PlantedBug, stage: str, ops: list[str], seconds: float) -> dict[str, Any]:
+    """What became of a bug in one stage: the first case that finds it, and how many cases were asked."""
+    backend, started, tried = planted(bug.name), time.process_time(), 0
+    row: dict[str, Any] = {"bug": bug.name, "stage": stage, "ops": len(ops), "found": "", "complete": True}
+    for case in cases_of(stage, ops):
+        if time.process_time() - started > seconds:
+            row["complete"] = False
+            break
+        tried += 1
+        if not may_fail(case, backend):
+            continue
+        verdict = run_case(case, backend)
+        row["shown"] = row.get("shown", 0) + 1
+        row.setdefault("outcomes", {}).setdefault(str(verdict.outcome), case.id)
+        if verdict.failed and all(run_case(case, right).outcome in _RIGHT for right in _controls()):
+            row |= {"found": case.id, "outcome": str(verdict.outcome), "kind": verdict.kind}
+            break
+    return row | {"tried": tried, "seconds": round(time.process_time() - started, 2)}
+
+
+_RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
+
+
+@functools.cache
+def _controls() -> tuple[Any, ...]:
+    return load_backend("eager"), planted("none")
+
+
+def read(paths: Iterable[Path]) -> dict[str, dict[str, dict[str, Any]]]:
+    """The journals: rows by bug and stage."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for path in paths:
+        for line in path.read_text().splitlines() if path.exists() else ():
+            row = json.loads(line)
+            found.setdefault(row["bug"], {})[row["stage"]] = row
+    return found
+
+
+def measure(bugs: list[PlantedBug], stages: list[str], journal: Path, options: argparse.Namespace) -> None:
+    """Try the bugs that the journal lacks, stage by stage: a later one where no earlier one found the bug."""
+    calls = all_calls(options.calls)
+    torch.set_num_threads(1)
+    for stage in stages:
+        known = read([journal])
+        for bug in bugs:
+            before = known.get(bug.name, {})
+            if stage in before or any(before[s]["found"] for s in DEFAULT_STAGES if s in before):
+                continue
+            row = try_stage(bug, stage, ops_of(bug, calls, options.ops), options.seconds)
+            with journal.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            name = "(held out)" if bug.held_out else bug.name
+            print(name, stage, bool(row["found"]), row["seconds"], file=sys.stderr)
+
+
+def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]]]) -> Counter[str]:
+    """How many bugs each stage finds, those of the stages before it among them."""
+    counts: Counter[str] = Counter()
+    for bug in bugs:
+        by = {stage: bool(row["found"]) for stage, row in rows.get(bug.name, {}).items()}
+        counts["bugs"] += 1
+        default = any(by.get(stage) for stage in DEFAULT_STAGES)
+        counts["float32"] += bool(by.get("float32"))
+        counts["default"] += default
+        counts["variants"] += default or bool(by.get("variants"))
+        counts["samples"] += default or bool(by.get("samples"))
+        counts["either"] += default or bool(by.get("variants") or by.get("samples"))
+        complete = all(by.get(s) or (s in by and rows[bug.name][s]["complete"]) for s in STAGES)
+        counts["not asked to the end"] += not default and not complete
+    return counts
+
+
+def show(rows: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """The table by class of the half that is looked at, the names of those not found, and the totals of the other."""
+    columns = ("bugs", "float32", "default", "variants", "samples", "either", "not asked to the end")
+    print("| class | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
+    shown = [bug for bug in BUGS.values() if not bug.held_out]
+    groups = dict.fromkeys(bug.group for bug in shown)
+
+    def line(name: str, counts: Counter[str]) -> str:
+        return f"| {name} | " + " | ".join(str(counts[column]) for column in columns) + " |"
+
+    for group in groups:
+        print(line(group, summary((bug for bug in shown if bug.group == group), rows)))
+    print(line("all", summary(shown, rows)))
+    print(line("held out", summary((bug for bug in BUGS.values() if bug.held_out), rows)))
+    for stages, title in ((DEFAULT_STAGES, "by a default run"), (STAGES, "at all")):
+        by_bug = {bug.name: rows.get(bug.name, {}) for bug in shown}
+        missed = [name for name, by in by_bug.items() if not any(by[s]["found"] for s in stages if s in by)]
+        print(f"\nNot found {title}: {', '.join(missed)}")
+
+
+def main() -> None:
+    """Measure and journal, or print the tables of journals."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--journal", type=Path, default=Path(".torchstone/planted.jsonl"))
+    parser.add_argument("--calls", type=Path, default=Path(".torchstone/planted-calls.json"), help="ATen ops by op")
+    parser.add_argument("--stage", action="append", choices=STAGES, help="repeatable [default: all]")
+    parser.add_argument("--ops", type=int, default=10, help="ops a bug, at most [10]; 3 in variants and samples")
+    parser.add_argument("--seconds", type=float, default=8.0, help="processor time a bug and stage, at most [8]")
+    parser.add_argument("--half", choices=("shown", "held-out", "both"), default="both")
+    parser.add_argument("--show", action="store_true", help="print the tables and measure nothing")
+    options = parser.parse_args()
+    if not options.show:
+        halves = {"shown": (False,), "held-out": (True,), "both": (False, True)}[options.half]
+        bugs = sorted((bug for bug in BUGS.values() if bug.held_out in halves), key=lambda bug: (bug.held_out, bug.ops))
+        options.journal.parent.mkdir(parents=True, exist_ok=True)
+        measure(bugs, options.stage or list(STAGES), options.journal, options)
+    show(read([options.journal]))
+
+
+if __name__ == "__main__":
+    main()
