@@ -7,6 +7,7 @@ import signal
 import sys
 
 from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.execution.later_calls import COMPANION
 
 
 class Faulty(Eager):
@@ -27,6 +28,8 @@ class Stops(Eager):
         self.compiled = 0
 
     def compile(self, fn, args):
+        if fn is COMPANION:
+            return fn
         if self.compiled == int(os.environ["FAULTY_ANSWERS"]):
             signal.pause()
         self.compiled += 1
