@@ -42,6 +42,9 @@ FIRST = 3
 CALLS = "calls"
 """The key in the evidence of the calls that were made, by what was other in them. The last is the one that failed."""
 
+TURNS, STRIDES_TURN, PROGRAM_TURN = 4, 0, 1
+"""Which of the cases in a row make the backend compile again; other variants begin elsewhere in the row."""
+_OF_DEFAULT = zlib.crc32(b"default")
 WORDS = 120
 """Characters of a refusal that the evidence keeps."""
 
@@ -77,17 +80,17 @@ def plan_calls(case: Case, expected: Observed) -> Iterator[LaterCall]:
     """The calls that are made of a case, given what eager gives for it.
 
     For other strides and for another program a backend has to compile again, which takes as long as the rest of the
-    trial: a case is asked one of the two, by its index and variant in turn.
+    trial. Of four cases in a row one is asked the first, and the next one the second.
     """
     if (found := other_values(case, expected)) is not None:
         yield LaterCall(VALUES, *found)
     yield LaterCall(MEMORY, case, expected, in_place=True)
-    if (case.index + zlib.crc32(case.variant.encode())) % 2:
-        other = _with_other_strides(case)
-        if other is not None and (answer := eager_answer(other, expected)) is not None:
+    turn = (case.index + zlib.crc32(case.variant.encode()) - _OF_DEFAULT) % TURNS
+    if turn == STRIDES_TURN and (other := _with_other_strides(case)) is not None:
+        if (answer := eager_answer(other, expected)) is not None:
             yield LaterCall(STRIDES, other, answer)
-            return
-    yield LaterCall(PROGRAM, case, expected, after_companion=True)
+    elif turn == PROGRAM_TURN:
+        yield LaterCall(PROGRAM, case, expected, after_companion=True)
 
 
 def check_later_calls(

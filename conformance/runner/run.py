@@ -62,14 +62,12 @@ def run_cases(
 ) -> RunSummary:
     """Try what ``entries()`` yields (Case or Untested) on one backend after the other and journal every verdict.
 
-    Where a failing case passes alone, the cases before it in its worker that it needs to fail are looked for, within
-    the bounds of ``predecessors``, and its verdict is replaced. ``on_note`` is told of that.
-
-    ``wanted`` says which ids each backend is asked, if not all of them. ``pool`` makes the workers of a backend, as
-    ``Pool`` does.
-    A (case, backend) that has a verdict in this run already is skipped, so a run is resumed by calling this again.
-    The caller closes the run with ``store.finish``. A backend whose workers cannot start ends up in
-    ``Summary.errors``; KeyboardInterrupt passes through, with every verdict so far in the journal.
+    Where a failing case passes alone, its verdict is replaced by one with the cases that it needs before it
+    (``predecessors``); ``on_note`` is told of that. ``wanted`` says which ids each backend is asked, if not all of
+    them. ``pool`` makes the workers of a backend, as ``Pool`` does. A (case, backend) that has a verdict in this run
+    is skipped, so a run is resumed by calling this again. The caller closes the run with ``store.finish``. A backend
+    whose workers cannot start ends up in ``Summary.errors``; KeyboardInterrupt passes through, with every verdict so
+    far in the journal.
     """
     summary = RunSummary()
     limits = {"timeout": timeout, "memory": memory}
@@ -108,9 +106,8 @@ def run_cases(
                 for result in workers.results(cases()):
                     keep(result.verdict, result.data)
                     suspects.add(result)
-                _explain(
-                    suspects, partial(pool, backend, jobs=1, **limits, tick=tick, retry=False), store, run_id, on_note
-                )
+                fresh = partial(pool, backend, jobs=1, **limits, tick=tick, retry=False)
+                _explain(suspects, fresh, store, run_id, on_note)
         except HarnessError as error:
             summary.errors[backend] = str(error)
         store.flush()

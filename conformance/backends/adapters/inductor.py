@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import weakref
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Inductor:
-    """Each program is compiled from scratch: dynamo is reset, inductor's caches of finished graphs are off.
+    """Each program is compiled from scratch: inductor's caches of finished graphs are off, and dynamo is reset where no
+    program of before is in use.
 
     What dynamo cannot put into one graph is ``unsupported`` at capture. An op that inductor leaves to ATen, for want of
     a lowering or by choice, is eager's own: a ``fallback``. So would be a program that dynamo runs in eager unasked.
@@ -30,6 +32,9 @@ class Inductor:
     name = "inductor"
     executors = ("inductor",)
     options = ("cuda",)
+
+    def __init__(self) -> None:
+        self._in_use: weakref.WeakSet[_Executable] = weakref.WeakSet()
 
     def configured(self, options: Sequence[str]) -> Backend:
         """Return inductor for a CUDA device."""
@@ -60,7 +65,8 @@ class Inductor:
         from torchstone.conformance.program.fx import as_module
         from torchstone.conformance.program.tensor_storage import copy_tensors
 
-        dynamo.reset()
+        if not self._in_use:  # a program that may be called again would be compiled again
+            dynamo.reset()
         module = as_module(fn)
         sources: list[str] = []
         with (
@@ -82,7 +88,9 @@ class Inductor:
                 raise BackendError(_first_lines(error), "capture") from error
             except Exception as error:
                 raise BackendError(_first_lines(error), "run") from error
-        return _Executable(compiled, [kernel for source in sources for kernel in _KERNEL.findall(source)])
+        executable = _Executable(compiled, [kernel for source in sources for kernel in _KERNEL.findall(source)])
+        self._in_use.add(executable)
+        return executable
 
 
 class _Executable:
