@@ -117,9 +117,8 @@ class Placed:
         levels = _levels(self.values(tensor.dtype))
         real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()[..., None]
         real = real.clone()
-        numbers = range(column, len(begins))
-        for places, part in itertools.product(self._places(found, column), real.unbind(-1)):
-            number, *numbers = numbers
+        placed = itertools.product(self._places(found, column), real.unbind(-1))
+        for number, (places, part) in enumerate(placed, column):
             level = (_level(found.group, number, len(levels)) + begins[number]) % len(levels)
             for at, value in enumerate(levels):
                 if value is not OWN:
