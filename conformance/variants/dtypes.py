@@ -118,9 +118,10 @@ def wide(case: Case) -> Case:
         raise NotApplicable("no two operands")
     start = case.index % 2 - 1  # the last operand of one sample, the first one of the next
     for name in names[start:] + names[:start]:
-        changed = case.replace(inputs={**case.inputs, name: _widened(case.inputs[name])})
-        if case.inputs[name].numel() and taken(changed):
-            return changed
+        if case.inputs[name].numel():
+            changed = case.replace(inputs={**case.inputs, name: _widened(case.inputs[name])})
+            if taken(changed):
+                return changed
     raise NotApplicable("eager takes no 0-d operand of another dtype")
 
 

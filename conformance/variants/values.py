@@ -117,9 +117,8 @@ class Placed:
         levels = _levels(self.values(tensor.dtype))
         real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()[..., None]
         real = real.clone()
-        numbers = range(column, len(begins))
-        for places, part in itertools.product(self._places(found, column), real.unbind(-1)):
-            number, *numbers = numbers
+        placed = itertools.product(self._places(found, column), real.unbind(-1))
+        for number, (places, part) in enumerate(placed, column):
             level = (_level(found.group, number, len(levels)) + begins[number]) % len(levels)
             for at, value in enumerate(levels):
                 if value is not OWN:
@@ -183,7 +182,10 @@ def _with_room(case: Case, levels: int) -> Case:
                 tensor = resized(tensor, axis, side)
         return tensor
 
-    larger = case.replace(inputs={name: grown(tensor) for name, tensor in case.inputs.items()})
+    try:
+        larger = case.replace(inputs={name: grown(tensor) for name, tensor in case.inputs.items()})
+    except NotImplementedError:  # of a dtype that eager hardly has anything for
+        return case
     return larger if taken(larger) else case
 
 
