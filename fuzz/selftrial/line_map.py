@@ -10,12 +10,12 @@ import json
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.files import replace_file
@@ -23,7 +23,9 @@ from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import load
 from torchstone.conformance.variants.registry import expand, is_run_as_it_is
+from torchstone.fuzz.selftrial.cases import ARGUMENT_SAMPLES
 
+T = TypeVar("T")
 Lines: TypeAlias = "dict[str, set[int]]"
 """Lines that ran, by file."""
 
@@ -123,14 +125,25 @@ def trace_op(backend: str, op: str) -> list[tuple[str, Lines]]:
 
 
 def traced_cases(op: str) -> Iterator[Case]:
-    """The first sample of some dtypes, more of the first one, and the largest of these in variants."""
-    source = load("opinfo")
-    for number, dtype in enumerate(spread(source.dtypes_of(op))[:DTYPES]):
-        cases = [case for case in source.iterate([op], [dtype], 1 if number else SAMPLES) if isinstance(case, Case)]
+    """A large sample of some dtypes, unlike ones of the first of them, and the largest of these in variants."""
+    for number, dtype in enumerate(spread(load("opinfo").dtypes_of(op))[:DTYPES]):
+        cases = unlike_samples(op, dtype, 1 if number else SAMPLES)
         yield from cases
-        if not number and cases:
-            largest = max(cases, key=lambda case: sum(tensor.numel() for tensor in case.args))
-            yield from (case for case in expand([largest], VARIANTS_TRACED) if isinstance(case, Case))
+        if not number:
+            yield from (case for case in expand(cases[:1], VARIANTS_TRACED) if isinstance(case, Case))
+
+
+def unlike_samples(op: str, dtype: str, most: int) -> list[Case]:
+    """Some of the samples of an op and dtype, from the largest to the smallest: they differ in their arguments, too."""
+    found = load("opinfo").iterate([op], [dtype], ARGUMENT_SAMPLES)
+    cases = [case for case in found if isinstance(case, Case)]
+    return spaced(sorted(cases, key=lambda case: -sum(tensor.numel() for tensor in case.args)), most)
+
+
+def spaced(rows: Sequence[T], most: int) -> list[T]:
+    """Some of the rows: the first, and others at equal distances."""
+    step = max(1.0, len(rows) / most)
+    return [rows[int(at * step)] for at in range(min(most, len(rows)))]
 
 
 def spread(dtypes: Iterable[str]) -> list[str]:

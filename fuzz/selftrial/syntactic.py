@@ -60,13 +60,14 @@ class SyntacticTrial:
         """Return what became of a mutation. HarnessError when no fork can begin."""
         started = time.perf_counter()
         text = self.texts[mutation.path]
-        reaching, near = reaching_ids(self.lines, mutation, function_lines(text, mutation))
+        reaching, near = reaching_ids(self.lines, mutation, functions_around(text, mutation))
         trial = ForkedTrial(
             self._backend,
             lambda reached: self._live.mutated(mutation, text, reached),
             lambda: reaching_cases(reaching, near, self.effort),
             self._is_open,
             self.timeout,
+            self.effort.patience,
         )
         found = next((row for row in trial if self._is_right(row[0])), None) if near else None
         before, after = mutation.diff(text)
@@ -105,15 +106,11 @@ class SyntacticTrial:
         return self._right[case.id] is Outcome.PASS
 
 
-def function_lines(text: str, mutation: Mutation) -> tuple[int, int]:
-    """The first and the last line of the innermost function around a mutation."""
-    spans = [
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.lineno <= mutation.line <= (node.end_lineno or 0)
-    ]
-    return max(spans, default=(mutation.line, mutation.last))
+def functions_around(text: str, mutation: Mutation) -> list[tuple[int, int]]:
+    """The first and the last line of each function around a mutation, the innermost first."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    spans = [(n.lineno, n.end_lineno or n.lineno) for n in ast.walk(ast.parse(text)) if isinstance(n, functions)]
+    return sorted(((a, b) for a, b in spans if a <= mutation.line <= b), reverse=True)
 
 
 def run_syntactic_trials(

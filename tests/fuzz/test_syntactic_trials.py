@@ -98,14 +98,14 @@ def test_where_no_case_runs_a_line_the_rest_of_its_function_and_of_its_file_say_
     made = LineMap()
     made.add("in the function", {CEIL.path: {CEIL.line + 2}})
     made.add("in the file", {CEIL.path: {CEIL.line + 50}})
-    around = (CEIL.line - 3, CEIL.line + 3)
-    assert reaching_ids(made, CEIL, around) == ([], ["in the function"])
-    assert reaching_ids(made, CEIL, (CEIL.line, CEIL.line)) == ([], ["in the function", "in the file"])
-    assert reaching_ids(made, SAME, (1, 1000)) == ([], [])
+    inner, outer = (CEIL.line, CEIL.line), (CEIL.line - 3, CEIL.line + 3)
+    assert reaching_ids(made, CEIL, [inner, outer]) == ([], ["in the function"])
+    assert reaching_ids(made, CEIL, [inner]) == ([], ["in the function", "in the file"])
+    assert reaching_ids(made, SAME, [(1, 1000)]) == ([], [])
 
 
 def test_what_is_tried_is_the_same_each_time_and_nothing_is_tried_twice(lines):
-    reaching, near = reaching_ids(lines, SAME, (SAME.line, SAME.last))
+    reaching, near = reaching_ids(lines, SAME, [])
     first, second = (
         [
             case.id
