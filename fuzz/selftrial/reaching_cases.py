@@ -14,6 +14,9 @@ from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply
 from torchstone.fuzz.selftrial.cases import programs_of
 from torchstone.fuzz.selftrial.line_map import LineMap, spaced, spread, unlike_samples
 
+PROGRAM_OPS = 40
+"""Ops that the random programs call: what many ops run is asked in programs of unlike ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -37,9 +40,8 @@ def reaching_ids(
 ) -> tuple[list[str], list[str]]:
     """The cases that run a mutation's lines, those first that run the fewest others; and all that are near to it.
 
-    Near are those that run its lines. Where there is none, near are those that run another line of the innermost of the
-    ``functions`` around it of which a line runs, and else of the file: in another variant, or with other arguments,
-    they may come by.
+    Near are those that run its lines. Where there is none, near are those that run a line of the first of ``functions``
+    of which one runs, and else of the file: in another variant, or with other arguments, they may come by.
     """
     reaching = lines.covering(mutation.path, mutation.line, mutation.last)
     spans = ((mutation.line, mutation.last), *functions, (0, 1 << 30))
@@ -68,7 +70,8 @@ def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Ite
     turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
     yield from map(find_case, itertools.islice(turns, effort.reaching))
 
-    few = spaced(list(dict.fromkeys(name.split(":")[1] for name in near)), effort.varied_ops)
+    ops = list(dict.fromkeys(name.split(":")[1] for name in near))
+    few = spaced(ops, effort.varied_ops)
     samples = {op: list(_samples(op, effort)) for op in few}
     varied = _varied(samples)
     if not reaching:  # so a variant may: it is asked before the patience ends
@@ -78,7 +81,7 @@ def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Ite
     refused = sorted(set(few) & set(load("errors").op_names()))
     yield from (case for case in iterate({"errors": refused}, None, effort.limit) if isinstance(case, Case))
     yield from itertools.islice(varied, effort.variants)
-    yield from programs_of(few, effort.programs)
+    yield from programs_of(spaced(ops, PROGRAM_OPS), effort.programs)
 
 
 def _by_dtype(names: Iterable[str]) -> list[str]:

@@ -107,10 +107,14 @@ class SyntacticTrial:
 
 
 def functions_around(text: str, mutation: Mutation) -> list[tuple[int, int]]:
-    """The first and the last line of each function around a mutation, the innermost first."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    spans = [(n.lineno, n.end_lineno or n.lineno) for n in ast.walk(ast.parse(text)) if isinstance(n, functions)]
-    return sorted(((a, b) for a, b in spans if a <= mutation.line <= b), reverse=True)
+    """The first and last lines of the functions around a mutation, and of those that name one of them, by distance."""
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [n for n in functions if n.lineno <= mutation.line <= (n.end_lineno or 0)]
+    found = sorted(around, key=lambda n: -n.lineno)
+    names = {n: {name.id for name in ast.walk(n) if isinstance(name, ast.Name)} for n in functions}
+    for one in found:  # which grows: who calls those that call it comes after them
+        found += [n for n in functions if n not in found and one.name in names[n]]
+    return [(n.lineno, n.end_lineno or n.lineno) for n in found]
 
 
 def run_syntactic_trials(

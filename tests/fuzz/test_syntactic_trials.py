@@ -104,6 +104,17 @@ def test_where_no_case_runs_a_line_the_rest_of_its_function_and_of_its_file_say_
     assert reaching_ids(made, SAME, [(1, 1000)]) == ([], [])
 
 
+def test_the_functions_around_a_line_come_before_those_that_call_them():
+    text = (
+        "def a():\n    def b():\n        return 1\n    return b\n"
+        "def c():\n    return a()\n"
+        "def d():\n    return c\n"
+        "def e():\n    return 2\n"
+    )
+    first = mutations("m.py", text)[0]
+    assert first.line == 3 and syntactic.functions_around(text, first) == [(2, 3), (1, 4), (5, 6), (7, 8)]
+
+
 def test_what_is_tried_is_the_same_each_time_and_nothing_is_tried_twice(lines):
     reaching, near = reaching_ids(lines, SAME, [])
     first, second = (
