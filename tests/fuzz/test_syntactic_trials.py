@@ -11,8 +11,9 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.enumerate import mutations
 from torchstone.conformance.mutants.syntactic.judgements import Judged, Judgement
+from torchstone.fuzz.generator import generate
+from torchstone.fuzz.selftrial import cases, syntactic
 from torchstone.fuzz.selftrial import mutation_results as results
-from torchstone.fuzz.selftrial import syntactic
 from torchstone.fuzz.selftrial.line_map import LineMap, line_map, trace_op
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
 from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_ids
@@ -237,3 +238,17 @@ def test_a_journal_that_is_none(tmp_path):
     path.write_text('{"fingerprint": "a"}\n')
     with pytest.raises(InputError, match=r"journal.jsonl:1: not a line of a trial of mutants"):
         results.read_mutation_journal(path)
+
+
+def test_an_op_that_no_program_can_call_is_passed_over(monkeypatch):
+    """Some take what few programs have, and are not drawn in so many attempts."""
+    drawn = []
+
+    def nth_program(seed, index, *rest):
+        drawn.append(index)
+        if index == 1:
+            raise generate.NothingGenerated("no valid call of bincount could be drawn")
+        return index
+
+    monkeypatch.setattr(generate, "nth_program", nth_program)
+    assert list(cases.programs_of(["bincount"], 3)) == [0, 2] and drawn == [0, 1, 2]
