@@ -1,11 +1,13 @@
 """Which cases run which lines of the compiler: some of every op are compiled and called under a trace.
 
-The map is kept under the hash of the compiler's sources, so that one is made only where the compiler has changed.
+The map is kept under the hash of the compiler's sources and of what is traced, so that one is made only where these have
+changed.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import multiprocessing
 import sys
@@ -29,13 +31,13 @@ T = TypeVar("T")
 Lines: TypeAlias = "dict[str, set[int]]"
 """Lines that ran, by file."""
 
-SAMPLES = 2
+SAMPLES = 3
 """Samples of an op's first dtype that are traced; of the other dtypes one is: they take the same ways but for that."""
 
-DTYPES = 4
+DTYPES = 5
 """Dtypes of an op that are traced, as different from each other as may be."""
 
-VARIANTS_TRACED = ("backward",)
+VARIANTS_TRACED = ("strided", "empty", "single", "long", "dynamic", "backward")
 """The variants in which the largest of these samples is traced: those in which the compiler writes other code."""
 
 _CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
@@ -96,7 +98,8 @@ def line_map(
     backend: str, folder: Path, jobs: int = 1, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> LineMap:
     """The map of a backend: from ``folder`` if it is there, and otherwise made and put there."""
-    path = folder / f"lines-{backend}-{population.digest()}.json.gz"
+    asked = hashlib.sha256(repr((population.digest(), SAMPLES, DTYPES, VARIANTS_TRACED)).encode()).hexdigest()[:16]
+    path = folder / f"lines-{backend}-{asked}.json.gz"
     try:
         return LineMap.from_json(json.loads(gzip.decompress(path.read_bytes())))
     except (OSError, EOFError, KeyError, TypeError, ValueError):
