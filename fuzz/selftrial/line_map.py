@@ -1,7 +1,6 @@
 """Which cases run which lines of the compiler: some of every op are compiled and called under a trace.
 
-The map is kept under the hash of the compiler's sources and of what is traced, so that one is made only where these have
-changed.
+A map is kept under the hash of the compiler's sources and of what is traced: another is made where these have changed.
 """
 
 from __future__ import annotations
