@@ -8,6 +8,7 @@ import pytest
 
 from torchstone.cli import invoke
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.enumerate import mutations
 from torchstone.conformance.mutants.syntactic.judgements import Judged, Judgement
@@ -153,6 +154,26 @@ def test_a_mutant_that_computes_the_same_survives_though_cases_ran_it(tried):
 
 def test_the_compiler_is_what_it_was_after_trials(tried):
     assert trace_op("linalg", "ceil")  # which would raise if a mutation's mark were left in the code
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "worse"),
+    [
+        ("pass", "mismatch", True),
+        ("pass", "unsupported", True),
+        ("pass", "fallback", True),
+        ("pass", "ill-conditioned", False),
+        ("pass", "harness-error", False),
+        ("fallback", "error", True),
+        ("fallback", "unsupported", False),
+        ("mismatch", "crash", False),
+        ("untested", "mismatch", False),
+        ("unsupported", "unsupported", False),
+    ],
+)
+def test_what_finds_a_mutant(before, after, worse):
+    verdict = Verdict("a", "linalg", "opinfo", "a", "float32", "default", Stage.RUN, Outcome(after))
+    assert syntactic._is_worse(Outcome(before), verdict) is worse
 
 
 # The command
