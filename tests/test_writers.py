@@ -54,7 +54,7 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.conformance.runner.worker_process": "a log whose end is told as one line",
     "torchstone.conformance.runner.process_state": "puts a worker's streams back",
     "torchstone.conformance.runner.worker": "a worker's streams, which nobody sees, and a number for the kernel",
-    "torchstone.fuzz.selftrial.line_map": "numbers of lines, compressed, for torchstone to read again",
+    "torchstone.fuzz.selftrial.line_map": "ids of cases and numbers of lines, in a file of its own",
     "torchstone.fuzz.selftrial.forked": "flushes both streams, so that a fork has nothing of theirs",
     "torchstone.compiler.registry": "a warning of a plugin, which the command line prints by cli.output",
     "torchstone.conformance.oracle.waivers": "a page made of torchstone's own tables",

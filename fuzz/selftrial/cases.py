@@ -90,7 +90,7 @@ def _in_variants(samples: Iterable[Case], names: Iterable[str]) -> Iterator[Case
 
 def programs_of(ops: Iterable[str], count: int) -> Iterator[Case]:
     from torchstone.fuzz.generator.catalog import select_rules
-    from torchstone.fuzz.generator.generate import nth_program
+    from torchstone.fuzz.generator.generate import NothingGenerated, nth_program
 
     known = []
     for op in ops:
@@ -99,4 +99,7 @@ def programs_of(ops: Iterable[str], count: int) -> Iterator[Case]:
         except UnknownName:  # the fuzzer has no rule for it
             continue
     for index in range(count if known else 0):
-        yield nth_program(SEED, index, (), MAX_OPS, known, index % 2 == 1)
+        try:
+            yield nth_program(SEED, index, (), MAX_OPS, known, index % 2 == 1)
+        except NothingGenerated:  # of the op that was to be called: another one is drawn next
+            continue

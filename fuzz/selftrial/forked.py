@@ -59,16 +59,17 @@ class ForkedTrial:
 
     ``cases`` makes the cases, the same in every call, and ``is_open`` says of a verdict whether it is yielded. The case
     that the fork dies of, or that takes more than ``timeout`` seconds of the processor's time, is the last to be
-    yielded. To take no more of them is to end the trial. ``tried`` counts the cases so far, and ``reached`` those that
+    yielded. To take no more of them is to end the trial; it ends as well where the first ``patience`` cases, if that is
+    not 0, have not come to the mutated code. ``tried`` counts the cases so far, and ``reached`` those that
     came to the mutated code. Raises HarnessError when the fork ends before its first case.
     """
 
     def __init__(
         self, backend: Any, mutated: Mutated, cases: Callable[[], Iterable[Case]], is_open: Callable[[Verdict], bool],
-        timeout: float = 20.0,
+        timeout: float = 20.0, patience: int = 0,
     ) -> None:  # fmt: skip
         self.backend, self.mutated, self.cases = backend, mutated, cases
-        self.is_open, self.timeout = is_open, timeout
+        self.is_open, self.timeout, self.patience = is_open, timeout, patience
         self.tried = self.reached = self._times = 0
 
     def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
@@ -140,6 +141,8 @@ class ForkedTrial:
                     verdict = run_case(case, self.backend)
                     self.tried += 1
                     self.reached += bool(self._times)
+                    if not self.reached and self.tried == self.patience:
+                        break
                     if self.is_open(verdict):
                         fields = vars(replace(verdict, evidence={}, message=verdict.message[:MESSAGE]))
                         self._send(channel, case.to_bytes(), verdict=fields)

@@ -1,21 +1,22 @@
 """Which cases run which lines of the compiler: some of every op are compiled and called under a trace.
 
-The map is kept under the hash of the compiler's sources, so that one is made only where the compiler has changed.
+A map is kept under the hash of the compiler's sources and of what is traced: another is made where these have changed.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.files import replace_file
@@ -24,17 +25,19 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import load
 from torchstone.conformance.variants.apply import expand
 from torchstone.conformance.variants.registry import is_run_as_it_is
+from torchstone.fuzz.selftrial.cases import ARGUMENT_SAMPLES
 
+T = TypeVar("T")
 Lines: TypeAlias = "dict[str, set[int]]"
 """Lines that ran, by file."""
 
-SAMPLES = 2
+SAMPLES = 3
 """Samples of an op's first dtype that are traced; of the other dtypes one is: they take the same ways but for that."""
 
-DTYPES = 4
+DTYPES = 5
 """Dtypes of an op that are traced, as different from each other as may be."""
 
-VARIANTS_TRACED = ("backward",)
+VARIANTS_TRACED = ("strided", "empty", "single", "long", "dynamic", "backward")
 """The variants in which the largest of these samples is traced: those in which the compiler writes other code."""
 
 _CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
@@ -95,7 +98,8 @@ def line_map(
     backend: str, folder: Path, jobs: int = 1, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> LineMap:
     """The map of a backend: from ``folder`` if it is there, and otherwise made and put there."""
-    path = folder / f"lines-{backend}-{population.digest()}.json.gz"
+    asked = hashlib.sha256(repr((population.digest(), SAMPLES, DTYPES, VARIANTS_TRACED)).encode()).hexdigest()[:16]
+    path = folder / f"lines-{backend}-{asked}.json.gz"
     try:
         return LineMap.from_json(json.loads(gzip.decompress(path.read_bytes())))
     except (OSError, EOFError, KeyError, TypeError, ValueError):
@@ -124,14 +128,25 @@ def trace_op(backend: str, op: str) -> list[tuple[str, Lines]]:
 
 
 def traced_cases(op: str) -> Iterator[Case]:
-    """The first sample of some dtypes, more of the first one, and the largest of these in variants."""
-    source = load("opinfo")
-    for number, dtype in enumerate(spread(source.dtypes_of(op))[:DTYPES]):
-        cases = [case for case in source.iterate([op], [dtype], 1 if number else SAMPLES) if isinstance(case, Case)]
+    """A large sample of some dtypes, unlike ones of the first of them, and the largest of these in variants."""
+    for number, dtype in enumerate(spread(load("opinfo").dtypes_of(op))[:DTYPES]):
+        cases = unlike_samples(op, dtype, 1 if number else SAMPLES)
         yield from cases
-        if not number and cases:
-            largest = max(cases, key=lambda case: sum(tensor.numel() for tensor in case.args))
-            yield from (case for case in expand([largest], VARIANTS_TRACED) if isinstance(case, Case))
+        if not number:
+            yield from (case for case in expand(cases[:1], VARIANTS_TRACED) if isinstance(case, Case))
+
+
+def unlike_samples(op: str, dtype: str, most: int) -> list[Case]:
+    """Some of the samples of an op and dtype, from the largest to the smallest: they differ in their arguments, too."""
+    found = load("opinfo").iterate([op], [dtype], ARGUMENT_SAMPLES)
+    cases = [case for case in found if isinstance(case, Case)]
+    return spaced(sorted(cases, key=lambda case: -sum(tensor.numel() for tensor in case.args)), most)
+
+
+def spaced(rows: Sequence[T], most: int) -> list[T]:
+    """Some of the rows: the first, and others at equal distances."""
+    step = max(1.0, len(rows) / most)
+    return [rows[int(at * step)] for at in range(min(most, len(rows)))]
 
 
 def spread(dtypes: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a syntactic mutant is tried on: the cases that run its line, the rarest ops first, and more like them."""
+"""What a syntactic mutant is tried on: the cases that run its line, and more like them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from torchstone.conformance.sources import find_case, iterate, load
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
-from torchstone.fuzz.selftrial.line_map import LineMap, spread
+from torchstone.fuzz.selftrial.line_map import LineMap, spaced, spread, unlike_samples
+
+PROGRAM_OPS = 40
+"""Ops that the random programs call: what many ops run is asked in programs of unlike ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much a mutant is tried on, at most: the fields bound the steps of ``reaching_cases``."""
+    """How much a mutant is tried on, at most: the fields bound the steps of ``reaching_cases``.
+
+    After ``patience`` cases that do not come to the mutated code, the trial ends.
+    """
 
     ops: int = 12
     reaching: int = 60
@@ -27,22 +33,26 @@ class Effort:
     varied_ops: int = 4
     variants: int = 160
     programs: int = 20
+    patience: int = 80
 
 
-def reaching_ids(lines: LineMap, mutation: Mutation, function: tuple[int, int]) -> tuple[list[str], list[str]]:
+def reaching_ids(
+    lines: LineMap, mutation: Mutation, functions: Iterable[tuple[int, int]]
+) -> tuple[list[str], list[str]]:
     """The cases that run a mutation's lines, those first that run the fewest others; and all that are near to it.
 
-    Near are those that run its lines. Where there is none, near are those that run another line of the function, and
-    else of the file: in another variant, or with other arguments, they may come by.
+    Near are those that run its lines. Where there is none, near are those that run a line of the first of ``functions``
+    of which one runs, and else of the file: in another variant, or with other arguments, they may come by.
     """
     reaching = lines.covering(mutation.path, mutation.line, mutation.last)
-    return reaching, reaching or lines.covering(mutation.path, *function) or lines.covering(mutation.path)
+    spans = ((mutation.line, mutation.last), *functions, (0, 1 << 30))
+    return reaching, next(filter(None, (lines.covering(mutation.path, *span) for span in spans)), [])
 
 
 def reaching_cases(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
     """What is tried, in this order, and nothing twice.
 
-    Of the cases that run the line, so many of so many ops, by turns. Of the first few ops: the first ``limit`` samples
+    Of the cases that run the line, so many of so many ops, by turns. Of a few of these ops: the first ``limit`` samples
     in ``dtypes`` dtypes, what they have to refuse, ``variants`` of their samples in variants, of each variant one after
     the other, and so many programs of the fuzzer.
     """
@@ -57,18 +67,22 @@ def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Ite
     by_op: dict[str, list[str]] = {}
     for name in reaching:
         by_op.setdefault(name.split(":")[1], []).append(name)
-    rows = [_by_dtype(names) for names in list(by_op.values())[: effort.ops]]
+    rows = [_by_dtype(by_op[op]) for op in spaced(list(by_op), effort.ops)]
     turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
     yield from map(find_case, itertools.islice(turns, effort.reaching))
 
-    few = list(dict.fromkeys(name.split(":")[1] for name in near))[: effort.varied_ops]
+    ops = list(dict.fromkeys(name.split(":")[1] for name in near))
+    few = spaced(ops, effort.varied_ops)
     samples = {op: list(_samples(op, effort)) for op in few}
+    varied = _varied(samples)
+    if not reaching:  # so a variant may: it is asked before the patience ends
+        yield from itertools.islice(varied, effort.variants // 2)
     for of_op in samples.values():
         yield from of_op
     refused = sorted(set(few) & set(load("errors").op_names()))
     yield from (case for case in iterate({"errors": refused}, None, effort.limit) if isinstance(case, Case))
-    yield from itertools.islice(_varied(samples), effort.variants)
-    yield from programs_of(few, effort.programs)
+    yield from itertools.islice(varied, effort.variants)
+    yield from programs_of(spaced(ops, PROGRAM_OPS), effort.programs)
 
 
 def _by_dtype(names: Iterable[str]) -> list[str]:
@@ -81,9 +95,9 @@ def _by_dtype(names: Iterable[str]) -> list[str]:
 
 
 def _samples(op: str, effort: Effort) -> Iterator[Case]:
-    source = load("opinfo")
-    for dtype in spread(source.dtypes_of(op))[: effort.dtypes]:
-        yield from (case for case in source.iterate([op], [dtype], effort.limit) if isinstance(case, Case))
+    """Samples of an op: twice ``limit`` of its first dtype, where arguments differ."""
+    for number, dtype in enumerate(spread(load("opinfo").dtypes_of(op))[: effort.dtypes]):
+        yield from unlike_samples(op, dtype, effort.limit if number else 2 * effort.limit)
 
 
 def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:
@@ -100,11 +114,12 @@ def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:
 
 
 def _turned(cases: Sequence[Case], places: int) -> list[Case]:
-    """The first samples of each dtype before the second ones, and another dtype in front for another variant."""
-    by_index: dict[int, list[Case]] = {}
+    """One sample of each dtype before the second ones, and another dtype in front for another variant."""
+    by_dtype: dict[str, list[Case]] = {}
     for case in cases:
-        by_index.setdefault(case.index, []).append(case)
-    return [case for row in by_index.values() for case in (*row[places % len(row) :], *row[: places % len(row)])]
+        by_dtype.setdefault(case.dtype, []).append(case)
+    rows = [[case for case in row if case is not None] for row in itertools.zip_longest(*by_dtype.values())]
+    return [case for row in rows for case in (*row[places % len(row) :], *row[: places % len(row)])]
 
 
 def _in_variant(cases: Iterable[Case], name: str) -> Iterator[Case]:

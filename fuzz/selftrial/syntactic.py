@@ -15,7 +15,7 @@ import torch
 
 from torchstone.conformance.backends import load as load_backend
 from torchstone.conformance.execution.run_case import run_case
-from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.application import LiveCode, NotApplicable, import_all
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
@@ -49,7 +49,7 @@ class SyntacticTrial:
         preload_decompositions()
         for entry in iterate({"opinfo": list(WARM_UP)}, ["float32"], 1):
             if isinstance(entry, Case):
-                self._is_right(entry)
+                self._before(entry)
         self._live = LiveCode()
         return self
 
@@ -60,15 +60,16 @@ class SyntacticTrial:
         """Return what became of a mutation. HarnessError when no fork can begin."""
         started = time.perf_counter()
         text = self.texts[mutation.path]
-        reaching, near = reaching_ids(self.lines, mutation, function_lines(text, mutation))
+        reaching, near = reaching_ids(self.lines, mutation, functions_around(text, mutation))
         trial = ForkedTrial(
             self._backend,
             lambda reached: self._live.mutated(mutation, text, reached),
             lambda: reaching_cases(reaching, near, self.effort),
             self._is_open,
             self.timeout,
+            self.effort.patience,
         )
-        found = next((row for row in trial if self._is_right(row[0])), None) if near else None
+        found = next((row for row in trial if self._is_found(*row)), None) if near else None
         before, after = mutation.diff(text)
         case, verdict = found or (None, None)
         return MutationResult(
@@ -90,30 +91,41 @@ class SyntacticTrial:
             yield mutation
 
     def _is_open(self, verdict: Verdict) -> bool:
-        """Whether a verdict may have found a mutant: a failure, or an answer that is not the compiler's."""
-        found = verdict.failed and verdict.outcome is not Outcome.HARNESS_ERROR
-        other = verdict.outcome in (Outcome.FALLBACK, Outcome.UNSUPPORTED)
-        return (found or other) and self._right.get(verdict.case_id, Outcome.PASS) is Outcome.PASS
+        """Whether a verdict may have found a mutant, as far as the case is known."""
+        return _is_worse(self._right.get(verdict.case_id, Outcome.PASS), verdict)
 
-    def _is_right(self, case: Case) -> bool:
-        """Whether the compiler without a mutation passes a case, in half the time that a fork has for it."""
+    def _is_found(self, case: Case, verdict: Verdict) -> bool:
+        return _is_worse(self._before(case), verdict)
+
+    def _before(self, case: Case) -> Outcome:
+        """What the compiler without a mutation makes of a case, in half the time that a fork has for it."""
         if case.id not in self._right:
             began = time.process_time()
             outcome = run_case(case, self._backend).outcome
             slow = time.process_time() - began > self.timeout / 2
             self._right[case.id] = Outcome.UNTESTED if slow else outcome
-        return self._right[case.id] is Outcome.PASS
+        return self._right[case.id]
 
 
-def function_lines(text: str, mutation: Mutation) -> tuple[int, int]:
-    """The first and the last line of the innermost function around a mutation."""
-    spans = [
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.lineno <= mutation.line <= (node.end_lineno or 0)
-    ]
-    return max(spans, default=(mutation.line, mutation.last))
+def _is_worse(before: Outcome, verdict: Verdict) -> bool:
+    """Whether a verdict fails where the answer was right, or is not the compiler's own where it was.
+
+    A fault of the harness says nothing.
+    """
+    if verdict.failed:
+        return verdict.outcome is not Outcome.HARNESS_ERROR and before in CORRECT
+    return verdict.outcome in (Outcome.FALLBACK, Outcome.UNSUPPORTED) and before is Outcome.PASS
+
+
+def functions_around(text: str, mutation: Mutation) -> list[tuple[int, int]]:
+    """The first and last lines of the functions around a mutation, and of those that name one of them, by distance."""
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [n for n in functions if n.lineno <= mutation.line <= (n.end_lineno or 0)]
+    found = sorted(around, key=lambda n: -n.lineno)
+    names = {n: {name.id for name in ast.walk(n) if isinstance(name, ast.Name)} for n in functions}
+    for one in found:  # which grows: who calls those that call it comes after them
+        found += [n for n in functions if n not in found and one.name in names[n]]
+    return [(n.lineno, n.end_lineno or n.lineno) for n in found]
 
 
 def run_syntactic_trials(

@@ -8,11 +8,13 @@ import pytest
 
 from torchstone.cli import invoke
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.enumerate import mutations
 from torchstone.conformance.mutants.syntactic.judgements import Judged, Judgement
+from torchstone.fuzz.generator import generate
+from torchstone.fuzz.selftrial import cases, syntactic
 from torchstone.fuzz.selftrial import mutation_results as results
-from torchstone.fuzz.selftrial import syntactic
 from torchstone.fuzz.selftrial.line_map import LineMap, line_map, trace_op
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
 from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_ids
@@ -98,14 +100,25 @@ def test_where_no_case_runs_a_line_the_rest_of_its_function_and_of_its_file_say_
     made = LineMap()
     made.add("in the function", {CEIL.path: {CEIL.line + 2}})
     made.add("in the file", {CEIL.path: {CEIL.line + 50}})
-    around = (CEIL.line - 3, CEIL.line + 3)
-    assert reaching_ids(made, CEIL, around) == ([], ["in the function"])
-    assert reaching_ids(made, CEIL, (CEIL.line, CEIL.line)) == ([], ["in the function", "in the file"])
-    assert reaching_ids(made, SAME, (1, 1000)) == ([], [])
+    inner, outer = (CEIL.line, CEIL.line), (CEIL.line - 3, CEIL.line + 3)
+    assert reaching_ids(made, CEIL, [inner, outer]) == ([], ["in the function"])
+    assert reaching_ids(made, CEIL, [inner]) == ([], ["in the function", "in the file"])
+    assert reaching_ids(made, SAME, [(1, 1000)]) == ([], [])
+
+
+def test_the_functions_around_a_line_come_before_those_that_call_them():
+    text = (
+        "def a():\n    def b():\n        return 1\n    return b\n"
+        "def c():\n    return a()\n"
+        "def d():\n    return c\n"
+        "def e():\n    return 2\n"
+    )
+    first = mutations("m.py", text)[0]
+    assert first.line == 3 and syntactic.functions_around(text, first) == [(2, 3), (1, 4), (5, 6), (7, 8)]
 
 
 def test_what_is_tried_is_the_same_each_time_and_nothing_is_tried_twice(lines):
-    reaching, near = reaching_ids(lines, SAME, (SAME.line, SAME.last))
+    reaching, near = reaching_ids(lines, SAME, [])
     first, second = (
         [
             case.id
@@ -141,6 +154,26 @@ def test_a_mutant_that_computes_the_same_survives_though_cases_ran_it(tried):
 
 def test_the_compiler_is_what_it_was_after_trials(tried):
     assert trace_op("linalg", "ceil")  # which would raise if a mutation's mark were left in the code
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "worse"),
+    [
+        ("pass", "mismatch", True),
+        ("pass", "unsupported", True),
+        ("pass", "fallback", True),
+        ("pass", "ill-conditioned", False),
+        ("pass", "harness-error", False),
+        ("fallback", "error", True),
+        ("fallback", "unsupported", False),
+        ("mismatch", "crash", False),
+        ("untested", "mismatch", False),
+        ("unsupported", "unsupported", False),
+    ],
+)
+def test_what_finds_a_mutant(before, after, worse):
+    verdict = Verdict("a", "linalg", "opinfo", "a", "float32", "default", Stage.RUN, Outcome(after))
+    assert syntactic._is_worse(Outcome(before), verdict) is worse
 
 
 # The command
@@ -226,3 +259,17 @@ def test_a_journal_that_is_none(tmp_path):
     path.write_text('{"fingerprint": "a"}\n')
     with pytest.raises(InputError, match=r"journal.jsonl:1: not a line of a trial of mutants"):
         results.read_mutation_journal(path)
+
+
+def test_an_op_that_no_program_can_call_is_passed_over(monkeypatch):
+    """Some take what few programs have, and are not drawn in so many attempts."""
+    drawn = []
+
+    def nth_program(seed, index, *rest):
+        drawn.append(index)
+        if index == 1:
+            raise generate.NothingGenerated("no valid call of bincount could be drawn")
+        return index
+
+    monkeypatch.setattr(generate, "nth_program", nth_program)
+    assert list(cases.programs_of(["bincount"], 3)) == [0, 2] and drawn == [0, 1, 2]

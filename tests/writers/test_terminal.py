@@ -123,7 +123,7 @@ def trials(text: str, tmp_path: Path) -> None:
     for rows in (mutation_results.killers([killed]), mutation_results.mutant_rows([survivor, killed], judged)):
         output.show_table(rows, list(rows[0]), output.TableFormat.table)
     mutation_results.append_to_mutation_journal(tmp_path / "journal.jsonl", killed)
-    assert mutation_results.read_mutation_journal(tmp_path / "journal.jsonl") == {text: killed}
+    assert mutation_results.read_mutation_journal(tmp_path / "journal.jsonl")[text] == killed
 
 
 def listed(text: str, tmp_path: Path) -> None:
