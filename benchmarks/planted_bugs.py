@@ -40,7 +40,8 @@ from torchstone.conformance.planted import load as planted
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import iterate, opinfo
 from torchstone.conformance.sources import load as load_source
-from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, apply, is_run_as_it_is
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, is_run_as_it_is
 
 LIMIT = 4
 DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8")

@@ -114,7 +114,7 @@ def trials(text: str, tmp_path: Path) -> None:
     failure = dict.fromkeys(("case", "control", "outcome", "kind", "message"), text)
     journal = tmp_path / "controls.jsonl"
     controls.append_to_journal(journal, controls.OpResult(text, {}, failures=[failure]))
-    (read,) = controls.read_journal(journal)
+    *_, read = controls.read_journal(journal)
     say.say(controls.replay_command(read.failures[0]))
     survivor = mutation_results.MutationResult(text, text, 1, text, text, text, text, [text])
     killed = replace(survivor, case=text or "-", by=text, outcome=text, kind=text, message=text)

@@ -99,7 +99,9 @@ class RandomOverflow(RandomRounding):
         beyond = torch.isfinite(value) & (value.abs() >= self.range)
         if self.steps == "some":
             beyond &= self._coin(value)
-        return torch.where(beyond, torch.copysign(torch.full_like(value, math.inf), value), value)
+        # In one pass a running mean that overflows meets its opposite: within moments infinities may be NaN.
+        infinity = math.nan if self.within and self.choice == "both" else math.inf
+        return torch.where(beyond, torch.copysign(torch.full_like(value, infinity), value), value)
 
     def _coin(self, like: Tensor) -> Tensor:
         return torch.randint(0, 2, like.shape, generator=self.generator).bool()

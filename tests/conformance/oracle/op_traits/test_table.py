@@ -131,6 +131,7 @@ def test_each_op_has_its_function(module: str, name: str) -> None:
 ELSEWHERE = {
     "conformance/oracle/op_traits": "the table",
     "conformance/mutants": "planted bugs, each of some ops",
+    "conformance/controls": "right backends, each with kernels of its own for some ops",
     "conformance/program": "what programs may call: a boundary against untrusted files",
     "conformance/sources/models": "models that call ops",
     "fuzz/generator/families": "how the fuzzer draws arguments, op by op",

@@ -66,6 +66,7 @@ SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x: (torch.tensor([NAN]), torch.tensor([INF])),
         (rows([INF, 1, 2, 3]),),
     ),
+    "a running mean that overflows": (one("std", X, 1), gives(NAN), (rows([MAX, -MAX, 1.0, 2.0, 3.0]),)),
     "an infinity times a root of unity": (
         one("fft.irfft", X),
         lambda x: torch.full((6,), NAN),
@@ -108,6 +109,7 @@ def test_what_the_order_decides_is_ill_conditioned(name: str, dtype: torch.dtype
 
 
 CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
+    "a NaN of moments whose squares are in range": (one("std", X, 1), gives(NAN), (rows([1e18, -1e18, 1.0, 2.0]),)),
     "NaN left out of a sum": (SUM, lambda x: x.nansum(1), (rows([MAX, NAN, -MAX, 1.0]),)),
     "NaN left out of an overflow": (SUM, gives(INF), (rows([MAX, MAX, NAN]),)),
     "the wrong infinity": (SUM, gives(-INF), (rows([INF, MAX, MAX]),)),
