@@ -13,6 +13,7 @@ from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.pytest_plugin.keys import SELECTION
 from torchstone.conformance.pytest_plugin.options import PluginOptions
+from torchstone.conformance.variants.registry import DEFAULT
 
 if TYPE_CHECKING:
     from torchstone.conformance.runner.pool import Pool
@@ -59,7 +60,6 @@ class Session:
     def entry(self, case_id: str) -> Case | Untested:
         """The entry of an id, in its variant. Raises ``InputError``."""
         from torchstone.conformance.variants.apply import apply
-        from torchstone.conformance.variants.registry import DEFAULT
 
         source, op, dtype, index, variant, *_ = [*case_id.split(":"), DEFAULT]
         names = [name for name in self.chosen.sources if name.partition("=")[0] == source]

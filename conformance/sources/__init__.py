@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from torchstone.compiler.registry import Registry
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.sources.names import keep_names, known_names, match
+from torchstone.conformance.variants.registry import DEFAULT
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case, Untested
@@ -163,7 +164,6 @@ def find_case(name: str) -> Case:
     """The case of an id, ``source:op:dtype:index`` and perhaps ``:variant``. Raises ``UnknownName``, ``InputError``."""
     from torchstone.conformance.program.case import Untested
     from torchstone.conformance.variants.apply import apply
-    from torchstone.conformance.variants.registry import DEFAULT
 
     source, op, dtype, index, variant, *rest = [*name.split(":"), DEFAULT]
     if rest not in ([], [DEFAULT]) or not index.isdigit():

@@ -277,6 +277,7 @@ WRONG = [
     (["reduce", "missing.safetensors", "-b", "eager"], "neither a file nor a case id"),
     (["reduce", "opinfo:add:float32:0", "-b", "linlag"], 'unknown backend "linlag"'),
     (["fuzz", "-b", "eager", "--op", "sofmax"], 'unknown op "sofmax"'),
+    (["ops", "sofmax"], 'unknown op "sofmax"'),
 ]
 
 

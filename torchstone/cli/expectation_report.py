@@ -14,6 +14,7 @@ import typer
 
 from torchstone.cli.output import TableFormat, say, show_table, write_raw
 from torchstone.cli.paths import input_file, output_file
+from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import shell_command
 
 if TYPE_CHECKING:
@@ -92,8 +93,6 @@ class Baseline:
 
 def conclude_run(baseline: Baseline, db: Store, run: str) -> bool:
     """Say what came otherwise than expected at the end of ``torchstone run``; return whether all is well."""
-    from torchstone.conformance.errors import InputError
-
     record = db.run(run)
     names = [word for file in baseline.files for word in ("--expect", str(file.path))]
     again = ["torchstone", "expect", "check", "--run", run, "--store", str(db.path), *names]

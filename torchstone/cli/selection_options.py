@@ -11,7 +11,12 @@ import typer
 from torchstone.cli.options import DTYPES, check_known, parse_dtypes
 from torchstone.cli.paths import input_folder
 from torchstone.cli.workers import check_backend_names, check_consent, check_usable
+from torchstone.conformance.errors import InputError
 from torchstone.conformance.selection.effort import Effort
+from torchstone.conformance.selection.filters import Pattern, Shard, check_patterns, sources_of
+from torchstone.conformance.sources import FOLDER, SOURCES, check_ops
+from torchstone.conformance.sources.names import DATABASES, is_pattern
+from torchstone.conformance.variants.registry import VARIANTS
 
 BackendsOption = Annotated[
     list[str] | None, typer.Option("--backend", "-b", help="Backend to try; repeatable. Names or module:attribute.")
@@ -98,9 +103,6 @@ def run_options(
 
     Raises InputError.
     """
-    from torchstone.conformance.errors import InputError
-    from torchstone.conformance.sources import FOLDER
-
     if effort is not None and limit is not None:
         raise InputError("give either --effort or --limit: a plan chooses the samples itself")
     if last_failed is not None and changed_since is not None:
@@ -114,12 +116,8 @@ def run_options(
     }  # fmt: skip
     dtypes = parse_dtypes(dtype) if dtype else None
     if case:
-        from torchstone.conformance.selection.filters import Pattern, sources_of
-
         sources = sources or sources_of(map(Pattern.parse, case))
     if shard is not None:
-        from torchstone.conformance.selection.filters import Shard
-
         Shard.parse(shard)
     rule = "last-failed" if last_failed is not None else "changed-since"
     if last_failed is not None or changed_since is not None:
@@ -158,11 +156,6 @@ def check_options(options: dict[str, Any]) -> dict[str, str]:
 
 def check_names(options: dict[str, Any]) -> None:
     """Raise InputError for a name that nothing has, as far as that is known without loading PyTorch."""
-    from torchstone.conformance.selection.filters import Pattern, check_patterns
-    from torchstone.conformance.sources import FOLDER, SOURCES, check_ops
-    from torchstone.conformance.sources.names import DATABASES, is_pattern
-    from torchstone.conformance.variants.registry import VARIANTS
-
     sources = options["sources"]
     check_known("source", [name for name in sources if not name.startswith(FOLDER)], SOURCES)
     check_known("variant", options.get("variants") or [], [*VARIANTS, "all"])

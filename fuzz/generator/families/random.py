@@ -11,12 +11,13 @@ from torchstone.fuzz.generator.rules import OpRule, rules_for
 
 
 def rules() -> Iterator[OpRule]:
-    """Yield a rule for each op of the table. Their operands are exact: the referee takes what is drawn as it is.
+    """Yield a rule for each op of the table.
 
-    So it does not see what rounding of a mean does to a normal number.
+    A probability is exact: from a last bit of it follows, now and then, another outcome.
     """
     for op, drawn in TABLE:
-        yield from (replace(rule, jumps=True) for rule in rules_for(op, drawn))
+        for rule in rules_for(op, drawn):
+            yield replace(rule, jumps=rule.jumps or op in ("bernoulli", "multinomial"))
 
 
 def _dropout(ranks: tuple[int, ...]) -> Callable[[Draft], Arguments]:

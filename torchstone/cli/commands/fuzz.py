@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
-from torchstone.cli.options import StoreOption
+from torchstone.cli.options import StoreOption, check_known, parse_duration
 from torchstone.cli.output import replace_line, say, warn
 from torchstone.cli.paths import output_folder
+from torchstone.cli.workers import check_backend_names, check_usable, sigterm_interrupts, worker_count
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, shell_command
+from torchstone.conformance.files import check_folder
+from torchstone.conformance.sources.names import known_names
+from torchstone.conformance.store import VERDICT_COLUMNS, Store
 
 if TYPE_CHECKING:
     from torchstone.fuzz.campaign import CampaignOptions, Tally
@@ -48,8 +52,6 @@ def fuzz(
     store: StoreOption = None,
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did."""
-    from torchstone.cli.options import parse_duration
-    from torchstone.cli.workers import check_usable, sigterm_interrupts, worker_count
 
     budget, reduce_seconds, workers = parse_duration(time), parse_duration(reduce_time), worker_count(jobs)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
@@ -86,8 +88,6 @@ def fuzz(
 
 def _default_folder(backend: str, seed: int) -> Path:
     """Return the folder of the findings where none is given. Raises InputError for one that cannot be written to."""
-    from torchstone.conformance.files import check_folder
-
     out = Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed))
     check_folder(out, "--out")
     return out
@@ -95,11 +95,6 @@ def _default_folder(backend: str, seed: int) -> Path:
 
 def _check_names(backend: str, ops: Iterable[str], passing: str | None, store: Path | None) -> None:
     """Raise UnknownName for a backend, an op or a run that there is not, where that is known without PyTorch."""
-    from torchstone.cli.options import check_known
-    from torchstone.cli.workers import check_backend_names
-    from torchstone.conformance.sources.names import known_names
-    from torchstone.conformance.store import Store
-
     check_backend_names([backend])
     if passing:
         with Store(store, readonly=True) as db:
@@ -122,7 +117,6 @@ def _full_disk_named(out: Path, again: str) -> Iterator[None]:
 def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:
     """Return the rules of the ops of which the backend passed a sample in a run: what it is known to take."""
     from torchstone.conformance.execution.verdict import CORRECT
-    from torchstone.conformance.store import VERDICT_COLUMNS, Store
     from torchstone.fuzz.generator.catalog import all_rules
 
     with Store(store, readonly=True) as db:

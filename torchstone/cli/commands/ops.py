@@ -29,10 +29,13 @@ def ops(
 ) -> None:
     """List the ops the suite knows, with their dtypes and tags."""
     wanted = parse_dtypes(dtype or ["all"])
-    from torchstone.conformance.selection.selection import tagged
-    from torchstone.conformance.sources import load_all, select
+    from torchstone.conformance.sources import check_ops, load_all, select
 
-    loaded = load_all(source or ["opinfo"])
+    sources = source or ["opinfo"]
+    check_ops(sources, pattern)
+    from torchstone.conformance.selection.selection import tagged
+
+    loaded = load_all(sources)
     chosen = select(loaded, pattern or None)
     chosen = tagged(loaded, chosen, tag) if tag else chosen
     rows = [

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.options import CpuLevelOption, StoreOption, set_cpu_level
+from torchstone.cli.options import DTYPES, CpuLevelOption, StoreOption, check_known, set_cpu_level
 from torchstone.cli.output import say, write_raw
+from torchstone.cli.workers import check_backend_names, check_usable
+from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import visible
+from torchstone.conformance.sources import SOURCES, check_ops
+from torchstone.conformance.sources.names import DATABASES
+from torchstone.conformance.store import Store, default_path
 
 WIDTH = 100
 
@@ -40,8 +45,6 @@ def replay(
 
     With --after: after these, in their order, in one fresh worker.
     """
-    from torchstone.cli.workers import check_backend_names, check_usable
-    from torchstone.conformance.errors import InputError
     from torchstone.conformance.execution.verdict import CORRECT
 
     set_cpu_level(cpu_level)
@@ -68,12 +71,6 @@ def replay(
 
 def check_case(name: str, store: Path | None = None, run: str | None = None) -> None:
     """Raise InputError for a case that ``find_case`` does not find, as far as that is known without PyTorch."""
-    from torchstone.cli.options import DTYPES, check_known
-    from torchstone.conformance.errors import InputError, UnknownName
-    from torchstone.conformance.sources import SOURCES, check_ops
-    from torchstone.conformance.sources.names import DATABASES
-    from torchstone.conformance.store import Store, default_path
-
     if Path(name).is_file():
         return
     source, *rest = name.split(":")
@@ -97,10 +94,8 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
 
     Raises InputError when there is none, saying why.
     """
-    from torchstone.conformance.errors import InputError
     from torchstone.conformance.program.case import Case, CaseError
     from torchstone.conformance.sources import find_case as from_source
-    from torchstone.conformance.store import Store, default_path
 
     try:
         if Path(name).is_file():

@@ -119,8 +119,7 @@ def _try_planted(
         say(trial.markdown_tables(found))
     else:
         show_table(trial.table_rows(found), ("class", "mutants", "detected", "undetected", "false alarms"), format)
-    missed = any(not result.detected or result.alarms for result in found.values())
-    return FAILURES if missed else OK
+    return FAILURES if any(not result.detected or result.alarms for result in found.values()) else OK
 
 
 def _chosen(mutants: dict[str, Mutant], names: Iterable[str] | None, groups: Iterable[str] | None) -> list[Mutant]:

@@ -165,6 +165,10 @@ def test_what_cannot_be_told_is_untested() -> None:
 
     verdict = run_case(sizes, running(draw))
     assert verdict.outcome is Outcome.UNTESTED and "shapes depend" in verdict.message, verdict
+    verdict = run_case(sizes, running(lambda x: torch.ones(39, 1).long()))  # where eager draws another number of them
+    assert verdict.outcome is Outcome.UNTESTED and "sizes depend on what is drawn" in verdict.message, verdict
+    assert run_case(sizes, running(lambda x: torch.ones(39, 1))).kind == "dtype"
+    assert run_case(DRAWN, running(lambda x: own(39))).kind == "shape"
     large = case_of("torch.rand", (MOST,), inputs={})
     verdict = run_case(large, running(lambda: own(MOST)))
     assert verdict.outcome is Outcome.UNTESTED and "too large to be run 576 times" in verdict.message

@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.random.replay import call_and_see_rng
+from tests.conformance.oracle.random.test_random_compare import claiming
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.oracle.random.replay import ReplayRng, call_and_see_rng
 from torchstone.conformance.oracle.reference.runs import Referee
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 
 aten = torch.ops.aten
@@ -46,6 +49,53 @@ def test_a_step_that_draws_is_what_eager_drew(program: Program) -> None:
     torch.manual_seed(3)
     eager = program(X)
     assert torch.allclose(referee.float64.leaves[0].float(), eager, 1e-4, 1e-5)
+
+
+def near_zero(count: int = 4096) -> tuple[Program, Tensor]:
+    """Normal numbers of a mean that is rounded, and many of which are next to 0 where mean and draw cancel."""
+    calls = (Call("torch.exp", (Ref("x"),), {}, "mean"), Call("torch.normal", (Ref("mean"), 1.0), {}, "y"))
+    return Program(("x",), calls, Ref("y")), torch.linspace(-1, 1, count)
+
+
+def test_what_rounding_of_its_operands_does_to_a_step_that_draws_is_seen() -> None:
+    """A mean that is an ULP off is right, and many ULPs beside a number in which it cancels. Another draw is wrong."""
+    program, x = near_zero()
+    case = Case(program, {"x": x}, "test", "normal", "float32")
+
+    def drawn(up: float, other: int = 0) -> Callable[[Tensor], Tensor]:
+        def run(x: Tensor) -> Tensor:
+            mean = torch.nextafter(torch.exp(x), torch.full_like(x, up))
+            return torch.normal(mean, 1.0).roll(other)
+
+        return run
+
+    for up in (-torch.inf, torch.inf):
+        verdict = run_case(case, claiming("eager", drawn(up)))
+        assert verdict.outcome in ("pass", "ill-conditioned"), verdict
+    found = []
+    for function in (program, drawn(torch.inf)):
+        torch.manual_seed(20)
+        found.append(function(x))
+    beyond = (found[1] - found[0]).abs() > 8 * torch.finfo(torch.float32).eps * found[0].abs()
+    assert bool(beyond.any()), "the case is none: no number lies near enough to 0"
+    assert run_case(case, claiming("eager", drawn(torch.inf, other=1))).outcome == "mismatch"
+    assert run_case(case, claiming("eager", lambda x: drawn(torch.inf)(x) + 1e-4)).outcome == "mismatch"
+
+
+def test_a_step_is_made_again_in_eagers_dtype_from_eagers_state() -> None:
+    program, x = near_zero(64)
+    referee = Referee(program, (x,), seed=3)
+    (draw,) = referee._draws
+    torch.manual_seed(3)
+    eager = program(x)
+    assert torch.equal(draw.results[0], eager)
+    assert torch.allclose(referee.float64.leaves[0].float(), eager, 0, 1e-6)
+    shifted = Referee(program, (x + 1,), seed=3)
+    torch.manual_seed(3)
+    assert torch.equal(shifted._draws[0].results[0], program(x + 1))
+    with torch.no_grad(), ReplayRng(referee._draws):
+        again = program(x + 1)  # the same draws about another mean
+    assert torch.allclose(again - torch.exp(x + 1), eager - torch.exp(x), 0, 1e-5)
 
 
 @pytest.mark.parametrize(
