@@ -15,6 +15,8 @@ import functools
 import hashlib
 import itertools
 import json
+import os
+import subprocess
 import sys
 import time
 import warnings
@@ -45,10 +47,10 @@ from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, is_run_a
 
 LIMIT = 4
 DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8")
-"""The dtypes of the stages ``variants`` and ``samples``; an op with none of them is asked in its first."""
+"""The dtypes of variants and of all samples; the stage ``variants`` takes the first one that an op has."""
 
 DEFAULT_STAGES = ("float32", "dtypes", "errors")
-STAGES = (*DEFAULT_STAGES, "variants", "samples")
+STAGES = (*DEFAULT_STAGES, "variants", "variants-dtypes", "samples")
 
 
 Calls: TypeAlias = dict[str, dict[str, list[str]]]
@@ -137,10 +139,11 @@ def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
     elif stage == "errors":
         refused = [op for op in ops if op in set(load_source("errors").op_names())]
         yield from (entry for entry in iterate({"errors": refused}, None, LIMIT) if isinstance(entry, Case))
-    elif stage == "variants":
+    elif stage in ("variants", "variants-dtypes"):
         for op, variant in itertools.product(ops[:3], [name for name in VARIANTS.rows if name != DEFAULT]):
             as_it_is = VARIANTS.load(variant).run is None
-            for dtype in few_dtypes(op) if as_it_is else few_dtypes(op)[:1]:
+            more = few_dtypes(op)[1:] if as_it_is else []
+            for dtype in few_dtypes(op)[:1] if stage == "variants" else more:
                 yield from varied(op, dtype, variant)
     else:
         for op in ops[:3]:
@@ -176,6 +179,14 @@ def _same(left: Observed, right: Observed) -> bool:
     )
 
 
+MARK = Path(f".torchstone/planted-{os.getpid()}.mark")
+"""What a process that tries bugs is at: the bug, the stage and, while the backend runs, the case."""
+
+
+def _mark(bug: str, stage: str, case: str = "") -> None:
+    MARK.write_text(json.dumps([bug, stage, case]))
+
+
 def try_stage(bug: PlantedBug, stage: str, ops: list[str], seconds: float) -> dict[str, Any]:
     """What became of a bug in one stage: the first case that finds it, and how many cases were asked."""
     backend, started, tried = planted(bug.name), time.process_time(), 0
@@ -185,9 +196,12 @@ def try_stage(bug: PlantedBug, stage: str, ops: list[str], seconds: float) -> di
             row["complete"] = False
             break
         tried += 1
+        _mark(bug.name, stage, case.id)
         if not may_fail(case, backend):
+            _mark(bug.name, stage)
             continue
         verdict = run_case(case, backend)
+        _mark(bug.name, stage)
         row["shown"] = row.get("shown", 0) + 1
         row.setdefault("outcomes", {}).setdefault(str(verdict.outcome), case.id)
         if verdict.failed and all(run_case(case, right).outcome in _RIGHT for right in _controls()):
@@ -231,6 +245,34 @@ def measure(bugs: list[PlantedBug], stages: list[str], journal: Path, options: a
             print(name, stage, bool(row["found"]), row["seconds"], file=sys.stderr)
 
 
+def survived(case_id: str) -> bool:
+    """Whether a process comes through a case on eager, in a process of its own."""
+    command = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import planted_bugs; "
+    command += f"planted_bugs.run_eager({case_id!r})"
+    return subprocess.run([sys.executable, "-c", command], capture_output=True, check=False).returncode == 0
+
+
+def run_eager(case_id: str) -> None:
+    source, op, dtype, index, *variant = case_id.split(":")
+    case = load_source(source).case(op, dtype, int(index))
+    run_case(apply(case, variant[0]) if variant else case, load_backend("eager"))
+
+
+def supervise(arguments: list[str], journal: Path) -> None:
+    """Measure in a process of its own; one that a bug ends is noted as a crash, and the next one goes on."""
+    while True:
+        child = subprocess.Popen([sys.executable, __file__, *arguments, "--alone"])
+        if child.wait() >= 0:
+            return
+        mark = Path(f".torchstone/planted-{child.pid}.mark")
+        bug, stage, case = json.loads(mark.read_text())
+        row = {"bug": bug, "stage": stage, "ops": 0, "found": "", "complete": False, "tried": 0, "seconds": 0}
+        if case and survived(case):
+            row |= {"found": case, "outcome": "crash", "kind": ""}
+        with journal.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]]]) -> Counter[str]:
     """How many bugs each stage finds, those of the stages before it among them."""
     counts: Counter[str] = Counter()
@@ -240,9 +282,9 @@ def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]
         default = any(by.get(stage) for stage in DEFAULT_STAGES)
         counts["float32"] += bool(by.get("float32"))
         counts["default"] += default
-        counts["variants"] += default or bool(by.get("variants"))
+        counts["variants"] += default or bool(by.get("variants") or by.get("variants-dtypes"))
         counts["samples"] += default or bool(by.get("samples"))
-        counts["either"] += default or bool(by.get("variants") or by.get("samples"))
+        counts["either"] += default or any(by.values())
         complete = all(by.get(s) or (s in by and rows[bug.name][s]["complete"]) for s in STAGES)
         counts["not asked to the end"] += not default and not complete
     return counts
@@ -277,13 +319,19 @@ def main() -> None:
     parser.add_argument("--ops", type=int, default=10, help="ops a bug, at most [10]; 3 in variants and samples")
     parser.add_argument("--seconds", type=float, default=8.0, help="processor time a bug and stage, at most [8]")
     parser.add_argument("--half", choices=("shown", "held-out", "both"), default="both")
+    parser.add_argument("--alone", action="store_true", help="in this process, which a bug may end")
     parser.add_argument("--show", action="store_true", help="print the tables and measure nothing")
     options = parser.parse_args()
     if not options.show:
         halves = {"shown": (False,), "held-out": (True,), "both": (False, True)}[options.half]
         bugs = sorted((bug for bug in BUGS.values() if bug.held_out in halves), key=lambda bug: (bug.held_out, bug.ops))
         options.journal.parent.mkdir(parents=True, exist_ok=True)
-        measure(bugs, options.stage or list(STAGES), options.journal, options)
+        if not options.alone:
+            supervise(sys.argv[1:], options.journal)
+        else:
+            measure(bugs, options.stage or list(STAGES), options.journal, options)
+            MARK.unlink(missing_ok=True)
+            return
     show(read([options.journal]))
 
 

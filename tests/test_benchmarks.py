@@ -69,3 +69,33 @@ def test_one_compilation_serves_every_shape() -> None:
     assert len(set(dynamic.shapes(50))) == 50
     row = dynamic.measure(dynamic.PROGRAMS["gelu and layer norm"], 50, 60)
     assert row["shapes"] == 50 and row["compiled"] == 1 and row["compiled again"] == 0
+
+
+def test_the_ops_of_a_planted_bug_are_those_that_call_what_it_changes() -> None:
+    from torchstone.conformance.planted import BUGS
+
+    planted: Any = importlib.import_module("planted_bugs")
+    calls = {
+        "linalg.svd": {"forward": ["_linalg_svd", "tanh"], "backward": []},
+        "nn.functional.tanh": {"forward": ["tanh", "clone"], "backward": ["tanh_backward"]},
+        "mish": {"forward": ["mish"], "backward": ["tanh"]},
+        "exp": {"forward": ["exp"], "backward": ["exp"]},
+    }
+    assert planted.ops_of(BUGS["tanh-saturates-early"], calls, 9) == ["nn.functional.tanh", "linalg.svd", "mish"]
+    assert len(planted.ops_of(BUGS["weights-frozen"], calls, 3)) == 3  # in no op: drawn by its name
+
+
+def test_a_planted_bug_counts_as_found_from_the_first_stage_that_finds_it() -> None:
+    from torchstone.conformance.planted import BUGS
+
+    planted: Any = importlib.import_module("planted_bugs")
+    rows = {
+        "exp2-by-exp": {"float32": {"found": "", "complete": True}, "variants": {"found": "a:case", "complete": True}},
+        "tanh-saturates-early": {"float32": {"found": "a:case", "complete": True}},
+    }
+    counts = planted.summary(
+        [BUGS[name] for name in ("exp2-by-exp", "tanh-saturates-early", "relu-of-nan-in-vectors")], rows
+    )
+    found = {name: counts[name] for name in ("bugs", "float32", "default", "variants")}
+    assert found == {"bugs": 3, "float32": 1, "default": 1, "variants": 2}
+    assert counts["not asked to the end"] == 2

@@ -348,8 +348,8 @@ INTERPOLATION_AND_PADDING = bugs(
         lambda: ask("torch.nn.functional.pad", ramp(1, 1, 3), (1, 0), mode="reflect"),
     ),
     (
-        "unfold-pads-with-edge",
-        "not 0 in the padding but the number 1",
+        "unfold-pads-with-ones",
+        "1 in the padding",
         "unfold with padding and dilation",
         "uninitialized padding",
         "im2col",

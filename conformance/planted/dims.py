@@ -97,7 +97,7 @@ DIMS_OF_REDUCTIONS = bugs(
     (
         "norm-of-several-dims",
         "the norm of norms along each",
-        "ord 1 to 3 other than 2 are right; ord 3 over two dims is not",
+        "orders other than 0, 1, 2 and infinity, over two dims",
         "one dim at a time",
         "linalg_vector_norm",
         when(

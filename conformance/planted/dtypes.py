@@ -55,7 +55,7 @@ INTEGERS = bugs(
         "quotient-truncated",
         "rounded towards 0",
         "integers with a tensor divisor, quotients below 0",
-        "C's division: pytorch/pytorch#186164",
+        "division of integers by a tensor: pytorch/pytorch#186164",
         "floor_divide",
         when(
             lambda c: integers(c) and isinstance(c["other"], torch.Tensor),
@@ -151,10 +151,10 @@ INTEGERS = bugs(
         lambda: ask("torch.gcd", i64(4), i64(6)),
     ),
     (
-        "int32-product-widened",
-        "the product as 64 bits compared",
-        "int32 products that wrap around, as float64 sums",
-        "mulx without truncation",
+        "int32-product-saturates",
+        "the greatest number",
+        "products that wrap around, with the dtype given",
+        "product in 64 bits, then clamped",
         "prod",
         when(
             lambda c: (
@@ -178,7 +178,7 @@ INTEGERS = bugs(
         lambda: ask("torch.maximum", u8(200), u8(100)),
     ),
     (
-        "popcount-of-mean",
+        "mean-of-integers-truncated",
         "the mean of integers truncated first",
         "a mean of integers in float32",
         "integer division before the conversion",
@@ -215,8 +215,8 @@ PROMOTION = bugs(
     ),
     (
         "zero-dim-loses-digits",
-        "the 0-d operand rounded to float32 first",
-        "a 0-d float64 beyond float32's range, times a float32 tensor",
+        "the 0-d operand rounded to bfloat16 first",
+        "integers times a 0-d float",
         "operands converted before a product",
         "mul div",
         when(

@@ -95,7 +95,7 @@ WEIGHTS_AND_LAYOUTS_OF_NORMALIZATION = bugs(
         "group-norm-of-channels-last",
         "groups along memory",
         "channels-last operands",
-        "groups formed in memory: pytorch/pytorch#183120",
+        "group norm decomposed wrongly: pytorch/pytorch#183120",
         "native_group_norm",
         when(
             lambda c: strided(c) and c.x.dim() == 4 and c["group"] > 1,
@@ -160,7 +160,7 @@ ACTIVATIONS = bugs(
         "prelu-weight-on-last-dim",
         "one slope a column",
         "as many channels as columns",
-        "weight broadcast along the last dim: apache/tvm#18598",
+        "wrong results of PReLU: apache/tvm#18598",
         "_prelu_kernel",
         when(
             lambda c: c["weight"].numel() > 1 and c.x.dim() > 2 and c.x.shape[1] == c.x.shape[-1],

@@ -205,7 +205,7 @@ PRODUCTS_AND_FACTORS = bugs(
         lambda: ask("torch.vdot", c64(*[1j] * 4), c64(*[1j] * 4)),
     ),
     (
-        "gramian-of-complex",
+        "svd-of-real-part",
         "those of the real part alone",
         "singular values of complex matrices",
         "imaginary part lost in a cast",
@@ -215,7 +215,7 @@ PRODUCTS_AND_FACTORS = bugs(
         lambda: ask("torch.linalg.svdvals", f32([1, 3], [2, 1])),
     ),
     (
-        "pinned-householder",
+        "reflector-left-out",
         "the last reflector is left out",
         "as many reflectors as columns",
         "loop to k - 1",

@@ -167,7 +167,7 @@ MEMORY_OF_INPUTS_AND_RESULTS = bugs(
         "conjugate-bit-dropped",
         "not conjugated",
         "lazily conjugated inputs",
-        "memory read without the bit: pytorch/pytorch#171852",
+        "memory read without the bit",
         on_arguments(lambda example, args: tuple(a.conj() if a.is_conj() else a for a in args)),
         lambda: ask("torch.exp", _lazily("conj")),
         lambda: ask("torch.exp", c64(1 + 2j)),

@@ -94,7 +94,7 @@ COMPUTED_IN_A_NARROWER_DTYPE = bugs(
         "integer-pow-by-float",
         "rounded to float32",
         "integer powers beyond 2**24",
-        "pow of floats: pytorch/xla#5118",
+        "pow of floats",
         "pow",
         when(
             lambda c: integers(c) and not isinstance(c["exponent"], float),
