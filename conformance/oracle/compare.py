@@ -35,10 +35,10 @@ from torchstone.conformance.oracle.exactness.nan_sign import different_nan_signs
 from torchstone.conformance.oracle.exactness.signed_zero import different_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import misrounded
 from torchstone.conformance.oracle.perturbation.conditioning import (
-    error_amplification,
     ill_conditioned,
     nan_lost_by_eager,
     overflow_order,
+    rounding_reaches,
 )
 from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.reference.leaf import (
@@ -303,10 +303,13 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
             keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
             evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
         return Finding(Outcome.PASS, evidence=evidence)
-    soft = bad & (ill_conditioned(b, e, truth, dtype, row, leaf) | overflow_order(b, e, bad, dtype, row, leaf))
-    soft |= bad & (better | nan_lost_by_eager(b, e, dtype, leaf))
-    if truth is not None and bool((bad & ~soft).any()):
-        soft |= bad & error_amplification(b, e, truth, dtype, leaf)
+    soft = bad & nan_lost_by_eager(b, e, dtype, leaf)
+    if truth is not None and bool((bad & better & ~soft).any()):
+        soft |= bad & better & ~rounding_reaches(e, truth, leaf)
+    if bool((bad & ~soft).any()):
+        soft |= bad & overflow_order(b, e, bad & ~soft, dtype, row, leaf)
+    if bool((bad & ~soft).any()):
+        soft |= bad & ill_conditioned(b, e, truth, bad & ~soft, dtype, row, leaf)
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, bounds, outcome, dtype)

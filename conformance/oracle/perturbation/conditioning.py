@@ -10,47 +10,60 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.elementwise import (
     Reference,
-    in_range_of_runs,
-    in_sample_hull,
     is_continuous_spread,
-    is_isolated_samples,
-    is_locally_linear,
     within_distance,
     within_ulps,
 )
+from torchstone.conformance.oracle.equality import same_numbers
+from torchstone.conformance.oracle.perturbation.search import attained
 from torchstone.conformance.oracle.reference.leaf import Leaf, spread_of
 from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import wide
 
 
 def ill_conditioned(
-    actual: Tensor, expected: Tensor, truth: Reference | None, dtype: torch.dtype, row: Tolerance, leaf: Leaf
+    actual: Tensor, expected: Tensor, truth: Reference | None, bad: Tensor, dtype: torch.dtype, row: Tolerance, leaf: Leaf
 ) -> Tensor:
     """Where the backend's number is one of those that rounding, or the last bit of the inputs, decides between."""
     referee = leaf.referee
     like = torch.empty(expected.shape, dtype=dtype)
-    none = torch.zeros(expected.shape, dtype=torch.bool)
-    rounded = none
+    found = torch.zeros(expected.shape, dtype=torch.bool)
     if truth is not None:
-        rounded_runs = leaf.others(referee.rounded_runs + referee.amplified_runs, like)
-        rounded = in_sample_hull(actual, [truth.values, *rounded_runs], dtype, row) if rounded_runs else none
-    if referee.all_exact:
-        return rounded
-    perturbed = leaf.others(referee.ulp_perturbed, like)
-    if not perturbed:
-        return rounded
-    near_by = in_sample_hull(actual, [expected, *perturbed], dtype, row)
-    slightly = leaf.others(referee.sub_ulp_perturbed, like) if truth is not None else []
-    if truth is not None and slightly:
-        near_by |= is_locally_linear([expected, *perturbed], [truth.values, *slightly]) & in_range_of_runs(
-            actual, [expected, *perturbed]
-        )
-    on_edge = none
-    for run in slightly:
-        on_edge = on_edge | within_ulps(actual, run, dtype, row.ulps, row.tiny)
+        found = _given(actual, [truth.values, *leaf.others(referee.rounded_runs + referee.amplified_runs, like)], dtype, row)
+        found |= attained(actual, bad & ~found, leaf, referee.roundings_scattered, dtype, row)
+    if referee.all_exact or not bool((bad & ~found).any()):
+        return found
+    perturbed = _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
+    on_edge = _given(actual, leaf.others(referee.sub_ulp_perturbed, like) if truth is not None else [], dtype, row)
     if truth is not None:
         on_edge &= ~within_ulps(actual, truth.values, dtype, row.ulps, row.tiny)
-    return rounded | (near_by & ~on_edge)
+        left = bad & ~found & ~perturbed & ~on_edge
+        if bool(left.any()):
+            perturbed |= attained(actual, left, leaf, referee.inputs_scattered, dtype, row)
+    return found | (perturbed & ~on_edge)
+
+
+def _given(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
+    """Where some run gives the backend's number, rounded to the dtype or not."""
+    found = torch.zeros(actual.shape, dtype=torch.bool)
+    for run in runs:
+        found |= within_ulps(actual, run, dtype, row.ulps, row.tiny)
+        found |= ~torch.isfinite(actual) & same_numbers(actual, wide(run.to(dtype)))
+    return found
+
+
+def rounding_reaches(expected: Tensor, truth: Reference, leaf: Leaf) -> Tensor:
+    """Where rounding, or the last bit of the inputs, takes a result half as far from float64 as eager's is, or further.
+
+    There it is rounding that eager's error comes from, and a number between the two may lie on neither side of a jump.
+    Elsewhere eager has few digits of its own, and a number nearer to float64 is better than eager's.
+    """
+    referee = leaf.referee
+    runs = referee.rounded_runs + referee.amplified_runs
+    scatters = [referee.roundings_scattered] + ([] if referee.all_exact else [referee.inputs_scattered])
+    runs = runs + [run for scatter in scatters for _, run in scatter.first]
+    like = torch.empty(expected.shape, dtype=expected.dtype)
+    return spread_of(truth.values, leaf.others(runs, like)) >= (expected - truth.values).abs() / 2
 
 
 def overflow_order(
@@ -78,24 +91,6 @@ def overflow_order(
             else False
         )
     return found
-
-
-def error_amplification(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.dtype, leaf: Leaf) -> Tensor:
-    """Where a number, like eager's, strays from float64 hardly more than rounding does, beyond half the digits.
-
-    So it is where continuous steps amplify what they are given: a batch norm over few numbers of few bits, again and
-    again. A jump is no such thing: its runs lie on its two sides. Each element is looked at for itself. Eager's
-    infinity is any number beyond the range: what it divides by may be no more than rounding.
-    """
-    like = torch.empty(expected.shape, dtype=torch.complex128 if expected.is_complex() else torch.float64)
-    runs = leaf.others(leaf.referee.rounded_runs + leaf.referee.more_rounded_runs, like)
-    room = AMPLIFICATION_FACTOR * spread_of(truth.values, runs)
-    over = torch.zeros(expected.shape, dtype=torch.bool)
-    if not expected.is_complex():
-        over = torch.isinf(expected) & (torch.sgn(expected) * truth.values + room > torch.finfo(dtype).max)
-    near_by = within_distance(actual, truth.values, room) & (within_distance(expected, truth.values, room) | over)
-    runs = [truth.values, *runs]
-    return (is_continuous_spread(runs) | is_isolated_samples(actual, runs, dtype)) & near_by
 
 
 def nan_lost_by_eager(actual: Tensor, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Tensor:

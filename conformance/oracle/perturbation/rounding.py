@@ -30,6 +30,7 @@ from torchstone.conformance.oracle.perturbation.accumulation import (
     transform_length,
 )
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
+from torchstone.conformance.oracle.perturbation.draws import DrawStream
 from torchstone.conformance.oracle.random.replay import call_and_see_rng, may_draw
 from torchstone.conformance.oracle.tolerances import real_dtype
 from torchstone.conformance.oracle.ulp import precision, representable
@@ -42,8 +43,9 @@ CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
 
 class RandomRounding(TorchDispatchMode):
     """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
-    ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. Runs of one program on inputs
-    that differ by no more than rounding may share what they have ``found``."""
+    ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws`` each is moved by
+    what these say, in ULPs. Runs of one program on inputs that differ by no more than rounding may share what they have
+    ``found``."""
 
     def __init__(
         self,
@@ -52,8 +54,10 @@ class RandomRounding(TorchDispatchMode):
         scale: float = 1.0,
         direction: int = 0,
         found: CheckedDecompositions | None = None,
+        draws: DrawStream | None = None,
     ) -> None:
         super().__init__()
+        self.draws = draws
         self.found = {} if found is None else found
         self.asked = 0
         self.scale = scale
@@ -69,6 +73,8 @@ class RandomRounding(TorchDispatchMode):
         self.generator = torch.Generator().manual_seed(seed)
 
     def _sides(self, like: Tensor) -> Tensor:
+        if self.draws is not None:
+            return self.draws.take(like.shape)
         if self.direction:
             return torch.full(like.shape, float(self.direction), dtype=torch.float64)
         return torch.randint(0, 2, like.shape, generator=self.generator).to(torch.float64) * 2.0 - 1.0
@@ -77,7 +83,7 @@ class RandomRounding(TorchDispatchMode):
         """Each number moved by ``ulps`` times the scale, give or take a quarter when ``uneven``: two terms that cancel
         and are moved to the same side still show that they cancelled. Infinities and NaN stay as they are."""
         size: Any = ulps * self.scale * self.eps
-        if uneven:
+        if uneven and self.draws is None:
             size = size * (0.75 + 0.5 * torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
         if value.is_complex():
             moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))

@@ -21,7 +21,8 @@ from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
-from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_perturbed
+from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Line
+from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_drawn, write_perturbed
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
@@ -37,6 +38,9 @@ MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
 DAMPED_SCALE = 1 / 16
 AMPLIFIED_RUNS = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
 """Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
+
+SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
+"""In ULPs: how far the first runs of a scatter are rounded."""
 
 SIDES = ("up", "down", "both", "none")
 REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
@@ -57,6 +61,29 @@ class ReferenceRun:
 
     leaves: list[Any]
     problem: str = ""
+
+
+class Scatter:
+    """Runs of the rounding model whose every rounding is drawn for itself; with ``inputs`` these are moved as well."""
+
+    def __init__(self, referee: Referee, inputs: bool) -> None:
+        self.referee = referee
+        self.inputs = inputs
+
+    def run(self, draws: Draws | Line) -> ReferenceRun:
+        """The run of these draws."""
+        referee, stream = self.referee, DrawStream(draws)
+        move = functools.partial(write_drawn, pristine=referee.pristine, draws=stream) if self.inputs else None
+        mode = RandomRounding(referee.dtype, SEED, found=referee.found, draws=stream)
+        return referee.twin_run(mode, move)
+
+    @functools.cached_property
+    def first(self) -> list[tuple[Draws, ReferenceRun]]:
+        """Runs to begin with: to either side, with roundings of one ULP and of several; those that raise left out."""
+        drawn = [Draws(SEED, direction=side) for side in (1, -1)]
+        drawn += [Draws(SEED + k, scale) for k, scale in enumerate(SCATTERED_SCALES)]
+        runs = [(draws, self.run(draws)) for draws in drawn]
+        return [(draws, run) for draws, run in runs if not run.problem]
 
 
 class Referee:
@@ -122,14 +149,15 @@ class Referee:
         """The widened program and inputs. Raises ``NoTwin``."""
         return widen_program(self.program), widen_inputs(self.args())
 
-    def _twin_run(self, mode: Any = None, move: Callable[[Tensor], Tensor] | None = None) -> ReferenceRun:
+    def twin_run(self, mode: Any = None, move: Callable[[tuple[Tensor, ...]], None] | None = None) -> ReferenceRun:
+        """A run of the float64 twin inside a mode, on inputs that ``move`` has written to."""
         try:
             program, _ = self.twin
             args = widen_inputs(self.args())
         except NoTwin as error:
             return ReferenceRun([], str(error))
         if move is not None:
-            write_perturbed(args, move)
+            move(args)
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
         with float64_by_default():
@@ -150,12 +178,12 @@ class Referee:
     @functools.cached_property
     def float64(self) -> ReferenceRun:
         """The float64 run."""
-        return self._twin_run()
+        return self.twin_run()
 
     @functools.cached_property
     def by_formulas(self) -> ReferenceRun:
         """The float64 run by the documented formulas of those functions whose eager kernels lose a NaN."""
-        return self._twin_run(ByDocumentedFormulas())
+        return self.twin_run(ByDocumentedFormulas())
 
     @functools.cached_property
     def rounded_runs(self) -> list[ReferenceRun]:
@@ -166,6 +194,16 @@ class Referee:
     def more_rounded_runs(self) -> list[ReferenceRun]:
         """More such runs, for what the first few do not settle."""
         return self._rounded_runs(MORE_ROUNDING_RUNS, SEED + len(ROUNDING_RUNS))
+
+    @functools.cached_property
+    def roundings_scattered(self) -> Scatter:
+        """Runs on the inputs as they are."""
+        return Scatter(self, inputs=False)
+
+    @functools.cached_property
+    def inputs_scattered(self) -> Scatter:
+        """Runs on inputs that are moved by up to one ULP."""
+        return Scatter(self, inputs=True)
 
     @functools.cached_property
     def damped_runs(self) -> list[ReferenceRun]:
@@ -179,7 +217,7 @@ class Referee:
 
     def _rounded_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[ReferenceRun]:
         modes = [RandomRounding(self.dtype, seed + k, *kind, self.found) for k, kind in enumerate(kinds)]
-        runs = [self._twin_run(mode) for mode in modes]
+        runs = [self.twin_run(mode) for mode in modes]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
@@ -198,7 +236,7 @@ class Referee:
         return self._overflow_runs(CANCELLED_RUNS)
 
     def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[ReferenceRun]:
-        runs = [self._twin_run(RandomOverflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
+        runs = [self.twin_run(RandomOverflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
@@ -221,9 +259,8 @@ class Referee:
                 run = self._run(self.program, args)
             else:
                 relative = ulps * 2.0 ** (1 - precision(self.dtype))
-                run = self._twin_run(
-                    move=functools.partial(part_of_an_ulp, kind=kind, generator=generator, relative=relative)
-                )
+                step = functools.partial(part_of_an_ulp, kind=kind, generator=generator, relative=relative)
+                run = self.twin_run(move=functools.partial(write_perturbed, move=step))
             if not run.problem:
                 runs.append(run)
         return runs
