@@ -107,7 +107,7 @@ class RandomOverflow(RandomRounding):
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Moments that update running statistics are taken apart as those that do not."""
         rule = decompositions().get(func) if MOMENTS.holds(func) else None
-        if rule is None or not self._stands_for(func, rule, args, kwargs):
+        if rule is None or not self._stands_for(None, func, rule, args, kwargs):
             return super()._written_to(func, args, kwargs)
         self.within += 1
         try:
@@ -123,7 +123,7 @@ class RandomOverflow(RandomRounding):
         finally:
             self.within -= MOMENTS.holds(func)
 
-    def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
         what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
         if MOMENTS.holds(func):

@@ -27,20 +27,21 @@ def ill_conditioned(
     """Where the backend's number is one of those that rounding, or the last bit of the inputs, decides between."""
     referee = leaf.referee
     like = torch.empty(expected.shape, dtype=dtype)
-    found = torch.zeros(expected.shape, dtype=torch.bool)
+    found, on_edge = (torch.zeros(expected.shape, dtype=torch.bool) for _ in range(2))
     if truth is not None:
-        found = _given(actual, [truth.values, *leaf.others(referee.rounded_runs + referee.amplified_runs, like)], dtype, row)
-        found |= attained(actual, bad & ~found, leaf, referee.roundings_scattered, dtype, row)
-    if referee.all_exact or not bool((bad & ~found).any()):
+        rounded = leaf.others(referee.rounded_runs + referee.amplified_runs, like)
+        found = _given(actual, [truth.values, *rounded], dtype, row)
+    if not referee.all_exact and bool((bad & ~found).any()):
+        if truth is not None:
+            on_edge = _given(actual, leaf.others(referee.sub_ulp_perturbed, like), dtype, row)
+        found |= ~on_edge & _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
+    if truth is None:
         return found
-    perturbed = _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
-    on_edge = _given(actual, leaf.others(referee.sub_ulp_perturbed, like) if truth is not None else [], dtype, row)
-    if truth is not None:
-        on_edge &= ~within_ulps(actual, truth.values, dtype, row.ulps, row.tiny)
-        left = bad & ~found & ~perturbed & ~on_edge
+    for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
+        left = bad & ~found & where
         if bool(left.any()):
-            perturbed |= attained(actual, left, leaf, referee.inputs_scattered, dtype, row)
-    return found | (perturbed & ~on_edge)
+            found |= attained(actual, left, leaf, scatter, dtype, row)
+    return found
 
 
 def _given(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:

@@ -7,6 +7,7 @@ result goes along the line through two runs: see ``search``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,29 +25,31 @@ class Draws:
     direction: int = 0
 
 
-@dataclass(frozen=True)
-class Line:
-    """What lies at ``t`` on the line from one run's draws (0) to another's (1), if it is no larger than ``LARGEST``."""
+Mix: TypeAlias = tuple[tuple[Draws, float], ...]
+"""What several runs draw, each times a number, added up, and cut off at ``LARGEST``."""
 
-    start: Draws
-    end: Draws
-    t: float
+
+def on_line(start: Mix, end: Mix, t: float) -> Mix:
+    """What lies at ``t`` on the line from one run's draws (0) to another's (1)."""
+    weights: dict[Draws, float] = {}
+    for mix, share in ((start, 1.0 - t), (end, t)):
+        for draws, weight in mix:
+            weights[draws] = weights.get(draws, 0.0) + share * weight
+    return tuple(weights.items())
 
 
 class DrawStream:
     """The numbers of one run, asked for tensor by tensor."""
 
-    def __init__(self, draws: Draws | Line) -> None:
-        self._line = draws if isinstance(draws, Line) else Line(draws, draws, 0.0)
-        ends = (self._line.start, self._line.end) if self._line.t else (self._line.start,)
-        self._ends = [(end, torch.Generator().manual_seed(end.seed)) for end in ends]
+    def __init__(self, mix: Mix) -> None:
+        self._mix = [(draws, torch.Generator().manual_seed(draws.seed), weight) for draws, weight in mix]
 
     def take(self, shape: torch.Size) -> Tensor:
         """The next tensor, in float64."""
-        values = [_drawn(*end, shape) for end in self._ends]
-        if len(values) == 1:
-            return values[0]
-        return (values[0] + (values[1] - values[0]) * self._line.t).clamp(-LARGEST, LARGEST)
+        total = torch.zeros(shape, dtype=torch.float64)
+        for draws, generator, weight in self._mix:
+            total += weight * _drawn(draws, generator, shape)
+        return total.clamp(-LARGEST, LARGEST)
 
 
 def _drawn(draws: Draws, generator: torch.Generator, shape: torch.Size) -> Tensor:

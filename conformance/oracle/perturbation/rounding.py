@@ -38,7 +38,7 @@ from torchstone.conformance.oracle.ulp import precision, representable
 MAX_DEPTH = 20
 
 CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
-"""Which decompositions stand for their ops: the how manieth, of which op, on what shapes and dtypes."""
+"""Which decompositions stand for their ops, in more steps than one: by place in the program, op, shapes and dtypes."""
 
 
 class RandomRounding(TorchDispatchMode):
@@ -59,13 +59,14 @@ class RandomRounding(TorchDispatchMode):
         super().__init__()
         self.draws = draws
         self.found = {} if found is None else found
-        self.asked = 0
+        self.place: tuple[int, ...] = (0,)
         self.scale = scale
         self.direction = direction
         self.eps = 2.0 ** (1 - precision(dtype))
         self.dtype = dtype
         self.depth = 0
         self.sums = 0
+        self.steps = 0
         self.halves = dtype in (torch.float16, torch.bfloat16)
         self.in_float32 = False
         # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
@@ -117,6 +118,7 @@ class RandomRounding(TorchDispatchMode):
         steps = self._decomposed(func, args, kwargs)
         if steps is not NotImplemented:
             return steps
+        self.steps += 1
         out = func(*args, **kwargs)
         tensors = results_of(func, args, kwargs, out)
         if accumulates(func) and all(map(movable, tensors)):
@@ -175,24 +177,30 @@ class RandomRounding(TorchDispatchMode):
         rule = decompositions().get(func)
         if rule is None or self.depth >= MAX_DEPTH:
             return NotImplemented
-        sums = self.sums
+        sums, steps_before, place = self.sums, self.steps, self.place
         self.depth += 1
         try:
-            if not self._stands_for(func, rule, args, kwargs):
+            key = self._key(func, args, kwargs)
+            if not self._stands_for(key, func, rule, args, kwargs):
                 return NotImplemented
+            self.place = (*place, 0)
             with self:
                 steps = rule(*args, **kwargs)
+            if not accumulates(func) and self.steps == steps_before + 1:
+                self.found[key] = False  # from now on: the op itself is as much, and less work
             return NotImplemented if accumulates(func) and self.sums == sums else steps
         except Exception:  # a decomposition that does not take these arguments: the op itself does
             return NotImplemented
         finally:
             self.depth -= 1
+            self.place = (*place[:-1], place[-1] + 1)
 
-    def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Whether what an op's decomposition gives may stand for what the op gives; asked once for all the runs."""
-        self.asked += 1
+    def _key(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
         operands = (leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor))
-        key = (self.asked, func, *((leaf.shape, leaf.dtype) for leaf in operands))
+        return (self.place, func, *((leaf.shape, leaf.dtype) for leaf in operands))
+
+    def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether what an op's decomposition gives may stand for what the op gives; asked once for all the runs."""
         if key not in self.found:
             self.found[key] = agree(rule(*args, **kwargs), func(*args, **kwargs))
         return self.found[key]

@@ -21,16 +21,19 @@ import math
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.perturbation.draws import Draws, Line
+from torchstone.conformance.oracle.perturbation.draws import Draws, Mix, on_line
 from torchstone.conformance.oracle.reference.leaf import Leaf
 from torchstone.conformance.oracle.reference.runs import Scatter
 from torchstone.conformance.oracle.tolerances import MAX_SPACING_RATIO, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import ulp
 
-STARTS = 10
+STARTS = 16
 """From how many runs the search starts, for one number."""
 SMALL_STEP = 2.0**-16
 """Fraction of the way to another run: how far the step goes that tells the slope."""
+SEED_OF_SEARCH = 1 << 20
+SHORTER = 3
+"""How often a step that leads away from the number is made shorter."""
 SECANTS = 10
 """How many steps by the slope are taken."""
 BUDGET = 400
@@ -82,19 +85,19 @@ class _Samples:
     def __init__(self, leaf: Leaf, like: Tensor, scatter: Scatter) -> None:
         self._leaf, self._like, self._scatter = leaf, like, scatter
         self.rows: list[Tensor] = []
-        self.draws: list[Draws | Line] = []
+        self.draws: list[Mix] = []
         self.taken = 0
         for draws, run in scatter.first:
             self._add(draws, leaf.other(run, like))
 
-    def _add(self, draws: Draws | Line, value: Tensor | None) -> Tensor | None:
+    def _add(self, draws: Mix, value: Tensor | None) -> Tensor | None:
         if value is None:
             return None
         self.draws.append(draws)
         self.rows.append(_parts(value).reshape(-1))
         return self.rows[-1]
 
-    def more(self, draws: Draws | Line) -> Tensor | None:
+    def more(self, draws: Mix) -> Tensor | None:
         """What one more run gives; None if it gives nothing like the others."""
         self.taken += 1
         return self._add(draws, self._leaf.other(self._scatter.run(draws), self._like))
@@ -125,26 +128,25 @@ class _Search:
         """Whether the search comes to a run that gives an element."""
         number, tried = float(self.wanted[element]), set[int]()
         for _ in range(STARTS):
-            near = [
-                (abs(float(values[element]) - number), k)
-                for k, values in enumerate(self.samples.rows)
-                if k not in tried and math.isfinite(float(values[element])) and isinstance(self.samples.draws[k], Draws)
-            ]
+            values = [float(row[element]) for row in self.samples.rows]
+            near = [(abs(v - number), k) for k, v in enumerate(values) if k not in tried and math.isfinite(v)]
             if not near or self.samples.spent:
                 return False
             tried.add(min(near)[1])
-            if self._follows(element, number, min(near)[1], tried):
+            if self._follows(element, number, min(near)[1]):
                 return True
         return False
 
-    def _follows(self, element: int, number: float, start: int, tried: set[int]) -> bool:
-        """Whether the slope at one run leads to a run that gives the number."""
-        others = [k for k, draws in enumerate(self.samples.draws) if isinstance(draws, Draws) and k != start]
-        ends = self.samples.draws[start], self.samples.draws[others[len(tried) % len(others)]]
-        unit = float(self.unit[element])
+    def _follows(self, element: int, number: float, start: int) -> bool:
+        """Whether the slope at one run, towards another, leads to a run that gives the number."""
+        unit, end = float(self.unit[element]), anew(self.samples.taken)
+        at_end = self.samples.more(end)
+        if at_end is not None and abs(float(at_end[element]) - number) <= unit:
+            return True
 
         def at(t: float) -> float:
-            row = None if self.samples.spent else self.samples.more(Line(*ends, t))
+            mix = on_line(self.samples.draws[start], end, t)
+            row = None if self.samples.spent else self.samples.more(mix)
             return math.nan if row is None else float(row[element])
 
         before, last = (0.0, float(self.samples.rows[start][element])), (SMALL_STEP, at(SMALL_STEP))
@@ -157,12 +159,12 @@ class _Search:
             if not math.isfinite(last[1]) or last[1] == before[1]:
                 return False
             t = last[0] + (number - last[1]) * (last[0] - before[0]) / (last[1] - before[1])
-            following = (min(max(t, -2.0), 2.0), math.nan)
-            for _ in range(3):  # shorter, until it comes nearer
+            following = (min(max(t, -1.0), 1.0), math.nan)
+            for _ in range(SHORTER):
                 following = (following[0], at(following[0]))
                 if abs(following[1] - number) < abs(last[1] - number):
                     break
-                following = ((following[0] + last[0]) / 2, math.nan)
+                following = ((following[0] + 3 * last[0]) / 4, math.nan)
             else:
                 return False
             before, last = last, following
@@ -171,11 +173,16 @@ class _Search:
     def is_dense(self, wanted: Tensor) -> Tensor:
         """Which numbers lie as close to the runs as those around them lie to one another."""
         for seed in range(DENSE - len(self.samples.rows)):
-            self.samples.more(Draws(1000 + seed))
+            self.samples.more(anew(-1 - seed))
         found = torch.zeros_like(wanted)
         for element in wanted.nonzero().reshape(-1).tolist():
             found[element] = _fits(float(self.wanted[element]), [float(row[element]) for row in self.samples.rows])
         return found
+
+
+def anew(seed: int) -> Mix:
+    """What no other run has drawn."""
+    return ((Draws(SEED_OF_SEARCH + seed), 1.0),)
 
 
 def _fits(number: float, values: list[float]) -> bool:

@@ -21,7 +21,7 @@ from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
-from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Line
+from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Mix
 from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_drawn, write_perturbed
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
 from torchstone.conformance.oracle.pytree import flatten
@@ -70,7 +70,7 @@ class Scatter:
         self.referee = referee
         self.inputs = inputs
 
-    def run(self, draws: Draws | Line) -> ReferenceRun:
+    def run(self, draws: Mix) -> ReferenceRun:
         """The run of these draws."""
         referee, stream = self.referee, DrawStream(draws)
         move = functools.partial(write_drawn, pristine=referee.pristine, draws=stream) if self.inputs else None
@@ -78,11 +78,11 @@ class Scatter:
         return referee.twin_run(mode, move)
 
     @functools.cached_property
-    def first(self) -> list[tuple[Draws, ReferenceRun]]:
+    def first(self) -> list[tuple[Mix, ReferenceRun]]:
         """Runs to begin with: to either side, with roundings of one ULP and of several; those that raise left out."""
         drawn = [Draws(SEED, direction=side) for side in (1, -1)]
         drawn += [Draws(SEED + k, scale) for k, scale in enumerate(SCATTERED_SCALES)]
-        runs = [(draws, self.run(draws)) for draws in drawn]
+        runs = [(((draws, 1.0),), self.run(((draws, 1.0),))) for draws in drawn]
         return [(draws, run) for draws, run in runs if not run.problem]
 
 
@@ -202,8 +202,8 @@ class Referee:
 
     @functools.cached_property
     def inputs_scattered(self) -> Scatter:
-        """Runs on inputs that are moved by up to one ULP."""
-        return Scatter(self, inputs=True)
+        """Runs on inputs that are moved by up to one ULP, if there is anything that rounds."""
+        return Scatter(self, inputs=not self.all_exact)
 
     @functools.cached_property
     def damped_runs(self) -> list[ReferenceRun]:
