@@ -338,7 +338,8 @@ def _discrete(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
     truth = leaf.other(referee.float64, expected)
     soft = torch.zeros_like(bad)
     if truth is not None:
-        for run in [truth, *leaf.others(referee.rounded_runs + referee.amplified_runs, expected)]:
+        scattered = [run for _, run in referee.roundings_scattered.first]
+        for run in [truth, *leaf.others(referee.rounded_runs + scattered, expected)]:
             soft |= run == actual
     if not referee.all_exact:
         near_by, on_edge = torch.zeros_like(bad), torch.zeros_like(bad)

@@ -67,12 +67,12 @@ def within_reference(
 
     All tensors are float64 or complex128, of one shape; ``dtype`` is what the results really had.
 
-    - Eager finite: the backend must be finite, and ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| +
+    - Eager finite: the backend must be finite, or infinite where float64 lies beyond the range, and ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| +
       SPREAD_FACTOR * spread``. Where the rounding model does not explain eager's error, the factor is
       ``MAX_ERROR_TO_EAGER_ERROR``, hardly above 1: the two runs may compute different things there (a limit taken from
-      the dtype, a branch gone the other way). What exceeds the ULPs is capped at half the digits of the tensor's
-      largest value, so that no jump, however explained, is a pass; where the spread is known to be smooth there is no
-      cap, because terms may cancel entirely.
+      the dtype, a branch gone the other way). What exceeds the ULPs is capped at half the digits of the number,
+      so that no jump, however explained, is a pass; where the spread is known to be smooth there is no such cap,
+      because terms may cancel entirely.
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype, or have overflowed where those ULPs do.
     """
@@ -82,10 +82,16 @@ def within_reference(
     within = (
         torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= error_bound(expected, reference, dtype, row))
     )
-    rounded = same_numbers(wide(truth.to(dtype)), actual)
+    rounded = same_numbers(wide(truth.to(dtype)), actual) & is_number(truth)
     over = finite & same_numbers(wide((truth + torch.sgn(truth) * bound).to(dtype)), actual) & ~torch.isfinite(actual)
     lost = (within & representable_range(truth, dtype)) | rounded | over
-    return torch.where(torch.isfinite(expected), within, lost)
+    overflowed = rounded & finite & ~torch.isfinite(actual)
+    return torch.where(torch.isfinite(expected), within | overflowed, lost)
+
+
+def is_number(values: Tensor) -> Tensor:
+    """Where float64 gives what may be rounded to another dtype: not a limit that it takes from float64's range."""
+    return values.abs() != torch.finfo(torch.float64).max
 
 
 def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -14,7 +14,6 @@ from torchstone.conformance.oracle.elementwise import (
     within_distance,
     within_ulps,
 )
-from torchstone.conformance.oracle.equality import same_numbers
 from torchstone.conformance.oracle.perturbation.search import attained
 from torchstone.conformance.oracle.reference.leaf import Leaf, spread_of
 from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, Tolerance, real_dtype
@@ -29,7 +28,7 @@ def ill_conditioned(
     like = torch.empty(expected.shape, dtype=dtype)
     found, on_edge = (torch.zeros(expected.shape, dtype=torch.bool) for _ in range(2))
     if truth is not None:
-        rounded = leaf.others(referee.rounded_runs + referee.amplified_runs, like)
+        rounded = leaf.others(referee.rounded_runs, like)
         found = _given(actual, [truth.values, *rounded], dtype, row)
     if not referee.all_exact and bool((bad & ~found).any()):
         if truth is not None:
@@ -37,6 +36,8 @@ def ill_conditioned(
         found |= ~on_edge & _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
     if truth is None:
         return found
+    if bool((bad & ~found & ~torch.isfinite(actual)).any()):
+        found |= ~torch.isfinite(actual) & _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
         left = bad & ~found & where
         if bool(left.any()):
@@ -45,11 +46,10 @@ def ill_conditioned(
 
 
 def _given(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
-    """Where some run gives the backend's number, rounded to the dtype or not."""
+    """Where some run gives the backend's number."""
     found = torch.zeros(actual.shape, dtype=torch.bool)
     for run in runs:
         found |= within_ulps(actual, run, dtype, row.ulps, row.tiny)
-        found |= ~torch.isfinite(actual) & same_numbers(actual, wide(run.to(dtype)))
     return found
 
 
@@ -60,9 +60,7 @@ def rounding_reaches(expected: Tensor, truth: Reference, leaf: Leaf) -> Tensor:
     Elsewhere eager has few digits of its own, and a number nearer to float64 is better than eager's.
     """
     referee = leaf.referee
-    runs = referee.rounded_runs + referee.amplified_runs
-    scatters = [referee.roundings_scattered] + ([] if referee.all_exact else [referee.inputs_scattered])
-    runs = runs + [run for scatter in scatters for _, run in scatter.first]
+    runs = referee.rounded_runs + [run for _, run in referee.inputs_scattered.first]
     like = torch.empty(expected.shape, dtype=expected.dtype)
     return spread_of(truth.values, leaf.others(runs, like)) >= (expected - truth.values).abs() / 2
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-LARGEST = 4.0
-"""ULPs: the same share of its own roundings that ``SPREAD_FACTOR`` grants a right backend."""
+LARGEST = 2.0
+"""ULPs: what a step of a good library may be off by, its rounding included."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
 class RandomRounding(TorchDispatchMode):
     """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
     ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws`` each is moved by
-    what these say, in ULPs. Runs of one program on inputs that differ by no more than rounding may share what they have
+    what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on inputs that differ by no more than rounding may share what they have
     ``found``."""
 
     def __init__(
@@ -55,9 +55,11 @@ class RandomRounding(TorchDispatchMode):
         direction: int = 0,
         found: CheckedDecompositions | None = None,
         draws: DrawStream | None = None,
+        on_grid: bool = False,
     ) -> None:
         super().__init__()
         self.draws = draws
+        self.on_grid = on_grid
         self.found = {} if found is None else found
         self.place: tuple[int, ...] = (0,)
         self.scale = scale
@@ -66,7 +68,7 @@ class RandomRounding(TorchDispatchMode):
         self.dtype = dtype
         self.depth = 0
         self.sums = 0
-        self.steps = 0
+        self.performed = 0
         self.halves = dtype in (torch.float16, torch.bfloat16)
         self.in_float32 = False
         # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
@@ -90,7 +92,7 @@ class RandomRounding(TorchDispatchMode):
             moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
         else:
             moved = value * (1.0 + size * self._sides(value))
-        beyond = torch.isfinite(value) & ~torch.isfinite(moved)
+        beyond = torch.isfinite(value) & (value.abs() > torch.finfo(torch.float64).max / 2)
         if bool(beyond.any()):  # float64's own largest numbers go down only, by sizes that tell two of them apart
             size = size * (0.25 + torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
             moved = torch.where(beyond, value * (1.0 - size), moved)
@@ -99,7 +101,9 @@ class RandomRounding(TorchDispatchMode):
     def _round(self, value: Any) -> Any:
         if not movable(value):
             return value
-        return torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
+        moved = torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
+        narrow = real_dtype(self.dtype).to_complex() if value.is_complex() else real_dtype(self.dtype)
+        return moved.to(narrow).to(value.dtype) if self.on_grid else moved
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -118,7 +122,7 @@ class RandomRounding(TorchDispatchMode):
         steps = self._decomposed(func, args, kwargs)
         if steps is not NotImplemented:
             return steps
-        self.steps += 1
+        self.performed += 1
         out = func(*args, **kwargs)
         tensors = results_of(func, args, kwargs, out)
         if accumulates(func) and all(map(movable, tensors)):
@@ -177,7 +181,7 @@ class RandomRounding(TorchDispatchMode):
         rule = decompositions().get(func)
         if rule is None or self.depth >= MAX_DEPTH:
             return NotImplemented
-        sums, steps_before, place = self.sums, self.steps, self.place
+        sums, performed_before, place = self.sums, self.performed, self.place
         self.depth += 1
         try:
             key = self._key(func, args, kwargs)
@@ -186,7 +190,7 @@ class RandomRounding(TorchDispatchMode):
             self.place = (*place, 0)
             with self:
                 steps = rule(*args, **kwargs)
-            if not accumulates(func) and self.steps == steps_before + 1:
+            if not accumulates(func) and self.performed == performed_before + 1:
                 self.found[key] = False  # from now on: the op itself is as much, and less work
             return NotImplemented if accumulates(func) and self.sums == sums else steps
         except Exception:  # a decomposition that does not take these arguments: the op itself does

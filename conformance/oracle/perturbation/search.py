@@ -28,7 +28,8 @@ from torchstone.conformance.oracle.tolerances import MAX_SPACING_RATIO, Toleranc
 from torchstone.conformance.oracle.ulp import ulp
 
 STARTS = 16
-"""From how many runs the search starts, for one number."""
+STARTS_OUTSIDE = 4
+"""From how many runs the search starts, for one number between them, and for one beyond them all."""
 SMALL_STEP = 2.0**-16
 """Fraction of the way to another run: how far the step goes that tells the slope."""
 SEED_OF_SEARCH = 1 << 20
@@ -127,14 +128,18 @@ class _Search:
     def gives(self, element: int) -> bool:
         """Whether the search comes to a run that gives an element."""
         number, tried = float(self.wanted[element]), set[int]()
-        for _ in range(STARTS):
+        values = [float(row[element]) for row in self.samples.rows]
+        finite = [v for v in values if math.isfinite(v)]
+        inside = min(finite, default=math.inf) <= number <= max(finite, default=-math.inf)
+        for _ in range(STARTS if inside else STARTS_OUTSIDE):
             values = [float(row[element]) for row in self.samples.rows]
             near = [(abs(v - number), k) for k, v in enumerate(values) if k not in tried and math.isfinite(v)]
             if not near or self.samples.spent:
                 return False
-            tried.add(min(near)[1])
+            made = len(values)
             if self._follows(element, number, min(near)[1]):
                 return True
+            tried |= {min(near)[1], *range(made + 1, len(self.samples.rows))}  # what lies on one line leads nowhere else
         return False
 
     def _follows(self, element: int, number: float, start: int) -> bool:
@@ -172,12 +177,18 @@ class _Search:
 
     def is_dense(self, wanted: Tensor) -> Tensor:
         """Which numbers lie as close to the runs as those around them lie to one another."""
-        for seed in range(DENSE - len(self.samples.rows)):
-            self.samples.more(anew(-1 - seed))
-        found = torch.zeros_like(wanted)
-        for element in wanted.nonzero().reshape(-1).tolist():
-            found[element] = _fits(float(self.wanted[element]), [float(row[element]) for row in self.samples.rows])
-        return found
+        elements = wanted.nonzero().reshape(-1).tolist()
+        while True:
+            ordered = torch.stack(self.samples.rows).nan_to_num(math.inf).sort(0).values
+            rows = {element: [v for v in ordered[:, element].tolist() if math.isfinite(v)] for element in elements}
+            fits = {element: _fits(float(self.wanted[element]), row) for element, row in rows.items()}
+            far = any(row and _beyond(float(self.wanted[element]), row) for element, row in rows.items())
+            if far or all(fits.values()) or len(ordered) >= DENSE:
+                found = torch.zeros_like(wanted)
+                found[elements] = torch.tensor([fits[element] for element in elements])
+                return found
+            for seed in range(len(ordered), min(DENSE, 2 * len(ordered))):
+                self.samples.more(anew(-seed))
 
 
 def anew(seed: int) -> Mix:
@@ -185,10 +196,15 @@ def anew(seed: int) -> Mix:
     return ((Draws(SEED_OF_SEARCH + seed), 1.0),)
 
 
-def _fits(number: float, values: list[float]) -> bool:
-    ordered = sorted(v for v in values if math.isfinite(v))
+def _fits(number: float, ordered: list[float]) -> bool:
     below, above = [v for v in ordered if v <= number], [v for v in ordered if v > number]
     gap = (above[0] if above else number) - (below[-1] if below else number)
     sides = [side for side in (below[-NEIGHBOURS - 1 :], above[: NEIGHBOURS + 1]) if len(side) > NEIGHBOURS]
     spacings = [sorted(b - a for a, b in itertools.pairwise(side))[NEIGHBOURS // 2] for side in sides]
     return bool(spacings) and gap <= MAX_SPACING_RATIO * max(spacings)
+
+
+def _beyond(number: float, ordered: list[float]) -> bool:
+    """Whether a number is further from the runs than any two of them are apart, many times."""
+    room = MAX_SPACING_RATIO * (ordered[-1] - ordered[0])
+    return not ordered[0] - room <= number <= ordered[-1] + room

@@ -36,11 +36,10 @@ from torchstone.conformance.program.tensor_storage import copy_tensors
 ROUNDING_RUNS = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
 DAMPED_SCALE = 1 / 16
-AMPLIFIED_RUNS = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
-"""Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
-
 SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
 """In ULPs: how far the first runs of a scatter are rounded."""
+
+GRID_RUNS = 16
 
 SIDES = ("up", "down", "both", "none")
 REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
@@ -196,6 +195,12 @@ class Referee:
         return self._rounded_runs(MORE_ROUNDING_RUNS, SEED + len(ROUNDING_RUNS))
 
     @functools.cached_property
+    def runs_on_grid(self) -> list[ReferenceRun]:
+        """Runs in which each step gives a number of the dtype: in few bits a difference is often exactly zero."""
+        modes = [RandomRounding(self.dtype, SEED + k, found=self.found, on_grid=True) for k in range(GRID_RUNS)]
+        return [run for run in map(self.twin_run, modes) if not run.problem]
+
+    @functools.cached_property
     def roundings_scattered(self) -> Scatter:
         """Runs on the inputs as they are."""
         return Scatter(self, inputs=False)
@@ -209,11 +214,6 @@ class Referee:
     def damped_runs(self) -> list[ReferenceRun]:
         """The same runs with the same signs and much smaller roundings: what does not jump shrinks in proportion."""
         return self._rounded_runs(tuple((DAMPED_SCALE * ulps, side) for ulps, side in ROUNDING_RUNS))
-
-    @functools.cached_property
-    def amplified_runs(self) -> list[ReferenceRun]:
-        """Runs with larger roundings, which look for jumps nearby."""
-        return self._rounded_runs(AMPLIFIED_RUNS)
 
     def _rounded_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[ReferenceRun]:
         modes = [RandomRounding(self.dtype, seed + k, *kind, self.found) for k, kind in enumerate(kinds)]

@@ -48,12 +48,9 @@ class GapFunction:
         return found
 
     def possible(self, value: float) -> bool:
-        """Whether a number lies in an interval, or as near to one as the tolerance of the dtype is wide."""
-        row = tolerance(self.x.dtype)
-        return any(
-            low - 4 * row.ulps * _ulp(low, self.x.dtype) <= value <= high + 4 * row.ulps * _ulp(high, self.x.dtype)
-            for low, high in self.intervals
-        )
+        """Whether a number lies in an interval, or as near to one as roundings of the steps after the jump go."""
+        room = 8 * tolerance(self.x.dtype).ulps * max(_ulp(end, self.x.dtype) for pair in self.intervals for end in pair)
+        return any(low - room <= value <= high + room for low, high in self.intervals)
 
 
 def _ulp(value: float, dtype: torch.dtype) -> float:
