@@ -39,7 +39,7 @@ DAMPED_SCALE = 1 / 16
 SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
 """In ULPs: how far the first runs of a scatter are rounded."""
 
-GRID_RUNS = 16
+GRID_RUNS = 64
 
 SIDES = ("up", "down", "both", "none")
 REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
@@ -63,17 +63,21 @@ class ReferenceRun:
 
 
 class Scatter:
-    """Runs of the rounding model whose every rounding is drawn for itself; with ``inputs`` these are moved as well."""
+    """Runs of the rounding model whose every rounding is drawn for itself.
 
-    def __init__(self, referee: Referee, inputs: bool) -> None:
+    With ``inputs`` these are moved as well. ``on_grid``: each step gives a number of the dtype.
+    """
+
+    def __init__(self, referee: Referee, inputs: bool, on_grid: bool = False) -> None:
         self.referee = referee
         self.inputs = inputs
+        self.on_grid = on_grid
 
     def run(self, draws: Mix) -> ReferenceRun:
         """The run of these draws."""
         referee, stream = self.referee, DrawStream(draws)
         move = functools.partial(write_drawn, pristine=referee.pristine, draws=stream) if self.inputs else None
-        mode = RandomRounding(referee.dtype, SEED, found=referee.found, draws=stream)
+        mode = RandomRounding(referee.dtype, SEED, found=referee.found, draws=stream, on_grid=self.on_grid)
         return referee.twin_run(mode, move)
 
     @functools.cached_property
@@ -197,8 +201,9 @@ class Referee:
     @functools.cached_property
     def runs_on_grid(self) -> list[ReferenceRun]:
         """Runs in which each step gives a number of the dtype: in few bits a difference is often exactly zero."""
-        modes = [RandomRounding(self.dtype, SEED + k, found=self.found, on_grid=True) for k in range(GRID_RUNS)]
-        return [run for run in map(self.twin_run, modes) if not run.problem]
+        scatter = Scatter(self, inputs=not self.all_exact, on_grid=True)
+        runs = [scatter.run(((Draws(SEED + k), 1.0),)) for k in range(GRID_RUNS)]
+        return [run for run in runs if not run.problem]
 
     @functools.cached_property
     def roundings_scattered(self) -> Scatter:
