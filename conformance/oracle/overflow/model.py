@@ -162,7 +162,9 @@ class RandomOverflow(RandomRounding):
             whole, net, total = (func(*given, **named) for given, named in calls)
             noise = total
             if scale and self.choice == "lost":
-                given, named = replace_leaves(lambda leaf: size(small(_fine_part(leaf))), args, kwargs, chosen)
+                # A transform multiplies each term by a root of unity, which rounds it.
+                rounds = (lambda leaf: leaf) if TRANSFORMS.holds(func) else _fine_part
+                given, named = replace_leaves(lambda leaf: size(small(rounds(leaf))), args, kwargs, chosen)
                 growth = max(1.0, math.sqrt(length_of(operands, results)) / 8.0) * torch.finfo(torch.float64).eps
                 noise = tree_map(functools.partial(_lost, growth=growth), total, func(*given, **named))
         except Exception:  # an op of its own rules about its operands, such as a factorization
@@ -170,7 +172,7 @@ class RandomOverflow(RandomRounding):
         if AVERAGES_WINDOWS.holds(func):
             net, total = (value * _window(base_name(func), args) for value in (net, total))
         if TRANSFORMS.holds(func):
-            total = _over(total, args[1])
+            total, noise = (_over(value, args[1]) for value in (total, noise))
         leaves, spec = tree_flatten(out)
         rows = zip(
             leaves,

@@ -11,6 +11,7 @@ from torch import Tensor
 from torchstone.conformance.oracle.elementwise import (
     Reference,
     is_continuous_spread,
+    representable_range,
     within_distance,
     within_ulps,
 )
@@ -66,16 +67,25 @@ def rounding_reaches(expected: Tensor, truth: Reference, leaf: Leaf) -> Tensor:
 
 
 def overflow_order(
-    actual: Tensor, expected: Tensor, bad: Tensor, dtype: torch.dtype, row: Tolerance, leaf: Leaf
+    actual: Tensor,
+    expected: Tensor,
+    truth: Reference | None,
+    bad: Tensor,
+    dtype: torch.dtype,
+    row: Tolerance,
+    leaf: Leaf,
 ) -> Tensor:
     """Where the order of the steps decides what overflows, and the backend's number is one that some order gives.
 
     Where eager's is finite, only orders of additions and factors count, and of the steps of a mean, a variance and what
-    is normalized by them: any other step that overflows is the backend's doing.
+    is normalized by them: any other step that overflows is the backend's doing. Where eager's is not finite and float64's
+    is within the range, a finite number is judged by float64: nothing that overflows on the way makes a wrong one right.
     """
     like = torch.empty(expected.shape, dtype=dtype)
     found = torch.zeros(actual.shape, dtype=torch.bool)
     kept, gone = torch.isfinite(expected), ~torch.isfinite(expected)
+    if truth is not None:
+        gone &= ~(torch.isfinite(actual) & representable_range(truth.values, dtype))
     for run in leaf.others(leaf.referee.reordered_runs, like) if bool((bad & kept).any()) else []:
         found |= kept & within_ulps(actual, run, dtype, row.ulps, row.tiny)
     for run in leaf.others(leaf.referee.overflowed_runs, like) if bool((bad & gone).any()) else []:

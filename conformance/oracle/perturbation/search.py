@@ -27,7 +27,7 @@ from torchstone.conformance.oracle.reference.runs import Scatter
 from torchstone.conformance.oracle.tolerances import MAX_SPACING_RATIO, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import ulp
 
-STARTS = 16
+STARTS = 32
 STARTS_OUTSIDE = 4
 """From how many runs the search starts, for one number between them, and for one beyond them all."""
 SMALL_STEP = 2.0**-16
@@ -37,7 +37,7 @@ SHORTER = 3
 """How often a step that leads away from the number is made shorter."""
 SECANTS = 10
 """How many steps by the slope are taken."""
-BUDGET = 400
+BUDGET = 800
 """How many runs are made for one result, all its elements together."""
 DENSE = 256
 """How many runs the density is taken from."""
@@ -179,15 +179,15 @@ class _Search:
         """Which numbers lie as close to the runs as those around them lie to one another."""
         elements = wanted.nonzero().reshape(-1).tolist()
         while True:
-            ordered = torch.stack(self.samples.rows).nan_to_num(math.inf).sort(0).values
-            rows = {element: [v for v in ordered[:, element].tolist() if math.isfinite(v)] for element in elements}
+            runs = torch.stack(self.samples.rows)
+            rows = {element: sorted({*filter(math.isfinite, runs[:, element].tolist())}) for element in elements}
             fits = {element: _fits(float(self.wanted[element]), row) for element, row in rows.items()}
-            far = any(row and _beyond(float(self.wanted[element]), row) for element, row in rows.items())
-            if far or all(fits.values()) or len(ordered) >= DENSE:
+            far = any(not row or _beyond(float(self.wanted[element]), row) for element, row in rows.items())
+            if far or len(runs) >= DENSE:
                 found = torch.zeros_like(wanted)
-                found[elements] = torch.tensor([fits[element] for element in elements])
+                found[elements] = torch.tensor([fits[element] and not far for element in elements])
                 return found
-            for seed in range(len(ordered), min(DENSE, 2 * len(ordered))):
+            for seed in range(len(runs), DENSE):
                 self.samples.more(anew(-seed))
 
 
@@ -201,7 +201,8 @@ def _fits(number: float, ordered: list[float]) -> bool:
     gap = (above[0] if above else number) - (below[-1] if below else number)
     sides = [side for side in (below[-NEIGHBOURS - 1 :], above[: NEIGHBOURS + 1]) if len(side) > NEIGHBOURS]
     spacings = [sorted(b - a for a, b in itertools.pairwise(side))[NEIGHBOURS // 2] for side in sides]
-    return bool(spacings) and gap <= MAX_SPACING_RATIO * max(spacings)
+    room = MAX_SPACING_RATIO if below and above else MAX_SPACING_RATIO / 4  # one number in 257 is beyond 256 others
+    return bool(spacings) and gap <= room * max(spacings)
 
 
 def _beyond(number: float, ordered: list[float]) -> bool:

@@ -83,13 +83,16 @@ def _inside(program: Program, mode: Any) -> Callable[..., Any]:
 
 
 def rounded_once(program: Program) -> Callable[..., Any]:
-    """The program in float64, and its results rounded to the dtype of eager's."""
+    """The program in float64, and its results, and what it writes to, rounded to the dtype of eager's."""
 
     def run(*tensors: Tensor) -> Any:
-        with float64_by_default():
-            wide = widen_program(program)(*widen_inputs(tensors))
         plain = program(*(tensor.clone() for tensor in tensors))
-        return tree_map(lambda a, b: a.to(b.dtype) if isinstance(a, Tensor) else a, wide, plain)
+        wide = widen_inputs(tensors)
+        with float64_by_default():
+            outputs = widen_program(program)(*wide)
+        for tensor, after in zip(tensors, wide, strict=True):
+            tensor.copy_(after)
+        return tree_map(lambda a, b: a.to(b.dtype) if isinstance(a, Tensor) else a, outputs, plain)
 
     return run
 
