@@ -28,7 +28,12 @@ from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcom
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
 from torchstone.conformance.oracle.ambiguity.ties import TieBreaking
-from torchstone.conformance.oracle.elementwise import error_bound, within_reference, within_ulps
+from torchstone.conformance.oracle.elementwise import (
+    error_bound,
+    no_further_than_eager,
+    within_reference,
+    within_ulps,
+)
 from torchstone.conformance.oracle.equality import equal_tensors, same_bits, same_numbers
 from torchstone.conformance.oracle.evidence import FURTHER, Bounds, describe_worst, eager_is_further, inexact
 from torchstone.conformance.oracle.exactness.nan_sign import different_nan_signs, nan_sign_ambiguity
@@ -304,8 +309,8 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
             evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
         return Finding(Outcome.PASS, evidence=evidence)
     soft = bad & nan_lost_by_eager(b, e, dtype, leaf)
-    if truth is not None and bool((bad & better & ~soft).any()):
-        soft |= bad & better & ~rounding_reaches(e, truth, leaf)
+    if truth is not None and bool((few_digits := bad & ~soft & no_further_than_eager(b, e, truth.values)).any()):
+        soft |= few_digits & ~rounding_reaches(e, truth, leaf)
     if bool((bad & ~soft).any()):
         soft |= bad & overflow_order(b, e, truth, bad & ~soft, dtype, row, leaf)
     if bool((bad & ~soft).any()):

@@ -56,7 +56,9 @@ def error_bound(expected: Tensor, reference: Reference, dtype: torch.dtype, row:
     slack = torch.where(explained, room + row.factor * eager_error, MAX_ERROR_TO_EAGER_ERROR * eager_error)
     slack = torch.minimum(slack, 2.0 ** (precision(dtype) // 2) * ulp(truth.abs(), dtype))
     if reference.smooth is not None:
-        slack = torch.where(reference.smooth, torch.maximum(slack, room + row.factor * eager_error.minimum(room)), slack)
+        slack = torch.where(
+            reference.smooth, torch.maximum(slack, room + row.factor * eager_error.minimum(room)), slack
+        )
     return bound + slack
 
 
@@ -92,6 +94,12 @@ def within_reference(
 def is_number(values: Tensor) -> Tensor:
     """Where float64 gives what may be rounded to another dtype: not a limit that it takes from float64's range."""
     return values.abs() != torch.finfo(torch.float64).max
+
+
+def no_further_than_eager(actual: Tensor, expected: Tensor, truth: Tensor) -> Tensor:
+    """Where a number is as near to float64's as eager's, hardly further, all three finite."""
+    finite = torch.isfinite(actual) & torch.isfinite(expected) & torch.isfinite(truth)
+    return finite & (torch.abs(actual - truth) <= MAX_ERROR_TO_EAGER_ERROR * torch.abs(expected - truth))
 
 
 def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:

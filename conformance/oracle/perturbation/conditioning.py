@@ -22,7 +22,13 @@ from torchstone.conformance.oracle.ulp import wide
 
 
 def ill_conditioned(
-    actual: Tensor, expected: Tensor, truth: Reference | None, bad: Tensor, dtype: torch.dtype, row: Tolerance, leaf: Leaf
+    actual: Tensor,
+    expected: Tensor,
+    truth: Reference | None,
+    bad: Tensor,
+    dtype: torch.dtype,
+    row: Tolerance,
+    leaf: Leaf,
 ) -> Tensor:
     """Where the backend's number is one of those that rounding, or the last bit of the inputs, decides between."""
     referee = leaf.referee
@@ -37,6 +43,10 @@ def ill_conditioned(
         found |= ~on_edge & _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
     if truth is None:
         return found
+    if real_dtype(dtype) is torch.float64:  # beside the end of its range runs overflow by what moves them
+        sizes = torch.maximum(*(torch.where(torch.isfinite(t), t.abs(), 0.0) for t in (actual, expected)))
+        bad = bad & (sizes < torch.finfo(torch.float64).max / 2)
+        found &= bad
     if bool((bad & ~found & ~torch.isfinite(actual)).any()):
         found |= ~torch.isfinite(actual) & _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
@@ -85,16 +95,18 @@ def overflow_order(
     found = torch.zeros(actual.shape, dtype=torch.bool)
     kept, gone = torch.isfinite(expected), ~torch.isfinite(expected)
     if truth is not None:
-        gone &= ~(torch.isfinite(actual) & representable_range(truth.values, dtype))
+        judged = gone & torch.isfinite(actual) & representable_range(truth.values, dtype)
+        for run in leaf.others(leaf.referee.underflowed_runs, like) if bool((bad & judged).any()) else []:
+            found |= judged & within_ulps(actual, run, dtype, row.ulps, row.tiny)
+        gone &= ~judged
     for run in leaf.others(leaf.referee.reordered_runs, like) if bool((bad & kept).any()) else []:
         found |= kept & within_ulps(actual, run, dtype, row.ulps, row.tiny)
     for run in leaf.others(leaf.referee.overflowed_runs, like) if bool((bad & gone).any()) else []:
         found |= gone & within_ulps(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
-    if real_dtype(dtype) is torch.float64 and bool((bad & gone & ~found & torch.isfinite(actual)).any()):
+    if real_dtype(dtype) is torch.float64 and bool((bad & ~found & torch.isfinite(actual)).any()):
         runs = leaf.others(leaf.referee.cancelled_runs, like)
         found |= (
-            gone
-            & is_continuous_spread(runs)
+            is_continuous_spread(runs)
             & within_distance(actual, runs[0], AMPLIFICATION_FACTOR * spread_of(runs[0], runs))
             if runs
             else False

@@ -102,8 +102,14 @@ class RandomRounding(TorchDispatchMode):
         if not movable(value):
             return value
         moved = torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
-        narrow = real_dtype(self.dtype).to_complex() if value.is_complex() else real_dtype(self.dtype)
-        return moved.to(narrow).to(value.dtype) if self.on_grid else moved
+        return self._to_grid(moved) if self.on_grid else moved
+
+    def _to_grid(self, value: Tensor) -> Tensor:
+        if value.is_complex():
+            return torch.complex(self._to_grid(value.real), self._to_grid(value.imag))
+        largest = torch.finfo(real_dtype(self.dtype)).max
+        inside = value.clamp(-largest, largest)  # nothing overflows by its rounding
+        return torch.where(torch.isfinite(value), inside, value).to(real_dtype(self.dtype)).to(value.dtype)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}

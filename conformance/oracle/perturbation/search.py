@@ -45,7 +45,9 @@ NEIGHBOURS = 8
 """How many runs to either side tell the density."""
 
 
-def attained(actual: Tensor, wanted: Tensor, leaf: Leaf, scatter: Scatter, dtype: torch.dtype, row: Tolerance) -> Tensor:
+def attained(
+    actual: Tensor, wanted: Tensor, leaf: Leaf, scatter: Scatter, dtype: torch.dtype, row: Tolerance
+) -> Tensor:
     """Which of the ``wanted`` elements are possible results: some run of the scatter gives them.
 
     ``actual`` is float64 or complex128. The search ends with the first element that no run gives.
@@ -139,7 +141,10 @@ class _Search:
             made = len(values)
             if self._follows(element, number, min(near)[1]):
                 return True
-            tried |= {min(near)[1], *range(made + 1, len(self.samples.rows))}  # what lies on one line leads nowhere else
+            tried |= {
+                min(near)[1],
+                *range(made + 1, len(self.samples.rows)),
+            }  # what lies on one line leads nowhere else
         return False
 
     def _follows(self, element: int, number: float, start: int) -> bool:

@@ -49,7 +49,9 @@ class GapFunction:
 
     def possible(self, value: float) -> bool:
         """Whether a number lies in an interval, or as near to one as roundings of the steps after the jump go."""
-        room = 8 * tolerance(self.x.dtype).ulps * max(_ulp(end, self.x.dtype) for pair in self.intervals for end in pair)
+        room = (
+            8 * tolerance(self.x.dtype).ulps * max(_ulp(end, self.x.dtype) for pair in self.intervals for end in pair)
+        )
         return any(low - room <= value <= high + room for low, high in self.intervals)
 
 
