@@ -69,12 +69,12 @@ def within_reference(
 
     All tensors are float64 or complex128, of one shape; ``dtype`` is what the results really had.
 
-    - Eager finite: the backend must be finite, or infinite where float64 lies beyond the range, and ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| +
-      SPREAD_FACTOR * spread``. Where the rounding model does not explain eager's error, the factor is
-      ``MAX_ERROR_TO_EAGER_ERROR``, hardly above 1: the two runs may compute different things there (a limit taken from
-      the dtype, a branch gone the other way). What exceeds the ULPs is capped at half the digits of the number,
-      so that no jump, however explained, is a pass; where the spread is known to be smooth there is no such cap,
-      because terms may cancel entirely.
+    - Eager finite: the backend must be finite, or infinite where float64 lies beyond the range, and
+      ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| + SPREAD_FACTOR * spread``. Where the rounding model
+      does not explain eager's error, the factor is ``MAX_ERROR_TO_EAGER_ERROR``, hardly above 1: the two runs may
+      compute different things there (a limit taken from the dtype, a branch gone the other way). What exceeds the ULPs
+      is capped at half the digits of the number, so that no jump, however explained, is a pass; where the spread is
+      known to be smooth it has no such cap, because terms may cancel entirely.
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype, or have overflowed where those ULPs do.
     """

@@ -65,12 +65,11 @@ above 1 is for the rest of its own roundings, where both compute the same thing 
 function beside its zero)."""
 
 AMPLIFICATION_FACTOR = 2.0
-"""Ratio of errors: how far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where
-rounding is amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice
-as far."""
+"""Ratio of errors: how far, in spreads of twelve runs, a sum in float64 may be off whose large terms cancel. One right
+run in thirteen strays further than twelve others, few twice as far."""
 
 SUB_ULP_STEP = 2.0**-12
-"""In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity, and how steep a function is."""
+"""In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity."""
 
 MAX_SPACING_RATIO = 16.0
 """Ratio of distances, for float64, whose runs no search tells apart: how far two neighbouring runs around a number may

@@ -88,8 +88,9 @@ def overflow_order(
     """Where the order of the steps decides what overflows, and the backend's number is one that some order gives.
 
     Where eager's is finite, only orders of additions and factors count, and of the steps of a mean, a variance and what
-    is normalized by them: any other step that overflows is the backend's doing. Where eager's is not finite and float64's
-    is within the range, a finite number is judged by float64: nothing that overflows on the way makes a wrong one right.
+    is normalized by them: any other step that overflows is the backend's doing. Where eager's is not finite and
+    float64's is within the range, a finite number is judged by float64: what overflows on the way makes no wrong number
+    right.
     """
     like = torch.empty(expected.shape, dtype=dtype)
     found = torch.zeros(actual.shape, dtype=torch.bool)

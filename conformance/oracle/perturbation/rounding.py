@@ -44,8 +44,8 @@ CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
 class RandomRounding(TorchDispatchMode):
     """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
     ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws`` each is moved by
-    what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on inputs that differ by no more than rounding may share what they have
-    ``found``."""
+    what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on inputs that differ
+    by no more than rounding may share what they have ``found``."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from torchstone.conformance.program.program import Call, Program, Ref
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 CHAOTIC = {torch.float32: 1e8, torch.bfloat16: 2e3, torch.float16: 1.2e4, torch.float64: 1e17}
-"""A factor by which a number of about 1 becomes an angle that the dtype does not know to a turn (float16 has no more)."""
+"""A factor by which a number of about 1 becomes an angle of which the dtype knows no turn (float16 has no more)."""
 
 
 @dataclass

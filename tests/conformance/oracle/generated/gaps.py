@@ -1,7 +1,7 @@
 """Functions whose results lie in a union of intervals, known in closed form, with gaps between them.
 
-Each is a jump of an ill-conditioned angle, times or plus something smooth, under a function that rises. Rounding decides
-on which interval a result lies, and where in it; no rounding takes it into a gap.
+Each is a jump of an ill-conditioned angle, times or plus something smooth, under a function that rises. Rounding
+decides on which interval a result lies, and where in it; no rounding takes it into a gap.
 """
 
 from __future__ import annotations
