@@ -7,8 +7,9 @@ In order, each step only on the numbers the one before did not settle:
 2. the float64 run: the backend may be no further from it than eager is, within a factor and the ULPs, element by
    element, where inexact steps are given the room of the rounding model;
 3. conditioning: what eager itself gives when its inputs move by one ULP, or what float64 gives when steps round
-   differently, is ``ill-conditioned``; such a run is searched for (``perturbation.search``). Not so when the inputs lie exactly on the discontinuity (a tie to round, an
-   edge of a domain): the function's value there is defined, and the backend has it wrong;
+   differently, is ``ill-conditioned``; such a run is searched for (``perturbation.search``). Not so when the inputs lie
+   exactly on the discontinuity (a tie to round, an edge of a domain): the function's value there is defined, and the
+   backend has it wrong;
 4. overflow: what some order of the steps gives where they leave the dtype's range is ``ill-conditioned`` too, and so
    is the NaN of a documented formula that eager's kernel loses.
 """
