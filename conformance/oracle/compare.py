@@ -7,8 +7,9 @@ In order, each step only on the numbers the one before did not settle:
 2. the float64 run: the backend may be no further from it than eager is, within a factor and the ULPs, element by
    element, where inexact steps are given the room of the rounding model;
 3. conditioning: what eager itself gives when its inputs move by one ULP, or what float64 gives when steps round
-   differently, is ``ill-conditioned``. Not so when the inputs lie exactly on the discontinuity (a tie to round, an
-   edge of a domain): the function's value there is defined, and the backend has it wrong;
+   differently, is ``ill-conditioned``; such a run is searched for (``perturbation.search``). Not so when the inputs lie
+   exactly on the discontinuity (a tie to round, an edge of a domain): the function's value there is defined, and the
+   backend has it wrong;
 4. overflow: what some order of the steps gives where they leave the dtype's range is ``ill-conditioned`` too, and so
    is the NaN of a documented formula that eager's kernel loses.
 """
@@ -28,17 +29,22 @@ from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcom
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
 from torchstone.conformance.oracle.ambiguity.ties import TieBreaking
-from torchstone.conformance.oracle.elementwise import error_bound, within_reference, within_ulps
+from torchstone.conformance.oracle.elementwise import (
+    error_bound,
+    no_further_than_eager,
+    within_reference,
+    within_ulps,
+)
 from torchstone.conformance.oracle.equality import equal_tensors, same_bits, same_numbers
 from torchstone.conformance.oracle.evidence import FURTHER, Bounds, describe_worst, eager_is_further, inexact
 from torchstone.conformance.oracle.exactness.nan_sign import different_nan_signs, nan_sign_ambiguity
 from torchstone.conformance.oracle.exactness.signed_zero import different_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import misrounded
 from torchstone.conformance.oracle.perturbation.conditioning import (
-    error_amplification,
     ill_conditioned,
     nan_lost_by_eager,
     overflow_order,
+    rounding_reaches,
 )
 from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.reference.leaf import (
@@ -303,10 +309,13 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
             keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
             evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
         return Finding(Outcome.PASS, evidence=evidence)
-    soft = bad & (ill_conditioned(b, e, truth, dtype, row, leaf) | overflow_order(b, e, bad, dtype, row, leaf))
-    soft |= bad & (better | nan_lost_by_eager(b, e, dtype, leaf))
-    if truth is not None and bool((bad & ~soft).any()):
-        soft |= bad & error_amplification(b, e, truth, dtype, leaf)
+    soft = bad & nan_lost_by_eager(b, e, dtype, leaf)
+    if truth is not None and bool((few_digits := bad & ~soft & no_further_than_eager(b, e, truth.values)).any()):
+        soft |= few_digits & ~rounding_reaches(e, truth, leaf)
+    if bool((bad & ~soft).any()):
+        soft |= bad & overflow_order(b, e, truth, bad & ~soft, dtype, row, leaf)
+    if bool((bad & ~soft).any()):
+        soft |= bad & ill_conditioned(b, e, truth, bad & ~soft, dtype, row, leaf)
     hard = bad & ~soft
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, bounds, outcome, dtype)
@@ -335,7 +344,8 @@ def _discrete(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
     truth = leaf.other(referee.float64, expected)
     soft = torch.zeros_like(bad)
     if truth is not None:
-        for run in [truth, *leaf.others(referee.rounded_runs + referee.amplified_runs, expected)]:
+        scattered = [run for _, run in referee.roundings_scattered.first]
+        for run in [truth, *leaf.others(referee.rounded_runs + scattered, expected)]:
             soft |= run == actual
     if not referee.all_exact:
         near_by, on_edge = torch.zeros_like(bad), torch.zeros_like(bad)

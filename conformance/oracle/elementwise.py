@@ -12,13 +12,9 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.equality import same_numbers
 from torchstone.conformance.oracle.tolerances import (
-    ISOLATED_GAP_FRACTION,
-    ISOLATED_SAMPLE_RADIUS,
-    LINEARITY_FACTOR,
     MAX_EAGER_ERROR_TO_SPREAD,
     MAX_ERROR_TO_EAGER_ERROR,
     SPREAD_FACTOR,
-    SUB_ULP_STEP,
     Tolerance,
 )
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
@@ -56,16 +52,14 @@ def error_bound(expected: Tensor, reference: Reference, dtype: torch.dtype, row:
     bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
     eager_error = torch.where(torch.isfinite(expected), torch.abs(expected - truth), 0.0)
     explained = eager_error <= MAX_EAGER_ERROR_TO_SPREAD * (spread + bound)
-    finite = torch.isfinite(truth)
-    largest = truth.abs()[finite].max() if bool(finite.any()) else torch.zeros((), dtype=torch.float64)
-    cap = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
-    slack = torch.where(
-        explained, SPREAD_FACTOR * spread + row.factor * eager_error, MAX_ERROR_TO_EAGER_ERROR * eager_error
-    )
-    capped = torch.minimum(slack, cap)
+    room = SPREAD_FACTOR * spread
+    slack = torch.where(explained, room + row.factor * eager_error, MAX_ERROR_TO_EAGER_ERROR * eager_error)
+    slack = torch.minimum(slack, 2.0 ** (precision(dtype) // 2) * ulp(truth.abs(), dtype))
     if reference.smooth is not None:
-        capped = torch.where(reference.smooth & explained, slack, capped)
-    return bound + capped
+        slack = torch.where(
+            reference.smooth, torch.maximum(slack, room + row.factor * eager_error.minimum(room)), slack
+        )
+    return bound + slack
 
 
 def within_reference(
@@ -75,12 +69,12 @@ def within_reference(
 
     All tensors are float64 or complex128, of one shape; ``dtype`` is what the results really had.
 
-    - Eager finite: the backend must be finite, and ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| +
-      SPREAD_FACTOR * spread``. Where the rounding model does not explain eager's error, the factor is
-      ``MAX_ERROR_TO_EAGER_ERROR``, hardly above 1: the two runs may compute different things there (a limit taken from
-      the dtype, a branch gone the other way). What exceeds the ULPs is capped at half the digits of the tensor's
-      largest value, so that no jump, however explained, is a pass; where the spread is known to be smooth there is no
-      cap, because terms may cancel entirely.
+    - Eager finite: the backend must be finite, or infinite where float64 lies beyond the range, and
+      ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| + SPREAD_FACTOR * spread``. Where the rounding model
+      does not explain eager's error, the factor is ``MAX_ERROR_TO_EAGER_ERROR``, hardly above 1: the two runs may
+      compute different things there (a limit taken from the dtype, a branch gone the other way). What exceeds the ULPs
+      is capped at half the digits of the number, so that no jump, however explained, is a pass; where the spread is
+      known to be smooth it has no such cap, because terms may cancel entirely.
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype, or have overflowed where those ULPs do.
     """
@@ -90,10 +84,22 @@ def within_reference(
     within = (
         torch.isfinite(actual) & finite & (torch.abs(actual - truth) <= error_bound(expected, reference, dtype, row))
     )
-    rounded = same_numbers(wide(truth.to(dtype)), actual)
+    rounded = same_numbers(wide(truth.to(dtype)), actual) & is_number(truth)
     over = finite & same_numbers(wide((truth + torch.sgn(truth) * bound).to(dtype)), actual) & ~torch.isfinite(actual)
     lost = (within & representable_range(truth, dtype)) | rounded | over
-    return torch.where(torch.isfinite(expected), within, lost)
+    overflowed = rounded & finite & ~torch.isfinite(actual)
+    return torch.where(torch.isfinite(expected), within | overflowed, lost)
+
+
+def is_number(values: Tensor) -> Tensor:
+    """Where float64 gives what may be rounded to another dtype: not a limit that it takes from float64's range."""
+    return values.abs() != torch.finfo(torch.float64).max
+
+
+def no_further_than_eager(actual: Tensor, expected: Tensor, truth: Tensor) -> Tensor:
+    """Where a number is as near to float64's as eager's, hardly further, all three finite."""
+    finite = torch.isfinite(actual) & torch.isfinite(expected) & torch.isfinite(truth)
+    return finite & (torch.abs(actual - truth) <= MAX_ERROR_TO_EAGER_ERROR * torch.abs(expected - truth))
 
 
 def representable_range(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -117,64 +123,6 @@ def is_continuous_spread(runs: list[Tensor]) -> Tensor:
     return (gaps <= extent / 2) & (extent > 0) & torch.isfinite(extent)
 
 
-def is_isolated_samples(actual: Tensor, runs: list[Tensor], dtype: torch.dtype) -> Tensor:
-    """Where nearly every run of the rounding model gives a number of its own, and this one is beside one of them.
-
-    So it is of the direction of a vector that rounding alone decides, however unevenly. What lies in the gap between
-    two sides of a jump is beside neither. Of complex numbers both parts are. Few runs tell nothing.
-    """
-    stacked = torch.stack(runs)
-    if len(runs) < 8:
-        return torch.zeros(actual.shape, dtype=torch.bool)
-    if actual.is_complex():
-        parts = ([part(one) for one in (actual, *runs)] for part in (torch.real, torch.imag))
-        return torch.stack([is_isolated_samples(one, others, dtype) for one, *others in parts]).all(0)
-    ordered = stacked.sort(0).values
-    gaps, extent = ordered.diff(dim=0), ordered[-1] - ordered[0]
-    own = (gaps > extent * 2.0 ** -(precision(dtype) // 2)).sum(0) >= ISOLATED_GAP_FRACTION * len(gaps)
-    return own & ((stacked - actual).abs().amin(0) <= ISOLATED_SAMPLE_RADIUS * extent) & torch.isfinite(extent)
-
-
-def in_range_of_runs(actual: Tensor, runs: list[Tensor]) -> Tensor:
-    """Where the number lies between the runs', of complex numbers both parts."""
-    if actual.is_complex():
-        parts = ([part(one) for one in (actual, *runs)] for part in (torch.real, torch.imag))
-        return torch.stack([in_range_of_runs(one, others) for one, *others in parts]).all(0)
-    stacked = torch.stack(runs)
-    return (stacked.amin(0) <= actual) & (actual <= stacked.amax(0))
-
-
-def is_locally_linear(perturbed: list[Tensor], slightly: list[Tensor]) -> Tensor:
-    """Where inputs moved by one ULP move a number as far as its slope says, however far that is.
-
-    ``slightly`` are runs whose inputs moved by ``SUB_ULP_STEP`` of that, which tell the slope. A jump moves a number as
-    far by the smallest step as by a large one, or not at all by the smallest. The first of each are those not moved.
-    """
-    far, slope = (torch.stack([(run - runs[0]).abs() for run in runs[1:]]).amax(0) for runs in (perturbed, slightly))
-    slope = slope / SUB_ULP_STEP
-    return torch.isfinite(far) & (far <= LINEARITY_FACTOR * slope) & (far >= slope / LINEARITY_FACTOR)
-
-
 def within_distance(values: Tensor, centre: Tensor, room: Tensor) -> Tensor:
     """Where numbers are finite and no further than ``room`` from ``centre``."""
     return torch.isfinite(values) & (torch.abs(values - centre) <= room)
-
-
-def in_sample_hull(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
-    """Where the backend's number is one that some run gave, or lies between two runs that are close together.
-
-    Close is half the digits of the runs' largest finite value at that element: across a wider gap the function jumps,
-    and nothing between its two sides is an answer. Of complex numbers, which have no order, all runs have to be close.
-    """
-    found = torch.zeros(actual.shape, dtype=torch.bool)
-    for run in runs:
-        found |= within_ulps(actual, run, dtype, row.ulps, row.tiny)
-    stacked = torch.stack(runs)
-    largest = torch.where(torch.isfinite(stacked), stacked.abs(), 0.0).amax(0)
-    close = 2.0 ** (precision(dtype) // 2) * ulp(largest, dtype)
-    if actual.is_complex():
-        radius = (stacked - runs[0]).abs().amax(0)
-        return found | ((torch.abs(actual - runs[0]) <= radius) & (radius <= close))
-    ordered = stacked.sort(0).values
-    inside = (ordered[:-1] <= actual) & (actual <= ordered[1:])
-    return found | (inside & (ordered.diff(dim=0) <= close)).any(0)

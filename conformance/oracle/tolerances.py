@@ -65,23 +65,15 @@ above 1 is for the rest of its own roundings, where both compute the same thing 
 function beside its zero)."""
 
 AMPLIFICATION_FACTOR = 2.0
-"""Ratio of errors: how far, in spreads of sixteen runs of the rounding model, eager and a backend may both stray where
-rounding is amplified beyond half the digits. One right run in seventeen strays further than sixteen others, few twice
-as far."""
-
-ISOLATED_GAP_FRACTION = 0.75
-"""Fraction of the gaps between sixteen runs, put in order, that have to be wider than half the digits of their range
-for each run to have a number of its own. Of a jump between two sides one gap is."""
-
-ISOLATED_SAMPLE_RADIUS = 1 / 4
-"""Fraction of the range of the runs: how near to one of their numbers another right one is."""
+"""Ratio of errors: how far, in spreads of twelve runs, a sum in float64 may be off whose large terms cancel. One right
+run in thirteen strays further than twelve others, few twice as far."""
 
 SUB_ULP_STEP = 2.0**-12
-"""In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity, and how steep a function is."""
+"""In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity."""
 
-LINEARITY_FACTOR = 4.0
-"""Ratio of distances: how many times further, or less far, than its slope says a number may go when inputs move by one
-ULP and be no jump."""
+MAX_SPACING_RATIO = 16.0
+"""Ratio of distances, for float64, whose runs no search tells apart: how far two neighbouring runs around a number may
+be apart, in the median spacing of the eight next to them. Of runs without a gap, one in a million exceeds it."""
 
 MAX_SPREAD_GROWTH = 8.0
 """Ratio of spreads: how many times further than the first few runs of the rounding model the later ones may let an

@@ -61,7 +61,8 @@ from torchstone.conformance.oracle.tolerances import real_dtype
 
 Sums: TypeAlias = str
 """Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random. ``lost``:
-nowhere, and what they cancel to has lost the digits that rounding loses, of float64."""
+nowhere, and what they cancel to has lost the digits that rounding loses, of float64. ``under``: nowhere, and products
+underflow where they may."""
 
 
 class RandomOverflow(RandomRounding):
@@ -109,7 +110,7 @@ class RandomOverflow(RandomRounding):
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Moments that update running statistics are taken apart as those that do not."""
         rule = decompositions().get(func) if MOMENTS.holds(func) else None
-        if rule is None or not self._stands_for(func, rule, args, kwargs):
+        if rule is None or not self._stands_for(None, func, rule, args, kwargs):
             return super()._written_to(func, args, kwargs)
         self.within += 1
         try:
@@ -125,7 +126,7 @@ class RandomOverflow(RandomRounding):
         finally:
             self.within -= MOMENTS.holds(func)
 
-    def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
         what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
         if MOMENTS.holds(func):
@@ -146,7 +147,10 @@ class RandomOverflow(RandomRounding):
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
         if MULTIPLIES_ELEMENTS.holds(func) and movable(out) and not out.is_complex():
-            return orders_of_factors(func, args, out, self.room, functools.partial(self._kinds, out.shape))
+            chosen = torch.ones(out.shape, dtype=torch.int64) if self.choice == "under" else None
+            return orders_of_factors(
+                func, args, out, self.room, lambda: self._kinds(out.shape) if chosen is None else chosen
+            )
         least = 1.0 if holds_any(PRODUCTS, func) else 0.0
         beyond = math.inf if holds_any(REGROUPED, func) else least
         factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
@@ -164,7 +168,9 @@ class RandomOverflow(RandomRounding):
             whole, net, total = (func(*given, **named) for given, named in calls)
             noise = total
             if scale and self.choice == "lost":
-                given, named = replace_leaves(lambda leaf: size(small(_fine_part(leaf))), args, kwargs, chosen)
+                # A transform multiplies each term by a root of unity, which rounds it.
+                rounds = (lambda leaf: leaf) if TRANSFORMS.holds(func) else _fine_part
+                given, named = replace_leaves(lambda leaf: size(small(rounds(leaf))), args, kwargs, chosen)
                 growth = max(1.0, math.sqrt(length_of(operands, results)) / 8.0) * torch.finfo(torch.float64).eps
                 noise = tree_map(functools.partial(_lost, growth=growth), total, func(*given, **named))
         except Exception:  # an op of its own rules about its operands, such as a factorization
@@ -172,7 +178,7 @@ class RandomOverflow(RandomRounding):
         if AVERAGES_WINDOWS.holds(func):
             net, total = (value * _window(base_name(func), args) for value in (net, total))
         if TRANSFORMS.holds(func):
-            total = _over(total, args[1])
+            total, noise = (_over(value, args[1]) for value in (total, noise))
         leaves, spec = tree_flatten(out)
         rows = zip(
             leaves,
@@ -218,7 +224,7 @@ class RandomOverflow(RandomRounding):
         """What the run chooses for each result: 0 to go up, 1 down, 2 both, 3 and 4 none."""
         if self.choice == "any":
             return torch.randint(0, 4, shape, generator=self.generator)
-        return torch.full(shape, ("up", "down", "both", "none", "lost").index(self.choice))
+        return torch.full(shape, ("up", "down", "both", "none", "lost", "under").index(self.choice))
 
 
 def _past(dtype: torch.dtype) -> float:

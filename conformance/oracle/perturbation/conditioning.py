@@ -10,92 +10,109 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.elementwise import (
     Reference,
-    in_range_of_runs,
-    in_sample_hull,
     is_continuous_spread,
-    is_isolated_samples,
-    is_locally_linear,
+    representable_range,
     within_distance,
     within_ulps,
 )
+from torchstone.conformance.oracle.perturbation.search import attained
 from torchstone.conformance.oracle.reference.leaf import Leaf, spread_of
 from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import wide
 
 
 def ill_conditioned(
-    actual: Tensor, expected: Tensor, truth: Reference | None, dtype: torch.dtype, row: Tolerance, leaf: Leaf
+    actual: Tensor,
+    expected: Tensor,
+    truth: Reference | None,
+    bad: Tensor,
+    dtype: torch.dtype,
+    row: Tolerance,
+    leaf: Leaf,
 ) -> Tensor:
     """Where the backend's number is one of those that rounding, or the last bit of the inputs, decides between."""
     referee = leaf.referee
     like = torch.empty(expected.shape, dtype=dtype)
-    none = torch.zeros(expected.shape, dtype=torch.bool)
-    rounded = none
+    found, on_edge = (torch.zeros(expected.shape, dtype=torch.bool) for _ in range(2))
     if truth is not None:
-        rounded_runs = leaf.others(referee.rounded_runs + referee.amplified_runs, like)
-        rounded = in_sample_hull(actual, [truth.values, *rounded_runs], dtype, row) if rounded_runs else none
-    if referee.all_exact:
-        return rounded
-    perturbed = leaf.others(referee.ulp_perturbed, like)
-    if not perturbed:
-        return rounded
-    near_by = in_sample_hull(actual, [expected, *perturbed], dtype, row)
-    slightly = leaf.others(referee.sub_ulp_perturbed, like) if truth is not None else []
-    if truth is not None and slightly:
-        near_by |= is_locally_linear([expected, *perturbed], [truth.values, *slightly]) & in_range_of_runs(
-            actual, [expected, *perturbed]
-        )
-    on_edge = none
-    for run in slightly:
-        on_edge = on_edge | within_ulps(actual, run, dtype, row.ulps, row.tiny)
-    if truth is not None:
-        on_edge &= ~within_ulps(actual, truth.values, dtype, row.ulps, row.tiny)
-    return rounded | (near_by & ~on_edge)
+        rounded = leaf.others(referee.rounded_runs, like)
+        found = _given(actual, [truth.values, *rounded], dtype, row)
+    if not referee.all_exact and bool((bad & ~found).any()):
+        if truth is not None:
+            on_edge = _given(actual, leaf.others(referee.sub_ulp_perturbed, like), dtype, row)
+        found |= ~on_edge & _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
+    if truth is None:
+        return found
+    if real_dtype(dtype) is torch.float64:  # beside the end of its range runs overflow by what moves them
+        sizes = torch.maximum(*(torch.where(torch.isfinite(t), t.abs(), 0.0) for t in (actual, expected)))
+        bad = bad & (sizes < torch.finfo(torch.float64).max / 2)
+        found &= bad
+    if bool((bad & ~found & ~torch.isfinite(actual)).any()):
+        found |= ~torch.isfinite(actual) & _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
+    for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
+        left = bad & ~found & where
+        if bool(left.any()):
+            found |= attained(actual, left, leaf, scatter, dtype, row)
+    return found
+
+
+def _given(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
+    """Where some run gives the backend's number."""
+    found = torch.zeros(actual.shape, dtype=torch.bool)
+    for run in runs:
+        found |= within_ulps(actual, run, dtype, row.ulps, row.tiny)
+    return found
+
+
+def rounding_reaches(expected: Tensor, truth: Reference, leaf: Leaf) -> Tensor:
+    """Where rounding, or the last bit of the inputs, takes a result half as far from float64 as eager's is, or further.
+
+    There it is rounding that eager's error comes from, and a number between the two may lie on neither side of a jump.
+    Elsewhere eager has few digits of its own, and a number nearer to float64 is better than eager's.
+    """
+    referee = leaf.referee
+    runs = referee.rounded_runs + [run for _, run in referee.inputs_scattered.first]
+    like = torch.empty(expected.shape, dtype=expected.dtype)
+    return spread_of(truth.values, leaf.others(runs, like)) >= (expected - truth.values).abs() / 2
 
 
 def overflow_order(
-    actual: Tensor, expected: Tensor, bad: Tensor, dtype: torch.dtype, row: Tolerance, leaf: Leaf
+    actual: Tensor,
+    expected: Tensor,
+    truth: Reference | None,
+    bad: Tensor,
+    dtype: torch.dtype,
+    row: Tolerance,
+    leaf: Leaf,
 ) -> Tensor:
     """Where the order of the steps decides what overflows, and the backend's number is one that some order gives.
 
     Where eager's is finite, only orders of additions and factors count, and of the steps of a mean, a variance and what
-    is normalized by them: any other step that overflows is the backend's doing.
+    is normalized by them: any other step that overflows is the backend's doing. Where eager's is not finite and
+    float64's is within the range, a finite number is judged by float64: what overflows on the way makes no wrong number
+    right.
     """
     like = torch.empty(expected.shape, dtype=dtype)
     found = torch.zeros(actual.shape, dtype=torch.bool)
     kept, gone = torch.isfinite(expected), ~torch.isfinite(expected)
+    if truth is not None:
+        judged = gone & torch.isfinite(actual) & representable_range(truth.values, dtype)
+        for run in leaf.others(leaf.referee.underflowed_runs, like) if bool((bad & judged).any()) else []:
+            found |= judged & within_ulps(actual, run, dtype, row.ulps, row.tiny)
+        gone &= ~judged
     for run in leaf.others(leaf.referee.reordered_runs, like) if bool((bad & kept).any()) else []:
         found |= kept & within_ulps(actual, run, dtype, row.ulps, row.tiny)
     for run in leaf.others(leaf.referee.overflowed_runs, like) if bool((bad & gone).any()) else []:
         found |= gone & within_ulps(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
-    if real_dtype(dtype) is torch.float64 and bool((bad & gone & ~found & torch.isfinite(actual)).any()):
+    if real_dtype(dtype) is torch.float64 and bool((bad & ~found & torch.isfinite(actual)).any()):
         runs = leaf.others(leaf.referee.cancelled_runs, like)
         found |= (
-            gone
-            & is_continuous_spread(runs)
+            is_continuous_spread(runs)
             & within_distance(actual, runs[0], AMPLIFICATION_FACTOR * spread_of(runs[0], runs))
             if runs
             else False
         )
     return found
-
-
-def error_amplification(actual: Tensor, expected: Tensor, truth: Reference, dtype: torch.dtype, leaf: Leaf) -> Tensor:
-    """Where a number, like eager's, strays from float64 hardly more than rounding does, beyond half the digits.
-
-    So it is where continuous steps amplify what they are given: a batch norm over few numbers of few bits, again and
-    again. A jump is no such thing: its runs lie on its two sides. Each element is looked at for itself. Eager's
-    infinity is any number beyond the range: what it divides by may be no more than rounding.
-    """
-    like = torch.empty(expected.shape, dtype=torch.complex128 if expected.is_complex() else torch.float64)
-    runs = leaf.others(leaf.referee.rounded_runs + leaf.referee.more_rounded_runs, like)
-    room = AMPLIFICATION_FACTOR * spread_of(truth.values, runs)
-    over = torch.zeros(expected.shape, dtype=torch.bool)
-    if not expected.is_complex():
-        over = torch.isinf(expected) & (torch.sgn(expected) * truth.values + room > torch.finfo(dtype).max)
-    near_by = within_distance(actual, truth.values, room) & (within_distance(expected, truth.values, room) | over)
-    runs = [truth.values, *runs]
-    return (is_continuous_spread(runs) | is_isolated_samples(actual, runs, dtype)) & near_by
 
 
 def nan_lost_by_eager(actual: Tensor, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Tensor:

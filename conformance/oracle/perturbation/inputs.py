@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import storage_key
-from torchstone.conformance.oracle.ulp import step
+from torchstone.conformance.oracle.perturbation.draws import LARGEST, DrawStream
+from torchstone.conformance.oracle.ulp import step, ulp
 
 
 def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:
@@ -41,3 +42,26 @@ def write_perturbed(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) 
         length = storage.nbytes() // tensor.element_size()
         row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
         row.copy_(move(row))
+
+
+def write_drawn(args: tuple[Tensor, ...], pristine: tuple[Tensor, ...], draws: DrawStream) -> None:
+    """Move the widened ``args`` by up to one ULP of the dtypes of the ``pristine`` inputs, zeros excepted."""
+    dtypes = iter(_moved_dtypes(pristine))
+
+    def move(row: Tensor) -> Tensor:
+        dtype = next(dtypes)
+        moved = row + draws.take(row.shape) / LARGEST * ulp(row.abs(), dtype)
+        return torch.where(torch.isfinite(row) & (row != 0), moved, row)
+
+    write_perturbed(args, move)
+
+
+def _moved_dtypes(args: tuple[Tensor, ...]) -> Iterator[torch.dtype]:
+    """The dtype of each storage that ``write_perturbed`` moves, in its order."""
+    done: set[int] = set()
+    for tensor in args:
+        if (tensor.dtype.is_floating_point or tensor.dtype.is_complex) and tensor.numel():
+            key = storage_key(tensor.untyped_storage())
+            if key not in done:
+                done.add(key)
+                yield tensor.dtype

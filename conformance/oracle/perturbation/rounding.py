@@ -30,6 +30,7 @@ from torchstone.conformance.oracle.perturbation.accumulation import (
     transform_length,
 )
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
+from torchstone.conformance.oracle.perturbation.draws import DrawStream
 from torchstone.conformance.oracle.random.replay import call_and_see_rng, may_draw
 from torchstone.conformance.oracle.tolerances import real_dtype
 from torchstone.conformance.oracle.ulp import precision, representable
@@ -37,13 +38,14 @@ from torchstone.conformance.oracle.ulp import precision, representable
 MAX_DEPTH = 20
 
 CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
-"""Which decompositions stand for their ops: the how manieth, of which op, on what shapes and dtypes."""
+"""Which decompositions stand for their ops, in more steps than one: by place in the program, op, shapes and dtypes."""
 
 
 class RandomRounding(TorchDispatchMode):
     """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
-    ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. Runs of one program on inputs
-    that differ by no more than rounding may share what they have ``found``."""
+    ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws`` each is moved by
+    what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on inputs that differ
+    by no more than rounding may share what they have ``found``."""
 
     def __init__(
         self,
@@ -52,16 +54,21 @@ class RandomRounding(TorchDispatchMode):
         scale: float = 1.0,
         direction: int = 0,
         found: CheckedDecompositions | None = None,
+        draws: DrawStream | None = None,
+        on_grid: bool = False,
     ) -> None:
         super().__init__()
+        self.draws = draws
+        self.on_grid = on_grid
         self.found = {} if found is None else found
-        self.asked = 0
+        self.place: tuple[int, ...] = (0,)
         self.scale = scale
         self.direction = direction
         self.eps = 2.0 ** (1 - precision(dtype))
         self.dtype = dtype
         self.depth = 0
         self.sums = 0
+        self.performed = 0
         self.halves = dtype in (torch.float16, torch.bfloat16)
         self.in_float32 = False
         # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
@@ -69,6 +76,8 @@ class RandomRounding(TorchDispatchMode):
         self.generator = torch.Generator().manual_seed(seed)
 
     def _sides(self, like: Tensor) -> Tensor:
+        if self.draws is not None:
+            return self.draws.take(like.shape)
         if self.direction:
             return torch.full(like.shape, float(self.direction), dtype=torch.float64)
         return torch.randint(0, 2, like.shape, generator=self.generator).to(torch.float64) * 2.0 - 1.0
@@ -77,13 +86,13 @@ class RandomRounding(TorchDispatchMode):
         """Each number moved by ``ulps`` times the scale, give or take a quarter when ``uneven``: two terms that cancel
         and are moved to the same side still show that they cancelled. Infinities and NaN stay as they are."""
         size: Any = ulps * self.scale * self.eps
-        if uneven:
+        if uneven and self.draws is None:
             size = size * (0.75 + 0.5 * torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
         if value.is_complex():
             moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
         else:
             moved = value * (1.0 + size * self._sides(value))
-        beyond = torch.isfinite(value) & ~torch.isfinite(moved)
+        beyond = torch.isfinite(value) & (value.abs() > torch.finfo(torch.float64).max / 2)
         if bool(beyond.any()):  # float64's own largest numbers go down only, by sizes that tell two of them apart
             size = size * (0.25 + torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
             moved = torch.where(beyond, value * (1.0 - size), moved)
@@ -92,7 +101,15 @@ class RandomRounding(TorchDispatchMode):
     def _round(self, value: Any) -> Any:
         if not movable(value):
             return value
-        return torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
+        moved = torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
+        return self._to_grid(moved) if self.on_grid else moved
+
+    def _to_grid(self, value: Tensor) -> Tensor:
+        if value.is_complex():
+            return torch.complex(self._to_grid(value.real), self._to_grid(value.imag))
+        largest = torch.finfo(real_dtype(self.dtype)).max
+        inside = value.clamp(-largest, largest)  # nothing overflows by its rounding
+        return torch.where(torch.isfinite(value), inside, value).to(real_dtype(self.dtype)).to(value.dtype)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -111,6 +128,7 @@ class RandomRounding(TorchDispatchMode):
         steps = self._decomposed(func, args, kwargs)
         if steps is not NotImplemented:
             return steps
+        self.performed += 1
         out = func(*args, **kwargs)
         tensors = results_of(func, args, kwargs, out)
         if accumulates(func) and all(map(movable, tensors)):
@@ -169,24 +187,30 @@ class RandomRounding(TorchDispatchMode):
         rule = decompositions().get(func)
         if rule is None or self.depth >= MAX_DEPTH:
             return NotImplemented
-        sums = self.sums
+        sums, performed_before, place = self.sums, self.performed, self.place
         self.depth += 1
         try:
-            if not self._stands_for(func, rule, args, kwargs):
+            key = self._key(func, args, kwargs)
+            if not self._stands_for(key, func, rule, args, kwargs):
                 return NotImplemented
+            self.place = (*place, 0)
             with self:
                 steps = rule(*args, **kwargs)
+            if not accumulates(func) and self.performed == performed_before + 1:
+                self.found[key] = False  # from now on: the op itself is as much, and less work
             return NotImplemented if accumulates(func) and self.sums == sums else steps
         except Exception:  # a decomposition that does not take these arguments: the op itself does
             return NotImplemented
         finally:
             self.depth -= 1
+            self.place = (*place[:-1], place[-1] + 1)
 
-    def _stands_for(self, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Whether what an op's decomposition gives may stand for what the op gives; asked once for all the runs."""
-        self.asked += 1
+    def _key(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
         operands = (leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor))
-        key = (self.asked, func, *((leaf.shape, leaf.dtype) for leaf in operands))
+        return (self.place, func, *((leaf.shape, leaf.dtype) for leaf in operands))
+
+    def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether what an op's decomposition gives may stand for what the op gives; asked once for all the runs."""
         if key not in self.found:
             self.found[key] = agree(rule(*args, **kwargs), func(*args, **kwargs))
         return self.found[key]

@@ -99,5 +99,12 @@ def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
 
 
 def _smooth(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:
-    damped = spread_of(truth.values, leaf.others(leaf.referee.damped_runs, expected)) / DAMPED_SCALE
-    return (damped > 0.5 * truth.spread) & (damped < 2.0 * truth.spread)
+    """Where each run strays in proportion to its roundings: by no jump, and by no wave that they go through."""
+    runs, damped = (leaf.others(some, expected) for some in (leaf.referee.rounded_runs, leaf.referee.damped_runs))
+    smooth = truth.spread > 0
+    if len(runs) != len(damped):
+        return torch.zeros_like(smooth)
+    for run, small in zip(runs, damped, strict=True):
+        bend = torch.abs((run - truth.values) - (small - truth.values) / DAMPED_SCALE)
+        smooth &= bend.nan_to_num(torch.inf) <= truth.spread / 2
+    return smooth

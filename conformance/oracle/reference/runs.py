@@ -21,7 +21,8 @@ from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
-from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_perturbed
+from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Mix
+from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_drawn, write_perturbed
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
@@ -35,11 +36,14 @@ from torchstone.conformance.program.tensor_storage import copy_tensors
 ROUNDING_RUNS = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
 DAMPED_SCALE = 1 / 16
-AMPLIFIED_RUNS = ((4.0, 1), (4.0, -1), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0), (4.0, 0))
-"""Runs of the rounding model: ULPs, and the side to round to (0: each step at random)."""
+SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
+"""In ULPs: how far the first runs of a scatter are rounded."""
+
+GRID_RUNS = 64
 
 SIDES = ("up", "down", "both", "none")
 REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
+UNDERFLOWED_RUNS = (("under", "never"),)
 CANCELLED_RUNS = (("lost", "never"),) * 12
 OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
 """Runs of the overflow model: which way accumulations overflow, and which other steps do."""
@@ -57,6 +61,33 @@ class ReferenceRun:
 
     leaves: list[Any]
     problem: str = ""
+
+
+class Scatter:
+    """Runs of the rounding model whose every rounding is drawn for itself.
+
+    With ``inputs`` these are moved as well. ``on_grid``: each step gives a number of the dtype.
+    """
+
+    def __init__(self, referee: Referee, inputs: bool, on_grid: bool = False) -> None:
+        self.referee = referee
+        self.inputs = inputs
+        self.on_grid = on_grid
+
+    def run(self, draws: Mix) -> ReferenceRun:
+        """The run of these draws."""
+        referee, stream = self.referee, DrawStream(draws)
+        move = functools.partial(write_drawn, pristine=referee.pristine, draws=stream) if self.inputs else None
+        mode = RandomRounding(referee.dtype, SEED, found=referee.found, draws=stream, on_grid=self.on_grid)
+        return referee.twin_run(mode, move)
+
+    @functools.cached_property
+    def first(self) -> list[tuple[Mix, ReferenceRun]]:
+        """Runs to begin with: to either side, with roundings of one ULP and of several; those that raise left out."""
+        drawn = [Draws(SEED, direction=side) for side in (1, -1)]
+        drawn += [Draws(SEED + k, scale) for k, scale in enumerate(SCATTERED_SCALES)]
+        runs = [(((draws, 1.0),), self.run(((draws, 1.0),))) for draws in drawn]
+        return [(draws, run) for draws, run in runs if not run.problem]
 
 
 class Referee:
@@ -122,14 +153,15 @@ class Referee:
         """The widened program and inputs. Raises ``NoTwin``."""
         return widen_program(self.program), widen_inputs(self.args())
 
-    def _twin_run(self, mode: Any = None, move: Callable[[Tensor], Tensor] | None = None) -> ReferenceRun:
+    def twin_run(self, mode: Any = None, move: Callable[[tuple[Tensor, ...]], None] | None = None) -> ReferenceRun:
+        """A run of the float64 twin inside a mode, on inputs that ``move`` has written to."""
         try:
             program, _ = self.twin
             args = widen_inputs(self.args())
         except NoTwin as error:
             return ReferenceRun([], str(error))
         if move is not None:
-            write_perturbed(args, move)
+            move(args)
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
         with float64_by_default():
@@ -150,12 +182,12 @@ class Referee:
     @functools.cached_property
     def float64(self) -> ReferenceRun:
         """The float64 run."""
-        return self._twin_run()
+        return self.twin_run()
 
     @functools.cached_property
     def by_formulas(self) -> ReferenceRun:
         """The float64 run by the documented formulas of those functions whose eager kernels lose a NaN."""
-        return self._twin_run(ByDocumentedFormulas())
+        return self.twin_run(ByDocumentedFormulas())
 
     @functools.cached_property
     def rounded_runs(self) -> list[ReferenceRun]:
@@ -168,24 +200,41 @@ class Referee:
         return self._rounded_runs(MORE_ROUNDING_RUNS, SEED + len(ROUNDING_RUNS))
 
     @functools.cached_property
+    def runs_on_grid(self) -> list[ReferenceRun]:
+        """Runs in which each step gives a number of the dtype: in few bits a difference is often exactly zero."""
+        scatter = Scatter(self, inputs=not self.all_exact, on_grid=True)
+        runs = [scatter.run(((Draws(SEED + k), 1.0),)) for k in range(GRID_RUNS)]
+        return [run for run in runs if not run.problem]
+
+    @functools.cached_property
+    def roundings_scattered(self) -> Scatter:
+        """Runs on the inputs as they are."""
+        return Scatter(self, inputs=False)
+
+    @functools.cached_property
+    def inputs_scattered(self) -> Scatter:
+        """Runs on inputs that are moved by up to one ULP, if there is anything that rounds."""
+        return Scatter(self, inputs=not self.all_exact)
+
+    @functools.cached_property
     def damped_runs(self) -> list[ReferenceRun]:
         """The same runs with the same signs and much smaller roundings: what does not jump shrinks in proportion."""
         return self._rounded_runs(tuple((DAMPED_SCALE * ulps, side) for ulps, side in ROUNDING_RUNS))
 
-    @functools.cached_property
-    def amplified_runs(self) -> list[ReferenceRun]:
-        """Runs with larger roundings, which look for jumps nearby."""
-        return self._rounded_runs(AMPLIFIED_RUNS)
-
     def _rounded_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[ReferenceRun]:
         modes = [RandomRounding(self.dtype, seed + k, *kind, self.found) for k, kind in enumerate(kinds)]
-        runs = [self._twin_run(mode) for mode in modes]
+        runs = [self.twin_run(mode) for mode in modes]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
     def reordered_runs(self) -> list[ReferenceRun]:
         """Runs of the overflow model in which accumulations overflow where some order of their terms does."""
         return self._overflow_runs(REORDERED_RUNS)
+
+    @functools.cached_property
+    def underflowed_runs(self) -> list[ReferenceRun]:
+        """A run of the overflow model in which products underflow where some order of their factors does."""
+        return self._overflow_runs(UNDERFLOWED_RUNS)
 
     @functools.cached_property
     def overflowed_runs(self) -> list[ReferenceRun]:
@@ -198,7 +247,7 @@ class Referee:
         return self._overflow_runs(CANCELLED_RUNS)
 
     def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[ReferenceRun]:
-        runs = [self._twin_run(RandomOverflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
+        runs = [self.twin_run(RandomOverflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
@@ -221,9 +270,8 @@ class Referee:
                 run = self._run(self.program, args)
             else:
                 relative = ulps * 2.0 ** (1 - precision(self.dtype))
-                run = self._twin_run(
-                    move=functools.partial(part_of_an_ulp, kind=kind, generator=generator, relative=relative)
-                )
+                step = functools.partial(part_of_an_ulp, kind=kind, generator=generator, relative=relative)
+                run = self.twin_run(move=functools.partial(write_perturbed, move=step))
             if not run.problem:
                 runs.append(run)
         return runs

@@ -15,9 +15,7 @@ from torch import Tensor
 from torchstone.conformance.oracle import tolerances
 from torchstone.conformance.oracle.elementwise import (
     Reference,
-    in_sample_hull,
     is_continuous_spread,
-    is_isolated_samples,
     within_reference,
     within_ulps,
 )
@@ -66,7 +64,7 @@ def test_eagers_own_value_always_passes(given_number: tuple[torch.dtype, float],
 
 def test_an_error_that_rounding_does_not_explain_may_be_hardly_larger_than_eagers() -> None:
     """As of a function of few digits beside its zero, where the rest of the roundings are many ULPs."""
-    truth, row = torch.tensor([1.0, 6e-5], dtype=torch.float64), tolerance(torch.float64)
+    truth, row = torch.tensor([1.0, 6e-2], dtype=torch.float64), tolerance(torch.float64)
     off = torch.tensor([0.0, 3e-10], dtype=torch.float64)
     for times, right in ((1 + 2**-17, True), (1 + 2**-15, False), (1.5, False), (-0.5, True)):
         found = within_reference(truth + times * off, truth + off, Reference(truth, 0 * off), torch.float64, row)
@@ -191,25 +189,6 @@ def test_complex_numbers_that_are_not_finite() -> None:
     assert not same_numbers(complexes(complex(inf, 1)), complexes(complex(inf, 2))).any()
 
 
-def test_among_takes_what_a_run_gave_and_what_lies_between_close_runs() -> None:
-    row = tolerance(torch.float32)
-    runs = [
-        torch.tensor([1.0, 0.0, math.nan], dtype=torch.float64),
-        torch.tensor([1.0001, 1.0, 2.0], dtype=torch.float64),
-    ]
-    between = torch.tensor([1.00005, 0.5, math.nan], dtype=torch.float64)
-    assert in_sample_hull(between, runs, torch.float32, row).tolist() == [True, False, True]
-    assert in_sample_hull(runs[1], runs, torch.float32, row).all()
-
-
-def test_among_looks_at_each_side_of_a_jump_for_itself() -> None:
-    """A loss that 16-bit scores of 12,400, known to a unit of 8, leave at nothing, 13 or 38."""
-    runs = [number(torch.float64, value) for value in (2.36e-5, 1.0e-3, 37.96, -9.5e-4, 13.67, 9.75e-4, math.inf)]
-    row = tolerance(torch.float16)
-    for value, found in ((3.35e-4, True), (-5e-4, True), (38.0, True), (5.0, False), (20.0, False), (-0.5, False)):
-        assert bool(in_sample_hull(number(torch.float64, value), runs, torch.float16, row)) is found, value
-
-
 @pytest.mark.parametrize("dtype", [*TABLE, *COMPONENT])
 def test_every_inexact_dtype_has_a_row(dtype: torch.dtype) -> None:
     row = tolerance(dtype)
@@ -303,29 +282,6 @@ def test_only_runs_that_leave_no_gap_are_strewn() -> None:
     one[:, 7] = sides[:, 7].double()  # a jump among them is seen for itself
     assert not is_continuous_spread(list(one))[7] and is_continuous_spread(list(one)).double().mean() > 0.95
     assert not is_continuous_spread([*noise, noise[0] * torch.inf]).any()
-
-
-@pytest.mark.parametrize("complex_too", [False, True])
-def test_beside_a_run_of_its_own_is_loose_and_in_the_gap_of_a_jump_is_not(complex_too: bool) -> None:
-    """Directions that rounding decides lie in two clouds; a jump has two sides, which are smooth."""
-    generator = torch.Generator().manual_seed(4)
-    noise = torch.randn(17, 200, generator=generator, dtype=torch.float64)
-    sides = torch.randint(0, 2, noise.shape, generator=generator) * 2.0 - 1.0
-    sides[0], sides[1] = 1.0, -1.0
-    clouds = sides * (1 + 0.1 * noise)
-    jump = sides * (1 + 1e-9 * noise)
-
-    def found(values: torch.Tensor, runs: torch.Tensor) -> torch.Tensor:
-        some = (lambda x: torch.complex(x, x.flip(0))) if complex_too else (lambda x: x)
-        return is_isolated_samples(some(values), list(some(runs)), torch.float32)
-
-    assert found(clouds[5], clouds).double().mean() > 0.95
-    assert found(clouds[5] + 0.1, clouds).double().mean() > 0.95
-    assert not found(torch.zeros_like(clouds[0]), clouds).any()  # in the gap
-    assert not found(clouds[5] + 5.0, clouds).any()
-    assert not found(jump[5] + 0.1, jump).any()
-    assert not found(jump[5], jump).any()
-    assert not is_isolated_samples(clouds[5], list(clouds[:5]), torch.float32).any()
 
 
 def test_the_finite_part_of_a_complex_number_has_ulps_too() -> None:

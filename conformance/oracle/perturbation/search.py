@@ -1,0 +1,216 @@
+"""Is a number a possible result? A search among runs of the rounding model for one that gives it.
+
+Runs whose roundings are drawn at random scatter over what a program may give. Next to each of them lie others, whose
+roundings differ a little. Where results follow roundings continuously, the slope tells which run gives the number, and
+a few steps find it. Where a function jumps, no run lies in between: ``sign(sin(1e8 * x))`` is 1 or -1 and nothing else,
+however far rounding strays, and ``1 + 0.1 * sin(3e8 * x)`` beside it is anything from 0.9 to 1.1 and never 0.
+
+    roundings:   A - A' - A'' ------ B      from A towards another run B
+    results:     0.2  0.21  0.5             0.5 is found by the slope at A
+                -1.0 -1.0                   0.0 is not
+
+Nothing is wider than float64, so next to a run in float64 there is none. There a number has to lie as close to the runs
+as they lie to one another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.oracle.perturbation.draws import Draws, Mix, on_line
+from torchstone.conformance.oracle.reference.leaf import Leaf
+from torchstone.conformance.oracle.reference.runs import Scatter
+from torchstone.conformance.oracle.tolerances import MAX_SPACING_RATIO, Tolerance, real_dtype
+from torchstone.conformance.oracle.ulp import ulp
+
+STARTS = 32
+STARTS_OUTSIDE = 4
+"""From how many runs the search starts, for one number between them, and for one beyond them all."""
+SMALL_STEP = 2.0**-16
+"""Fraction of the way to another run: how far the step goes that tells the slope."""
+SEED_OF_SEARCH = 1 << 20
+SHORTER = 3
+"""How often a step that leads away from the number is made shorter."""
+SECANTS = 10
+"""How many steps by the slope are taken."""
+BUDGET = 800
+"""How many runs are made for one result, all its elements together."""
+DENSE = 256
+"""How many runs the density is taken from."""
+NEIGHBOURS = 8
+"""How many runs to either side tell the density."""
+
+
+def attained(
+    actual: Tensor, wanted: Tensor, leaf: Leaf, scatter: Scatter, dtype: torch.dtype, row: Tolerance
+) -> Tensor:
+    """Which of the ``wanted`` elements are possible results: some run of the scatter gives them.
+
+    ``actual`` is float64 or complex128. The search ends with the first element that no run gives.
+    """
+    samples = _Samples(leaf, actual, scatter)
+    if len(samples.rows) < 2 or not bool(wanted.any()):
+        return torch.zeros_like(wanted)
+    size, flat = actual.abs(), _parts(actual).reshape(-1)
+    if actual.is_complex():  # each part for itself, in ULPs of the modulus
+        size, wanted = (t.unsqueeze(-1).expand(_parts(actual).shape) for t in (size, wanted))
+    shape, size, found = wanted.shape, size.reshape(-1), ~wanted.reshape(-1)
+    search = _Search(samples, flat, size, dtype, row)
+    while True:
+        distance = search.distance()
+        found |= distance <= search.unit
+        left = ~found & torch.isfinite(flat)
+        if not bool(left.any()):
+            break
+        if real_dtype(dtype) is torch.float64 or samples.spent:
+            found |= left & search.is_dense(left)
+            break
+        element = int(torch.where(left, distance / search.unit, -1.0).argmax())
+        if not search.gives(element):
+            break
+        found[element] = True
+    found = found.reshape(shape)
+    return (found.all(-1) if actual.is_complex() else found) & torch.isfinite(actual)
+
+
+def _parts(values: Tensor) -> Tensor:
+    """Real numbers as they are, complex ones as two in a last dim."""
+    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
+
+
+class _Samples:
+    """The runs of a scatter, as the numbers of one result: a row for each run."""
+
+    def __init__(self, leaf: Leaf, like: Tensor, scatter: Scatter) -> None:
+        self._leaf, self._like, self._scatter = leaf, like, scatter
+        self.rows: list[Tensor] = []
+        self.draws: list[Mix] = []
+        self.taken = 0
+        for draws, run in scatter.first:
+            self._add(draws, leaf.other(run, like))
+
+    def _add(self, draws: Mix, value: Tensor | None) -> Tensor | None:
+        if value is None:
+            return None
+        self.draws.append(draws)
+        self.rows.append(_parts(value).reshape(-1))
+        return self.rows[-1]
+
+    def more(self, draws: Mix) -> Tensor | None:
+        """What one more run gives; None if it gives nothing like the others."""
+        self.taken += 1
+        return self._add(draws, self._leaf.other(self._scatter.run(draws), self._like))
+
+    @property
+    def spent(self) -> bool:
+        """Whether as many runs have been made as there may be."""
+        return self.taken >= BUDGET
+
+
+class _Search:
+    def __init__(self, samples: _Samples, wanted: Tensor, size: Tensor, dtype: torch.dtype, row: Tolerance) -> None:
+        self.samples, self.wanted, self.dtype, self.row = samples, wanted, dtype, row
+        stacked = torch.stack(samples.rows).nan_to_num(math.inf, math.inf, -math.inf)
+        for side in (stacked - wanted, wanted - stacked):  # the nearest run to either side
+            nearest = wanted.abs() + torch.where(side >= 0, side, math.inf).amin(0)
+            size = torch.maximum(size, torch.where(torch.isfinite(nearest), nearest, 0.0))
+        self.unit = row.ulps * ulp(size.clamp(max=torch.finfo(torch.float64).max), dtype) + row.tiny
+
+    def distance(self) -> Tensor:
+        """How far each number is from the nearest run."""
+        distance = torch.full(self.wanted.shape, math.inf, dtype=torch.float64)
+        for values in self.samples.rows:
+            distance = torch.minimum(distance, (values - self.wanted).abs().nan_to_num(math.inf, math.inf, math.inf))
+        return distance
+
+    def gives(self, element: int) -> bool:
+        """Whether the search comes to a run that gives an element."""
+        number, tried = float(self.wanted[element]), set[int]()
+        values = [float(row[element]) for row in self.samples.rows]
+        finite = [v for v in values if math.isfinite(v)]
+        inside = min(finite, default=math.inf) <= number <= max(finite, default=-math.inf)
+        for _ in range(STARTS if inside else STARTS_OUTSIDE):
+            values = [float(row[element]) for row in self.samples.rows]
+            near = [(abs(v - number), k) for k, v in enumerate(values) if k not in tried and math.isfinite(v)]
+            if not near or self.samples.spent:
+                return False
+            made = len(values)
+            if self._follows(element, number, min(near)[1]):
+                return True
+            tried |= {
+                min(near)[1],
+                *range(made + 1, len(self.samples.rows)),
+            }  # what lies on one line leads nowhere else
+        return False
+
+    def _follows(self, element: int, number: float, start: int) -> bool:
+        """Whether the slope at one run, towards another, leads to a run that gives the number."""
+        unit, end = float(self.unit[element]), anew(self.samples.taken)
+        at_end = self.samples.more(end)
+        if at_end is not None and abs(float(at_end[element]) - number) <= unit:
+            return True
+
+        def at(t: float) -> float:
+            mix = on_line(self.samples.draws[start], end, t)
+            row = None if self.samples.spent else self.samples.more(mix)
+            return math.nan if row is None else float(row[element])
+
+        before, last = (0.0, float(self.samples.rows[start][element])), (SMALL_STEP, at(SMALL_STEP))
+        for scale in (1 / 64, 1 / 4096):
+            if abs(last[1] - before[1]) > abs(number - before[1]) / 4:
+                last = (SMALL_STEP * scale, at(SMALL_STEP * scale))
+        for _ in range(SECANTS):
+            if abs(last[1] - number) <= unit:
+                return True
+            if not math.isfinite(last[1]) or last[1] == before[1]:
+                return False
+            t = last[0] + (number - last[1]) * (last[0] - before[0]) / (last[1] - before[1])
+            following = (min(max(t, -1.0), 1.0), math.nan)
+            for _ in range(SHORTER):
+                following = (following[0], at(following[0]))
+                if abs(following[1] - number) < abs(last[1] - number):
+                    break
+                following = ((following[0] + 3 * last[0]) / 4, math.nan)
+            else:
+                return False
+            before, last = last, following
+        return False
+
+    def is_dense(self, wanted: Tensor) -> Tensor:
+        """Which numbers lie as close to the runs as those around them lie to one another."""
+        elements = wanted.nonzero().reshape(-1).tolist()
+        while True:
+            runs = torch.stack(self.samples.rows)
+            rows = {element: sorted({*filter(math.isfinite, runs[:, element].tolist())}) for element in elements}
+            fits = {element: _fits(float(self.wanted[element]), row) for element, row in rows.items()}
+            far = any(not row or _beyond(float(self.wanted[element]), row) for element, row in rows.items())
+            if far or len(runs) >= DENSE:
+                found = torch.zeros_like(wanted)
+                found[elements] = torch.tensor([fits[element] and not far for element in elements])
+                return found
+            for seed in range(len(runs), DENSE):
+                self.samples.more(anew(-seed))
+
+
+def anew(seed: int) -> Mix:
+    """What no other run has drawn."""
+    return ((Draws(SEED_OF_SEARCH + seed), 1.0),)
+
+
+def _fits(number: float, ordered: list[float]) -> bool:
+    below, above = [v for v in ordered if v <= number], [v for v in ordered if v > number]
+    gap = (above[0] if above else number) - (below[-1] if below else number)
+    sides = [side for side in (below[-NEIGHBOURS - 1 :], above[: NEIGHBOURS + 1]) if len(side) > NEIGHBOURS]
+    spacings = [sorted(b - a for a, b in itertools.pairwise(side))[NEIGHBOURS // 2] for side in sides]
+    room = MAX_SPACING_RATIO if below and above else MAX_SPACING_RATIO / 4  # one number in 257 is beyond 256 others
+    return bool(spacings) and gap <= room * max(spacings)
+
+
+def _beyond(number: float, ordered: list[float]) -> bool:
+    """Whether a number is further from the runs than any two of them are apart, many times."""
+    room = MAX_SPACING_RATIO * (ordered[-1] - ordered[0])
+    return not ordered[0] - room <= number <= ordered[-1] + room

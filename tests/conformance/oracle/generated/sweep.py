@@ -1,0 +1,76 @@
+"""Try the oracle on generated functions, and print what it lets through or accuses.
+
+python -m tests.conformance.oracle.generated.sweep gaps 0 200
+python -m tests.conformance.oracle.generated.sweep ill-conditioned 0 200
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from tests.conformance.oracle.generated.evaluations import evaluations
+from tests.conformance.oracle.generated.gaps import gap_function
+from tests.conformance.oracle.generated.ill_conditioned import ill_conditioned
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.tensor_storage import copy_tensors
+
+
+def finding_of(program: Program, inputs: tuple[Tensor, ...], answer: Tensor) -> Finding:
+    """What the oracle says of a backend that gives ``answer``."""
+    given = copy_tensors(inputs)
+    return judge(program, inputs, Observed(program(*given), given), Observed(answer, copy_tensors(inputs)))
+
+
+def absolved(seed: int, count: int = 4) -> Iterator[tuple[float, Finding]]:
+    """The answers in gaps of a seed's function that are no mismatch."""
+    gap, rng = gap_function(seed), random.Random(seed)
+    eager = gap.program(gap.x.clone())
+    for value in gap.answers_in_gaps(rng, count):
+        answer = eager.clone()
+        answer[rng.randrange(gap.x.numel())] = value
+        finding = finding_of(gap.program, (gap.x,), answer)
+        if finding.outcome is not Outcome.MISMATCH:
+            yield value, finding
+
+
+def accused(program: Program, inputs: tuple[Tensor, ...], seed: int) -> Iterator[tuple[str, Finding]]:
+    """The right evaluations of a program that are a mismatch."""
+    for name, evaluation in evaluations(program, inputs[0].dtype, random.Random(seed)):
+        finding = finding_of(program, inputs, evaluation(*copy_tensors(inputs)))
+        if finding.outcome is Outcome.MISMATCH:
+            yield name, finding
+
+
+def main() -> None:
+    """Sweep the seeds of the command line."""
+    kind, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    found: Counter[str] = Counter()
+    started = time.perf_counter()
+    for seed in range(first, last):
+        if kind == "gaps":
+            gap = gap_function(seed)
+            family, program, inputs = gap.family, gap.program, (gap.x,)
+            for value, finding in absolved(seed):
+                found[f"absolved {family}"] += 1
+                print(seed, family, gap.x.dtype, value, finding.outcome, finding.message, finding.evidence.get("rule"))
+        else:
+            case = ill_conditioned(seed)
+            family, program, inputs = case.family, case.program, case.inputs
+        for name, finding in accused(program, inputs, seed):
+            found[f"accused {family}"] += 1
+            print(seed, family, inputs[0].dtype, "ACCUSED", name, finding.message[:200])
+    print(dict(found), f"{last - first} functions, {time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
