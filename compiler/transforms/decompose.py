@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -31,20 +31,25 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """PyTorch's table: ours where its own is wrong, then core ATen's, then every other one it registers."""
     from torchstone.compiler._torch.decompositions import core_aten_decompositions, decomposition_table
 
-    return {**decomposition_table, **core_aten_decompositions(), torch.ops.aten.isin.Tensor_Tensor: _isin}
+    table, isin = {**decomposition_table, **core_aten_decompositions()}, torch.ops.aten.isin.Tensor_Tensor
+    return {**table, isin: partial(_isin, table[isin])}
 
 
-def _isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def _isin(
+    original: Callable[..., Any],
+    elements: Tensor,
+    test_elements: Tensor,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+) -> Tensor:
     """PyTorch's, but for NaN among the elements to be found: its search finds no infinity then.
 
     NaN is sorted behind infinity. The search has to take it for one, and the comparison not.
     """
-    from torchstone.compiler._torch.decompositions import decomposition_table
-
     count, wanted = test_elements.numel(), elements.flatten()
     few = isinstance(count, int) and isinstance(wanted.shape[0], int) and count < 10 * wanted.shape[0] ** 0.145
     if assume_unique or few or not test_elements.is_floating_point():  # PyTorch's takes few of them one by one
-        original = decomposition_table[torch.ops.aten.isin.Tensor_Tensor]
         return original(elements, test_elements, assume_unique=assume_unique, invert=invert)
     found = test_elements.flatten().sort().values
     place = torch.searchsorted(torch.where(found.isnan(), math.inf, found), wanted)

@@ -74,15 +74,15 @@ def _expm1(scope: Any, x: Pair) -> Pair:
 
 
 def _log1p(scope: Any, x: Pair) -> Pair:
-    """log |1 + x| + i arg(1 + x); near 0 the modulus is log1p(a (2 + a) + b**2) / 2."""
+    """clog(1 + x), which does not overflow for large parts; near 0 its real part is log1p(a (2 + a) + b**2) / 2."""
     arith, call = mlir.arith, scope.library.call
     a, b = x
     shifted = arith.addf(a, _double(1))
     near = s.compare_float("lt", call("hypot", a, b), _double(0.5))
     square = arith.addf(arith.mulf(a, arith.addf(_double(2), a)), arith.mulf(b, b))
     close = arith.mulf(_double(0.5), call("log1p", square))
-    far = mlir.math.log(call("hypot", shifted, b))
-    return arith.select(near, close, far), call("atan2", b, shifted)
+    far, angle = scope.library.call_complex("clog", (shifted, b))
+    return arith.select(near, close, far), angle
 
 
 def _rsqrt(scope: Any, x: Pair) -> Pair:

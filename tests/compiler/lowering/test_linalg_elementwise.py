@@ -129,6 +129,14 @@ def test_values(name: str, dtype: DType) -> None:
         assert torch.equal(got, want.to(got.dtype))
 
 
+def test_the_logarithm_of_a_complex_number_whose_modulus_overflows_is_finite() -> None:
+    """log |1 + z| of parts that are both the largest number is log(max) + log(2) / 2, about 710.13."""
+    z = torch.complex(*torch.full((2, 3), torch.finfo(torch.float64).max, dtype=torch.float64))
+    for name in ("log", "log1p"):
+        (got,) = run(primitive(name, of(z)), [z])
+        assert torch.allclose(got, torch.full_like(got, complex(710.1292864836639, 0.7853981633974483)), rtol=1e-14)
+
+
 @pytest.mark.parametrize("name", ["div", "rem"])
 @pytest.mark.parametrize("dtype", [dt.int8, dt.int32, dt.int64, dt.uint8, dt.uint64], ids=str)
 def test_no_integer_division_traps(name: str, dtype: DType) -> None:
