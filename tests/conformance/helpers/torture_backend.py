@@ -56,9 +56,9 @@ class Torture:
 
     def compile(self, fn, args):
         self.compiled += 1
+        deed = DEEDS[int(args[0].reshape(-1)[0].item())]  # calls with other values do the same
 
         def run(*tensors):
-            deed = DEEDS[int(tensors[0].reshape(-1)[0].item())]
             self.given = tensors
             result = getattr(self, deed)()
             return fn(*tensors) if result is None else result
