@@ -1,4 +1,4 @@
-"""A backend that does to its worker what real ones do; the first element of the example's first input says what.
+"""A backend that does to its worker what real ones do; the first element of the first input says what.
 
 Loaded in workers as ``torture_backend:Torture`` with this folder as the current one.
 """
@@ -56,7 +56,7 @@ class Torture:
 
     def compile(self, fn, args):
         self.compiled += 1
-        deed = DEEDS[int(args[0].reshape(-1)[0].item())]  # a call with other values does the same
+        deed = DEEDS[int(args[0].reshape(-1)[0].item())]  # calls with other values do the same
 
         def run(*tensors):
             self.given = tensors
