@@ -86,9 +86,9 @@ def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Ite
 
 
 def _by_dtype(names: Iterable[str]) -> list[str]:
-    """Case ids, one of each dtype before the second ones."""
+    """Case ids, one of each dtype before the second ones, and samples as they are before those in variants."""
     rows: dict[str, list[str]] = {}
-    for name in names:
+    for name in sorted(names, key=lambda name: name.count(":")):
         rows.setdefault(name.split(":")[2], []).append(name)
     ordered = [rows[dtype] for dtype in spread(rows)]
     return [name for turn in itertools.zip_longest(*ordered) for name in turn if name is not None]

@@ -136,6 +136,8 @@ def run_syntactic_trials(
     ``lines`` is the folder of the line map, and ``options`` are those of ``SyntacticTrial``.
     """
     mutations = list(mutations)
+    if not mutations:
+        return
     if jobs == 1 or len(mutations) < 2:
         with SyntacticTrial(line_map(options.get("target", "linalg"), lines), **options) as trial:
             yield from map(trial.try_mutation, mutations)
