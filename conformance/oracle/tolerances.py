@@ -72,8 +72,8 @@ SUB_ULP_STEP = 2.0**-12
 """In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity."""
 
 MAX_SPACING_RATIO = 16.0
-"""Ratio of distances, for float64, whose runs no search tells apart: how far two neighbouring runs around a number may
-be apart, in the median spacing of the eight next to them. Of runs without a gap, one in a million exceeds it."""
+"""Ratio of distances: how far two runs around a number may be apart, in the median spacing of the eight next to them,
+where no search tells (float64 has no runs between its neighbours). Beyond all runs: a quarter of it."""
 
 MAX_SPREAD_GROWTH = 8.0
 """Ratio of spreads: how many times further than the first few runs of the rounding model the later ones may let an

@@ -48,7 +48,8 @@ def ill_conditioned(
         bad = bad & (sizes < torch.finfo(torch.float64).max / 2)
         found &= bad
     if bool((bad & ~found & ~torch.isfinite(actual)).any()):
-        found |= ~torch.isfinite(actual) & _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
+        on_grid = _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
+        found |= ~torch.isfinite(actual) & ~on_edge & on_grid
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
         left = bad & ~found & where
         if bool(left.any()):

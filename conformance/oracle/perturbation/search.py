@@ -9,8 +9,8 @@ however far rounding strays, and ``1 + 0.1 * sin(3e8 * x)`` beside it is anythin
     results:     0.2  0.21  0.5             0.5 is found by the slope at A
                 -1.0 -1.0                   0.0 is not
 
-Nothing is wider than float64, so next to a run in float64 there is none. There a number has to lie as close to the runs
-as they lie to one another.
+Nothing is wider than float64, so next to a run in float64 there is none. There, and where the search comes to no end, a
+number has to lie as close to many runs as they lie to one another.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def attained(
             break
         element = int(torch.where(left, distance / search.unit, -1.0).argmax())
         if not search.gives(element):
-            break
+            dense = search.is_dense(left)  # a branch of the function may be too short for a run to lie on it
+            if not bool(dense[element]):
+                break
+            found |= dense
         found[element] = True
     found = found.reshape(shape)
     return (found.all(-1) if actual.is_complex() else found) & torch.isfinite(actual)
@@ -184,7 +187,8 @@ class _Search:
         """Which numbers lie as close to the runs as those around them lie to one another."""
         elements = wanted.nonzero().reshape(-1).tolist()
         while True:
-            runs = torch.stack(self.samples.rows)
+            pairs = zip(self.samples.rows, self.samples.draws, strict=True)
+            runs = torch.stack([row for row, mix in pairs if len(mix) == 1])  # those of a search crowd around its start
             rows = {element: sorted({*filter(math.isfinite, runs[:, element].tolist())}) for element in elements}
             fits = {element: _fits(float(self.wanted[element]), row) for element, row in rows.items()}
             far = any(not row or _beyond(float(self.wanted[element]), row) for element, row in rows.items())
@@ -192,8 +196,11 @@ class _Search:
                 found = torch.zeros_like(wanted)
                 found[elements] = torch.tensor([fits[element] and not far for element in elements])
                 return found
+            made = len(self.samples.rows)
             for seed in range(len(runs), DENSE):
                 self.samples.more(anew(-seed))
+            if len(self.samples.rows) < made + DENSE - len(runs):
+                return torch.zeros_like(wanted)
 
 
 def anew(seed: int) -> Mix:

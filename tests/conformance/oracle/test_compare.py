@@ -275,6 +275,11 @@ PASSES: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, y: torch.from_numpy(scipy.special.gammainc(x.numpy(), y.numpy())),
         (torch.linspace(15, 40, 50, dtype=torch.float64), torch.linspace(18, 36, 50, dtype=torch.float64)),
     ),
+    "SciPy's zeta where eager gives up": (
+        one("special.zeta", X, Y),
+        lambda x, y: torch.from_numpy(scipy.special.zeta(x.double().numpy(), y.double().numpy())).float(),
+        (torch.tensor([2.0, 1.5]), torch.tensor([1.5, -0.5])),
+    ),
     "a list for a tuple": (one("split", X, 2), lambda x: list(x.split(2)), (A,)),
     "another layout": (one("add", X, X), lambda x: (x + x).t().contiguous().t(), (A,)),
     "empty": (one("sum", X, 0), lambda x: torch.empty(0), (torch.empty(3, 0),)),
@@ -477,4 +482,17 @@ def test_imaginary_parts_that_cancel_leave_what_rounding_leaves(off: float, outc
     assert bool((expected[:, (0, -1), 1] == 0).all()) and bool((found[:, -1, 1] != 0).any())
     found[3, -1, 1] += off
     finding = judge(program, (x,), Observed(expected, (x,)), Observed(found, (x,)))
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(("share", "outcome"), [(1.0, Outcome.PASS), (0.0, Outcome.MISMATCH)])
+def test_beside_eagers_nan_a_number_is_judged_by_float64(share: float, outcome: Outcome) -> None:
+    """The variance overflows in float32. In float64 it does not, and the bias alone is no answer."""
+    x = torch.tensor([[[3e38, -3e38, 1e38, 2e38]]], dtype=torch.bfloat16)
+    bias = torch.tensor([5.0], dtype=torch.bfloat16)
+    program = one("nn.functional.group_norm", X, 1, None, Y)
+    assert bool(program(x, bias).isnan().all())
+    finding = compare(
+        program, lambda x, b: (share * program(x.double(), b.double()) + (1 - share) * b).bfloat16(), x, bias
+    )
     assert finding.outcome is outcome, finding
