@@ -1,4 +1,4 @@
-"""Which planted bugs a run of the suite finds: by float32, by other dtypes, by refused inputs, variants, all samples.
+"""Which planted bugs a run finds: by its plan; by float32, other dtypes, refused inputs; by variants, all samples.
 
 Each bug (``torchstone.conformance.planted``) is tried on the database ops that call the ATen ops it changes: those of
 their names first, then those that call little else. It is found by a verdict that fails where eager passes the same
@@ -38,9 +38,11 @@ from torchstone.conformance.oracle.compare import Observed
 from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.planted import BUGS, PlantedBackend, PlantedBug
-from torchstone.conformance.planted import load as planted
+from torchstone.conformance.planted import load as load_bug
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.sources import iterate, opinfo
+from torchstone.conformance.selection.effort import Effort
+from torchstone.conformance.selection.plan import plan_cases
+from torchstone.conformance.sources import iterate, load_all, opinfo
 from torchstone.conformance.sources import load as load_source
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, is_run_as_it_is
@@ -50,7 +52,7 @@ DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8")
 """The dtypes of variants and of all samples; the stage ``variants`` takes the first one that an op has."""
 
 DEFAULT_STAGES = ("float32", "dtypes", "errors")
-STAGES = (*DEFAULT_STAGES, "variants", "variants-dtypes", "samples")
+STAGES = ("plan", *DEFAULT_STAGES, "variants", "variants-dtypes", "samples")
 
 
 Calls: TypeAlias = dict[str, dict[str, list[str]]]
@@ -122,6 +124,14 @@ def varied(op: str, dtype: str, variant: str) -> tuple[Case, ...]:
     return tuple(case for case in found if isinstance(case, Case))
 
 
+@functools.lru_cache(maxsize=1000)
+def planned(op: str) -> tuple[Case, ...]:
+    """What a run without options asks of an op."""
+    ops = {name: [op] for name in ("opinfo", "errors") if op in load_source(name).op_names()}
+    entries = plan_cases(ops, load_all(ops), Effort.standard, list(VARIANTS.rows))
+    return tuple(entry for entry in entries if isinstance(entry, Case))
+
+
 def few_dtypes(op: str) -> list[str]:
     known = opinfo.dtypes_of(op)
     return [dtype for dtype in DTYPES if dtype in known] or known[:1]
@@ -129,7 +139,10 @@ def few_dtypes(op: str) -> list[str]:
 
 def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
     """The cases of a stage, in a fixed order."""
-    if stage == "float32":
+    if stage == "plan":
+        for op in ops:
+            yield from planned(op)
+    elif stage == "float32":
         for op in ops:
             yield from samples(op, "float32", LIMIT) if "float32" in opinfo.dtypes_of(op) else ()
     elif stage == "dtypes":
@@ -189,7 +202,7 @@ def _mark(bug: str, stage: str, case: str = "") -> None:
 
 def try_stage(bug: PlantedBug, stage: str, ops: list[str], seconds: float) -> dict[str, Any]:
     """What became of a bug in one stage: the first case that finds it, and how many cases were asked."""
-    backend, started, tried = planted(bug.name), time.process_time(), 0
+    backend, started, tried = load_bug(bug.name), time.process_time(), 0
     row: dict[str, Any] = {"bug": bug.name, "stage": stage, "ops": len(ops), "found": "", "complete": True}
     for case in cases_of(stage, ops):
         if time.process_time() - started > seconds:
@@ -215,7 +228,7 @@ _RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
 
 @functools.cache
 def _controls() -> tuple[Any, ...]:
-    return load_backend("eager"), planted("none")
+    return load_backend("eager"), load_bug("none")
 
 
 def read(paths: Iterable[Path]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -236,7 +249,7 @@ def measure(bugs: list[PlantedBug], stages: list[str], journal: Path, options: a
         known = read([journal])
         for bug in bugs:
             before = known.get(bug.name, {})
-            if stage in before or any(before[s]["found"] for s in DEFAULT_STAGES if s in before):
+            if stage in before or (stage != "plan" and any(before[s]["found"] for s in DEFAULT_STAGES if s in before)):
                 continue
             row = try_stage(bug, stage, ops_of(bug, calls, options.ops), options.seconds)
             with journal.open("a") as file:
@@ -280,6 +293,7 @@ def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]
         by = {stage: bool(row["found"]) for stage, row in rows.get(bug.name, {}).items()}
         counts["bugs"] += 1
         default = any(by.get(stage) for stage in DEFAULT_STAGES)
+        counts["plan"] += bool(by.get("plan"))
         counts["float32"] += bool(by.get("float32"))
         counts["default"] += default
         counts["variants"] += default or bool(by.get("variants") or by.get("variants-dtypes"))
@@ -292,7 +306,7 @@ def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]
 
 def show(rows: dict[str, dict[str, dict[str, Any]]]) -> None:
     """The table by class of the half that is looked at, the names of those not found, and the totals of the other."""
-    columns = ("bugs", "float32", "default", "variants", "samples", "either", "not asked to the end")
+    columns = ("bugs", "plan", "float32", "default", "variants", "samples", "either", "not asked to the end")
     print("| class | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
     shown = [bug for bug in BUGS.values() if not bug.held_out]
     groups = dict.fromkeys(bug.group for bug in shown)
@@ -304,7 +318,7 @@ def show(rows: dict[str, dict[str, dict[str, Any]]]) -> None:
         print(line(group, summary((bug for bug in shown if bug.group == group), rows)))
     print(line("all", summary(shown, rows)))
     print(line("held out", summary((bug for bug in BUGS.values() if bug.held_out), rows)))
-    for stages, title in ((DEFAULT_STAGES, "by a default run"), (STAGES, "at all")):
+    for stages, title in ((("plan",), "by the plan"), (DEFAULT_STAGES, "by first samples"), (STAGES, "at all")):
         by_bug = {bug.name: rows.get(bug.name, {}) for bug in shown}
         missed = [name for name, by in by_bug.items() if not any(by[s]["found"] for s in stages if s in by)]
         print(f"\nNot found {title}: {', '.join(missed)}")
