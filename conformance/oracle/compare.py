@@ -313,7 +313,7 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
     if truth is not None and bool((few_digits := bad & ~soft & no_further_than_eager(b, e, truth.values)).any()):
         soft |= few_digits & ~rounding_reaches(e, truth, leaf)
     if bool((bad & ~soft).any()):
-        soft |= bad & overflow_order(b, e, truth, bad & ~soft, dtype, row, leaf)
+        soft |= bad & overflow_order(b, e, bad & ~soft, dtype, row, leaf)
     if bool((bad & ~soft).any()):
         soft |= bad & ill_conditioned(b, e, truth, bad & ~soft, dtype, row, leaf)
     hard = bad & ~soft

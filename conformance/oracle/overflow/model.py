@@ -61,8 +61,7 @@ from torchstone.conformance.oracle.tolerances import real_dtype
 
 Sums: TypeAlias = str
 """Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random. ``lost``:
-nowhere, and what they cancel to has lost the digits that rounding loses, of float64. ``under``: nowhere, and products
-underflow where they may."""
+nowhere, and what they cancel to has lost the digits that rounding loses, of float64."""
 
 
 class RandomOverflow(RandomRounding):
@@ -147,10 +146,7 @@ class RandomOverflow(RandomRounding):
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
         if MULTIPLIES_ELEMENTS.holds(func) and movable(out) and not out.is_complex():
-            chosen = torch.ones(out.shape, dtype=torch.int64) if self.choice == "under" else None
-            return orders_of_factors(
-                func, args, out, self.room, lambda: self._kinds(out.shape) if chosen is None else chosen
-            )
+            return orders_of_factors(func, args, out, self.room, functools.partial(self._kinds, out.shape))
         least = 1.0 if holds_any(PRODUCTS, func) else 0.0
         beyond = math.inf if holds_any(REGROUPED, func) else least
         factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
@@ -224,7 +220,7 @@ class RandomOverflow(RandomRounding):
         """What the run chooses for each result: 0 to go up, 1 down, 2 both, 3 and 4 none."""
         if self.choice == "any":
             return torch.randint(0, 4, shape, generator=self.generator)
-        return torch.full(shape, ("up", "down", "both", "none", "lost", "under").index(self.choice))
+        return torch.full(shape, ("up", "down", "both", "none", "lost").index(self.choice))
 
 
 def _past(dtype: torch.dtype) -> float:

@@ -43,7 +43,6 @@ GRID_RUNS = 64
 
 SIDES = ("up", "down", "both", "none")
 REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
-UNDERFLOWED_RUNS = (("under", "never"),)
 CANCELLED_RUNS = (("lost", "never"),) * 12
 OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
 """Runs of the overflow model: which way accumulations overflow, and which other steps do."""
@@ -230,11 +229,6 @@ class Referee:
     def reordered_runs(self) -> list[ReferenceRun]:
         """Runs of the overflow model in which accumulations overflow where some order of their terms does."""
         return self._overflow_runs(REORDERED_RUNS)
-
-    @functools.cached_property
-    def underflowed_runs(self) -> list[ReferenceRun]:
-        """A run of the overflow model in which products underflow where some order of their factors does."""
-        return self._overflow_runs(UNDERFLOWED_RUNS)
 
     @functools.cached_property
     def overflowed_runs(self) -> list[ReferenceRun]:
