@@ -54,7 +54,7 @@ def small(line: str) -> list[str]:
             words[words.index("--last-failed") + 1] = "r5"
             words += ["--backend", BUG]
         if "--last-failed" not in words and "--changed-since" not in words:
-            words += ["--limit", "1", *few(words)]
+            words += [*([] if "--effort" in words else ["--limit", "1"]), *few(words)]
     if words[:1] == ["prune"]:  # nobody is there to be asked
         words.append("--yes")
     if command == "fuzz":

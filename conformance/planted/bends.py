@@ -19,7 +19,7 @@ from torchstone.conformance.planted.changes import (
 )
 from torchstone.conformance.planted.op_call import OpCall
 
-BRANCH_CUTS = bugs(
+CUTS = bugs(
     "branch cuts",
     (
         "complex-sqrt-cut",
@@ -226,6 +226,6 @@ THE_POINT_WHERE_A_FUNCTION_BENDS = bugs(
 
 
 BUGS = (
-    *BRANCH_CUTS,
+    *CUTS,
     *THE_POINT_WHERE_A_FUNCTION_BENDS,
 )

@@ -40,7 +40,7 @@ PATHS = {
 }  # fmt: skip
 """Every option that takes a path, and what it does with it: a new one has to take its place."""
 
-TEXTS = {"run --python", "replay FILE|CASE", "reduce FILE|CASE", "reduce --python", "compile FILE:FN"}
+TEXTS = {"run --python", "replay FILE|CASE", "replay --after", "reduce FILE|CASE", "reduce --python", "compile FILE:FN"}
 """What has a path in it, and is tried below and in tests/cli/test_compile.py."""
 
 NEEDED = {
@@ -274,6 +274,7 @@ WRONG = [
     (["replay", "opinfo:softmax:flaot32:0", "-b", "eager"], 'unknown dtype "flaot32"'),
     (["replay", "missing.safetensors", "-b", "eager"], "neither a file nor a case id"),
     (["reduce", "opinfo:sofmax:float32:0", "-b", "eager"], 'unknown op "sofmax"'),
+    (["replay", "opinfo:add:float32:0", "-b", "eager", "--after", "a:b"], 'unknown case "a:b"'),
     (["reduce", "missing.safetensors", "-b", "eager"], "neither a file nor a case id"),
     (["reduce", "opinfo:add:float32:0", "-b", "linlag"], 'unknown backend "linlag"'),
     (["fuzz", "-b", "eager", "--op", "sofmax"], 'unknown op "sofmax"'),

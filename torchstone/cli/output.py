@@ -119,12 +119,15 @@ def _text(value: Any) -> str:
 def plugin_warnings() -> Iterator[None]:
     """Print what is wrong with a plugin as one line on stderr, without the line of our code that found out."""
     usual = warnings.showwarning
+    told: set[str] = set()
 
     def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
         from torchstone.compiler.registry import PluginWarning
 
         if issubclass(category, PluginWarning):
-            warn(f"warning: {message}")
+            if str(message) not in told:
+                warn(f"warning: {message}")
+            told.add(str(message))
         else:
             usual(message, category, *where, **more)
 

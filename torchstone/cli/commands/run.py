@@ -125,15 +125,10 @@ def run(
     )
     asked: dict[str, Any] = {
         "source": source, "corpus": corpus, "op": op, "dtype": dtype, "variant": variant, "limit": limit, "tag": tag,
-        "effort": effort,
-        "case": case, "shard": shard, "last_failed": last_failed, "changed_since": changed_since,
+        "effort": effort, "case": case, "shard": shard, "last_failed": last_failed, "changed_since": changed_since,
     }  # fmt: skip
     if plan:
-        from torchstone.cli.plan_listing import show_plan
-
-        options = run_options(backend=backend, store=store, **asked)
-        show_plan(_plan(options, store).entries())
-        return OK
+        return _show(run_options(backend=backend, store=store, **asked), store)
     if resume is not None:
         registered = [name for name in backend or () if ":" not in name]
         _refuse_with_resume(backend=registered, **asked, cpu_level=cpu_level)
@@ -146,6 +141,14 @@ def run(
     for suffix in suffixes:
         backend = [name if suffix in name else f"{name}{suffix}" for name in backend or ()]
     return _begin(run_options(backend=backend, store=store, **asked), store, how)
+
+
+def _show(options: dict[str, Any], store: Path | None) -> int:
+    """Print what a run of these options would ask."""
+    from torchstone.cli.plan_listing import show_plan
+
+    show_plan(_plan(options, store).entries())
+    return OK
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,17 @@ JOURNAL = Path(".torchstone/selftrial.jsonl")
 DRAWN_JOURNAL = Path(".torchstone/mutants.jsonl")
 
 
+MutantOption = Annotated[
+    list[str] | None, typer.Option("--mutant", "--bug", help="Mutant or shell pattern; repeatable [default: all].")
+]
+ClassOption = Annotated[
+    list[str] | None, typer.Option("--class", help="Class of mutants, as in the listing; repeatable [default: all].")
+]
+
+
 def selftrial(
-    mutant: Annotated[
-        list[str] | None,
-        typer.Option("--mutant", "--bug", help="Mutant or shell pattern; repeatable [default: all]."),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--class", help="Class of mutants, as in the listing; repeatable [default: all]."),
-    ] = None,
+    mutant: MutantOption = None,
+    group: ClassOption = None,
     listing: Annotated[bool, typer.Option("--list", help="List the mutants and try none.")] = False,
     drawn: Annotated[
         int | None, typer.Option("--mutants", min=1, help="Draw so many mutants of the compiler's source instead.")
