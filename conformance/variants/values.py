@@ -28,7 +28,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.dependence import Groups, groups
 from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import answer, change_inputs, of_each_input, taken
+from torchstone.conformance.variants.support import answer, change_inputs, of_each_input
 
 Values = Callable[[torch.dtype], Sequence[float]]
 
@@ -80,6 +80,10 @@ def uniform_values(dtype: torch.dtype) -> list[object]:
     if _is_float(dtype):
         return [-math.inf, math.nan, FIRST, math.inf, 0.0, -0.0, torch.finfo(dtype).max]
     return [FIRST, 0, torch.iinfo(dtype).max, torch.iinfo(dtype).min]
+
+
+LARGEST_RESULT = 1 << 18
+"""Elements: inputs do not grow beyond what gives more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +171,8 @@ def _exact(value: object, like: Tensor) -> Tensor:
 def _with_room(case: Case, levels: int) -> Case:
     """The case at sizes with room for each pair in its largest input or result; sizes that are equal stay equal.
 
-    Of three dims two have room for each pair, so that an operand without the first has them all.
+    Of three dims two have room for each pair, so that an operand without the first has them all. Sizes double until
+    there is room, and only as long as results stay small: what pairs or combines elements grows faster than its inputs.
     """
     found = [leaf for leaf in answer(case) or [] if isinstance(leaf, Tensor)]
     largest = max([*case.args, *found], key=Tensor.numel)
@@ -176,17 +181,25 @@ def _with_room(case: Case, levels: int) -> Case:
         return case
     side = levels if dims == 3 else next(side for side in range(2, levels**2 + 1) if side**dims >= levels**2)
 
-    def grown(tensor: Tensor) -> Tensor:
+    def grown(tensor: Tensor, times: int) -> Tensor:
         for axis, size in enumerate(tensor.shape):
             if 1 < size < side:
-                tensor = resized(tensor, axis, side)
+                tensor = resized(tensor, axis, min(times * size, side))
         return tensor
 
-    try:
-        larger = case.replace(inputs={name: grown(tensor) for name, tensor in case.inputs.items()})
-    except NotImplementedError:  # of a dtype that eager hardly has anything for
-        return case
-    return larger if taken(larger) else case
+    out, times = case, 1
+    while times * min(size for size in largest.shape if size > 1) < side:
+        times *= 2
+        try:
+            larger = case.replace(inputs={name: grown(tensor, times) for name, tensor in case.inputs.items()})
+        except NotImplementedError:  # of a dtype that eager hardly has anything for
+            break
+        found = answer(larger)
+        if found is not None:
+            if sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor)) > LARGEST_RESULT:
+                break
+            out = larger
+    return out
 
 
 def _magnitudes(case: Case) -> Case:
