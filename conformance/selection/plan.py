@@ -42,7 +42,7 @@ DTYPE_KINDS: tuple[tuple[float, tuple[str, ...]], ...] = (
 )
 """Kinds of dtype, each with its weight. float32 is what most programs compute in, and it is held to the most digits."""
 
-VARIANT_WEIGHTS = {DEFAULT: 4.0, "special": 2.0, "extremes": 2.0, "backward": 2.0}
+VARIANT_WEIGHTS = {DEFAULT: 4.0, "special": 3.0, "backward": 3.0, "extremes": 2.0}
 """The weights of variants; 1 where none is given. Those have more that alone show the most planted bugs."""
 
 
