@@ -1,4 +1,4 @@
-"""How much a run asks of each op when nobody names dtypes, variants or samples."""
+"""How much a run that follows a plan asks of each op."""
 
 from __future__ import annotations
 

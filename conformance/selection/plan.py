@@ -1,4 +1,4 @@
-"""Which cases a run asks when nobody says: a budget for each op, spent on cases that differ in as much as they can.
+"""Which cases a run with an effort asks: a budget for each op, spent on cases that differ in as much as they can.
 
 A case has three factors: the sample, the variant it is asked in, and the dtype. All of their combinations are far too
 many. As in a covering array, one case stands for a level of each factor at a time, so that a few cases meet every

@@ -7,6 +7,7 @@ one that makes rows of what lies behind a dim.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -73,7 +74,10 @@ def _told(call: Call, rank: int) -> Iterator[Call]:
 
 
 def _signatures(call: Call) -> Iterator[list[str]]:
-    """The names of the arguments, in order: of a function written in Python its own, else those of ATen's schemas."""
+    """The names of the arguments, in order: of a function written in Python its own, else those of ATen's schemas.
+
+    What may be a symbol is a size, whatever it is called: the ``dims`` of ``tile`` are how often it repeats.
+    """
     function = resolve(call.target)
     if inspect.isfunction(function):
         yield list(inspect.signature(function).parameters)
@@ -82,7 +86,8 @@ def _signatures(call: Call) -> Iterator[list[str]]:
     for overload in packet.overloads() if hasattr(packet, "overloads") else ():
         schema = schema_of(getattr(packet, overload))
         if not any(argument.is_out for argument in schema.arguments):
-            yield [argument.name for argument in schema.arguments]
+            sizes = re.findall(r"SymInt\S* (\w+)", str(schema))
+            yield ["" if argument.name in sizes else argument.name for argument in schema.arguments]
 
 
 DIMS = Variant("Over the middle dim, counted from the end.", dims)

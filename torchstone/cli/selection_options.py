@@ -60,8 +60,7 @@ EffortOption = Annotated[
     typer.Option(
         "--effort",
         help="Ask what a plan chooses for each op: samples, variants and dtypes that differ in as much as they can. "
-        "--dtype and --variant narrow down what it chooses from "
-        "[default: standard, unless --source, --dtype, --variant, --limit, --case, --corpus or an earlier run does].",
+        "--dtype and --variant narrow down what it chooses from [default: no plan, every sample].",
     ),
 ]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")]
@@ -137,8 +136,6 @@ def run_options(
             check_consent({"backends": options["backends"]}, (), {}, f"run {', '.join(set(earlier.runs.values()))}")
     of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
     named = case or options.get("earlier") or of_corpora
-    if effort is None and not (named or source or dtype or variants or limit):
-        effort = Effort.standard
     if effort is not None:
         options["effort"] = str(effort)
     every = named or effort is not None

@@ -55,6 +55,7 @@ def test_the_middle_dim_from_the_end(target: str, shape: tuple, args: tuple, wan
 def test_what_has_no_dim_is_not_asked() -> None:
     assert isinstance(apply(case("torch.exp", own(3, 4, 5)), "dims"), Untested)
     assert isinstance(apply(case("torch.sum", own()), "dims"), Untested)
+    assert isinstance(apply(case("torch.tile", own(3, 4, 5), args=((2,),)), "dims"), Untested)  # repeats, called dims
 
 
 @pytest.mark.parametrize(
