@@ -26,7 +26,7 @@ class PlantedBackend:
     def __init__(self, bug: PlantedBug | None) -> None:
         self.name = f"planted:{bug.name if bug else 'none'}"
         self.bug = bug
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[Any, Any] = {}
 
     def available(self) -> Availability:
         return Availability(True)
@@ -35,7 +35,8 @@ class PlantedBackend:
         return {"torch": version("torch")}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        bug, state = self.bug, {"calls": 0}
+        bug = self.bug
+        state: dict[Any, Any] = {"calls": 0}
         if bug is not None and bug.compile is not None:
             return bug.compile(self.kept, fn, args)  # type: ignore[arg-type]
 
@@ -55,7 +56,7 @@ class PlantedBackend:
 class _Defective(TorchDispatchMode):
     """Gives the ops of a bug the results of its rule; ops that write to an argument get them written there."""
 
-    def __init__(self, bug: PlantedBug | None, state: dict[str, Any]) -> None:
+    def __init__(self, bug: PlantedBug | None, state: dict[Any, Any]) -> None:
         super().__init__()
         self.bug, self.state = bug, state
         self.ops = frozenset(bug.ops) if bug else frozenset()

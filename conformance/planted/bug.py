@@ -19,7 +19,7 @@ from torchstone.conformance.variants.backward import backward
 Rule: TypeAlias = Callable[[OpCall], Any]
 """What an op gives in place of eager's result. One that raises leaves the op as it is."""
 
-Compile: TypeAlias = Callable[[dict[str, Any], Program, tuple[Tensor, ...]], Callable[..., Any]]
+Compile: TypeAlias = Callable[[dict[Any, Any], Program, tuple[Tensor, ...]], Callable[..., Any]]
 """``compile`` of a backend whose defect is not in an op: given what the backend keeps, a program and its example."""
 
 

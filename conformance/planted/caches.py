@@ -34,7 +34,7 @@ def _pure(fn: Program, args: tuple[Tensor, ...]) -> bool:
 def on_arguments(change: Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]]) -> Compile:
     """The program on other arguments: a function of those of the example and those of the call."""
 
-    def compile(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+    def compile(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
         baked = _copies(example)
         return lambda *args: fn(*change(baked, args))
 
@@ -51,7 +51,7 @@ def _baked(which: Callable[[int, Tensor], bool]) -> Compile:
     )
 
 
-def _folded(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _folded(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """A program of small inputs is computed when it is compiled."""
     if any(t.numel() > 8 for t in example) or not _pure(fn, example):
         return lambda *args: fn(*args)
@@ -63,11 +63,11 @@ def _key(fn: Program, example: tuple[Tensor, ...]) -> Any:
     return tuple(call.target for call in fn.calls), tuple((t.shape, t.dtype) for t in example)
 
 
-def _cached_without_literals(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _cached_without_literals(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     return kept.setdefault(_key(fn, example), fn)
 
 
-def _cached_by_equality(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _cached_by_equality(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Literals compared as Python does: 1, 1.0 and True are one key, and so are 0.0 and -0.0."""
     literals = tuple(
         str(leaf) if isinstance(leaf, Ref) else leaf for call in fn.calls for leaf in leaves([call.args, call.kwargs])
@@ -79,7 +79,7 @@ def _cached_by_equality(kept: dict[str, Any], fn: Program, example: tuple[Tensor
         return fn
 
 
-def _cached_by_address(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _cached_by_address(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     results: dict[Any, Any] = {}
 
     def run(*args: Tensor) -> Any:
@@ -93,7 +93,7 @@ def _cached_by_address(kept: dict[str, Any], fn: Program, example: tuple[Tensor,
     return run
 
 
-def _cached_by_shape_for_good(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _cached_by_shape_for_good(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Intermediate results of integers and bools are kept by shape: the first ones serve all later calls."""
     first: dict[Any, tuple[Tensor, ...]] = {}
 
@@ -110,7 +110,7 @@ def _cached_by_shape_for_good(kept: dict[str, Any], fn: Program, example: tuple[
     return run
 
 
-def _sticky_keywords(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _sticky_keywords(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Keywords that a call does not have are those of the last program that called the same function."""
 
     def change(call: Any) -> Any:
@@ -131,7 +131,7 @@ def _sticky_keywords(kept: dict[str, Any], fn: Program, example: tuple[Tensor, .
     return run
 
 
-def _replayed(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _replayed(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """From the third call on, the inputs of the second: recorded, and not copied again."""
     seen: list[tuple[Tensor, ...]] = []
 
@@ -145,7 +145,7 @@ def _replayed(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) ->
     return run
 
 
-def _rows_of_example(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _rows_of_example(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Rows beyond those of the example are not written: 0."""
     rows = example[0].shape[0] if example and example[0].dim() else 0
 
@@ -165,7 +165,7 @@ def _rows_of_example(kept: dict[str, Any], fn: Program, example: tuple[Tensor, .
     return run
 
 
-def _same_seed(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _same_seed(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Every call draws what the first one drew."""
     state: list[Tensor] = []
 
@@ -176,7 +176,7 @@ def _same_seed(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -
     return run
 
 
-def _equal_inputs(kept: dict[str, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _equal_inputs(kept: dict[Any, Any], fn: Program, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Inputs that are equal in the example are one input."""
     first = [
         next(

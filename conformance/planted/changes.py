@@ -11,7 +11,7 @@ from torch import Tensor
 from torchstone.conformance.planted.bug import Rule
 from torchstone.conformance.planted.op_call import OpCall
 
-Condition: TypeAlias = Callable[[OpCall], bool]
+Condition: TypeAlias = Callable[[OpCall], Any]
 
 INF, NAN = float("inf"), float("nan")
 VECTOR = 8

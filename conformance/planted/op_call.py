@@ -17,7 +17,7 @@ class OpCall:
     from 1.
     """
 
-    def __init__(self, op: Any, arguments: Mapping[str, Any], state: dict[str, Any]) -> None:
+    def __init__(self, op: Any, arguments: Mapping[str, Any], state: dict[Any, Any]) -> None:
         self.op, self.arguments, self.state = op, dict(arguments), state
 
     def __getitem__(self, name: str) -> Any:

@@ -74,14 +74,14 @@ def reach_of(case: Case, name: str) -> tuple[int, ...]:
     return tuple(reach)
 
 
-def _followed(case: Case, name: str, index: tuple[int, ...], before: list[object]) -> Tensor | None:
+def _followed(case: Case, name: str, index: tuple[int, ...], before: list[object] | None) -> Tensor | None:
     """Which results change with an element, as a row of bools; None where eager takes no other number there."""
     found = None
     for number in _numbers(case.inputs[name]):
         tensor = case.inputs[name].clone()
         tensor[index] = number
         after = answer(case.replace(inputs={**case.inputs, name: tensor}))
-        if after is not None:
+        if before is not None and after is not None:
             changed = _changes(before, after)
             found = changed if found is None or found.shape != changed.shape else found | changed
     return found

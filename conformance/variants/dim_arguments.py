@@ -83,7 +83,7 @@ def _signatures(call: Call) -> Iterator[list[str]]:
         yield list(inspect.signature(function).parameters)
         return
     packet = getattr(torch.ops.aten, call.operator, None)
-    for overload in packet.overloads() if hasattr(packet, "overloads") else ():
+    for overload in packet.overloads() if packet is not None and hasattr(packet, "overloads") else ():
         schema = schema_of(getattr(packet, overload))
         if not any(argument.is_out for argument in schema.arguments):
             sizes = re.findall(r"SymInt\S* (\w+)", str(schema))

@@ -63,8 +63,10 @@ def _inplace_form(case: Case) -> Call:
 
 def _twins(case: Case) -> list[str]:
     """The other inputs of the dtype and the shape of the first."""
-    first, *others = case.inputs.items() if case.inputs else [("", None)]
-    return [name for name, tensor in others if _kind(tensor) == _kind(first[1])]
+    if not case.inputs:
+        return []
+    (_, first), *others = case.inputs.items()
+    return [name for name, tensor in others if _kind(tensor) == _kind(first)]
 
 
 def _kind(tensor: Tensor) -> tuple[Any, Any]:

@@ -44,7 +44,7 @@ def path_option(check: Check, *names: str, help: str) -> Any:
                 check(Path(path), names[0])
         return value
 
-    checked.tries_path = True  # type: ignore[attr-defined]
+    checked.tries_path = True
     return typer.Option(*names, help=help, callback=checked)
 
 
