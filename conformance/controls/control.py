@@ -116,7 +116,7 @@ class Replaced(TorchDispatchMode):
         self.ran = ran
         self.within = within
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         form = functional_form(func)
         kernel = None if form is None else self.find(form)

@@ -132,7 +132,7 @@ CONTROLS: tuple[Control, ...] = (
             name,
             f"Sums and products of terms, contractions among them, {order}. Steps that round get the room of a "
             "rounding model, which stands for any order of additions; 16-bit numbers are added in float32.",
-            {**sums(functools.partial(fold, combine=torch.add)), **products(fold)},
+            {**sums(lambda terms, fold=fold: fold(terms, torch.add)), **products(fold)},
         )
         for name, (fold, order) in _ORDERS.items()
     ),

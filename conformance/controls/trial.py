@@ -117,7 +117,8 @@ def try_case(case: Case, controls: Mapping[str, Control] = CONTROLS) -> Iterator
         return
     for name, control in controls.items():
         if control.concerns(operators):
-            yield name, run_case(case, control)
+            backend: Any = control
+            yield name, run_case(case, backend)
 
 
 def outcome_of(verdict: Verdict) -> str:

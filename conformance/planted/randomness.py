@@ -158,7 +158,7 @@ RANDOM_NUMBERS = bugs(
                 > 2
             ),
             lambda c: c.right(
-                **{("high" if "high" in c else "to"): (c.arguments.get("high") or c.arguments.get("to")) - 1}
+                **{("high" if "high" in c else "to"): (c.arguments.get("high") or c.arguments.get("to") or 0) - 1}
             ),
         ),
         lambda: ask("torch.randint", 0, 4, (4000,)).measured(_mean),

@@ -26,7 +26,7 @@ def chain(first: str, second: str, rewrite: Callable[[OpCall, OpCall], Any]) -> 
     """``second`` of a result of ``first`` is given by ``rewrite(second's call, first's call)``."""
 
     def rule(call: OpCall) -> Any:
-        made = call.state.get("made")
+        made: Any = call.state.get("made")
         at_once = call.name == second and made is not None and made[2] == call.state["calls"]
         if at_once and any(t.data_ptr() == made[0].data_ptr() and t.shape == made[0].shape for t in call.tensors):
             return rewrite(call, made[1])
