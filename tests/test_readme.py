@@ -6,6 +6,7 @@ instructions decide. The verdict, the place, the right digits and all words are 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -26,16 +27,27 @@ NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?|-?\d+e[-+]\d+")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def vectors() -> None:
-    """Skip where Inductor makes no vector code: there it computes ``expm1`` by the C library, and rightly."""
-    from torch._inductor.cpu_vec_isa import pick_vec_isa
+def environment() -> dict[str, str]:
+    """Return what spares Inductor in its fresh caches 15 s of compiling that no line of its code hangs on.
 
-    if not pick_vec_isa():
+    Skip where Inductor makes no vector code: there it computes ``expm1`` by the C library, and rightly.
+    """
+    from torch._inductor import config
+    from torch._inductor.cpu_vec_isa import pick_vec_isa, valid_vec_isa_list
+
+    compiled = pick_vec_isa()
+    if not compiled:
         pytest.skip("Inductor finds no vector instructions here, and the demonstration is of its vector code")
+    valid_vec_isa_list.cache_clear()
+    with config.patch({"cpp.vec_isa_ok": True}):  # without a try of the compiler: what the processor says that it has
+        told = pick_vec_isa()
+    valid_vec_isa_list.cache_clear()
+    tries = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if told == compiled else {}
+    return os.environ | tries | {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 
 
-def printed(words: list[str], folder: Path) -> str:
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+def printed(words: list[str], folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
@@ -51,8 +63,8 @@ def without_seconds(text: str) -> str:
     return re.sub(r"\b\d+\.\d+ s\b", "… s", text)
 
 
-def test_replay_prints_what_the_readme_says(tmp_path: Path) -> None:
-    got = printed([sys.executable, "-m", *shlex.split(REPLAY)], tmp_path)
+def test_replay_prints_what_the_readme_says(tmp_path: Path, environment: dict[str, str]) -> None:
+    got = printed([sys.executable, "-m", *shlex.split(REPLAY)], tmp_path, environment)
     got, said = without_seconds(got), without_seconds(DEMONSTRATIONS[REPLAY])
 
     def numbers_of_the_machine(text: str) -> str:
@@ -72,20 +84,20 @@ def test_replay_prints_what_the_readme_says(tmp_path: Path) -> None:
     assert ulps > 100
 
 
-def test_the_python_prints_what_the_readme_says(tmp_path: Path) -> None:
+def test_the_python_prints_what_the_readme_says(tmp_path: Path, environment: dict[str, str]) -> None:
     demonstration, *others = fences(README, "python")
     assert len([line for line in demonstration.splitlines() if line]) == 8
     file = tmp_path / "readme.py"
     file.write_text("\n".join([demonstration, *others]))
-    lines = printed([sys.executable, str(file)], tmp_path).splitlines(keepends=True)
+    lines = printed([sys.executable, str(file)], tmp_path, environment).splitlines(keepends=True)
     agree("".join(lines[:3]), fences(README, "text")[0], 1e-4)
     eager, inductor, exact = (float(line.split()[1]) for line in lines[:3])
     assert abs(inductor - exact) > 100 * abs(eager - exact)
 
 
 @pytest.mark.torture
-def test_reduce_prints_what_the_readme_says(tmp_path: Path) -> None:
-    got = printed([sys.executable, "-m", *shlex.split(REDUCE)], tmp_path)
+def test_reduce_prints_what_the_readme_says(tmp_path: Path, environment: dict[str, str]) -> None:
+    got = printed([sys.executable, "-m", *shlex.split(REDUCE)], tmp_path, environment)
     trials = re.compile(r"\d+ trials")
     assert trials.sub("… trials", without_seconds(got)) == trials.sub(
         "… trials", without_seconds(DEMONSTRATIONS[REDUCE])
