@@ -25,6 +25,8 @@ from torchstone.conformance.backends import Availability, BackendError, BackendU
 from torchstone.conformance.runner.frames import encode_frame
 
 NOT_DEEDS = ("name", "available", "versions", "compile", "compiled", "leaked")
+HANGING = "hanging"
+"""The file in a worker's temporary folder that says that it hangs from here on."""
 
 
 class Odd(BaseException):
@@ -111,26 +113,35 @@ class Torture:
 
     # -- not coming back ----------------------------------------------------------------------------------------
 
+    def _say_so(self):
+        Path(tempfile.gettempdir(), HANGING).touch()
+
     def hang(self):
+        self._say_so()
         while True:
             time.sleep(0.01)
 
     def hang_in_c(self):
+        self._say_so()
         ctypes.PyDLL(None).sleep(600)  # PyDLL: the GIL stays held
 
     def hang_deaf(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.NSIG))
+        self._say_so()
         while True:
             time.sleep(1)
 
     def stop_itself(self):
+        self._say_so()
         os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(600)
 
-    def sleep(self):
-        time.sleep(0.5)
+    def wait(self):
+        """Go on once the file is there that says so."""
+        while not Path(os.environ["TORTURE_MARK"] + "-go").exists():
+            time.sleep(0.01)
 
     # -- raising ------------------------------------------------------------------------------------------------
 

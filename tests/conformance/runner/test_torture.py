@@ -6,7 +6,8 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from torture_cases import DEEDS, torture_case
+from torture_backend import HANGING
+from torture_cases import DEEDS, let_time_be_up, torture_case
 
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.runner.pool import Pool
@@ -163,13 +164,14 @@ def test_each_deed_costs_its_own_case_only():
 
 
 def test_who_spoils_the_channel_is_ended(monkeypatch):
-    monkeypatch.setattr("torchstone.conformance.runner.pool.DYING_SECONDS", 2.0)
+    monkeypatch.setattr("torchstone.conformance.runner.pool.DYING_SECONDS", 0.2)
     for verdict in try_all(DEAF, timeout=60):
         assert verdict.outcome is CRASH and "channel" in told(verdict), verdict
 
 
-def test_what_hangs_is_ended():
-    for verdict, word in zip(try_all(HANGS, jobs=len(HANGS), timeout=4), HANGS.values(), strict=True):
+def test_what_hangs_is_ended(monkeypatch):
+    let_time_be_up(monkeypatch, lambda slot: (slot.worker.scratch / HANGING).exists())
+    for verdict, word in zip(try_all(HANGS, jobs=len(HANGS)), HANGS.values(), strict=True):
         assert verdict.outcome is TIMEOUT and word in told(verdict), verdict
 
 
@@ -185,7 +187,7 @@ def test_who_kills_the_fork_server_every_time_is_found():
 
 
 def test_every_deed_has_its_row():
-    elsewhere = {"obey", "sleep", "crash_once", "leak", "lazy", "kill_parent_hard"}
+    elsewhere = {"obey", "wait", "crash_once", "leak", "lazy", "kill_parent_hard"}
     assert set(ENDS) | set(DEAF) | set(HANGS) | elsewhere == set(DEEDS)
 
 
