@@ -67,6 +67,16 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
+def warm_python():
+    """A Python with PyTorch in it already, for programs that a process of their own is enough for."""
+    from .warm_python import WarmPython
+
+    python = WarmPython()
+    yield python
+    python.close()
+
+
+@pytest.fixture(scope="session")
 def fork_server():
     """Keep the fork server up, for tests that run the command in this process time and again: each would start one."""
     from torchstone.conformance.runner.interpreter import Interpreter

@@ -6,8 +6,6 @@ import json
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +18,19 @@ from torchstone.conformance.execution.verdict import FAILURES, Outcome
 
 from .guides import PAGES, command_lines, fences, name, split
 from .rules import ROOT
+from .warm_python import WarmPython
 
 
 # The README's blocks run in tests/test_readme.py, which looks at what they print.
 @pytest.mark.parametrize("page", [page for page in PAGES[1:] if fences(page, "python")], ids=name)
-def test_python_runs(page: Path, tmp_path: Path) -> None:
+def test_python_runs(page: Path, tmp_path: Path, warm_python: WarmPython) -> None:
     """The blocks of a page are one program, in a process of its own: a guide may register what it makes."""
     modules, blocks = split(page)
     for module, text in modules.items():
         (tmp_path / module).write_text(text)
     file = tmp_path / "guide.py"
     file.write_text("\n".join(blocks))
-    done = subprocess.run([sys.executable, file], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = warm_python.run(file, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,9 +13,10 @@ import pytest
 from torchstone.conformance.store import Store
 
 from .rules import ROOT
+from .warm_python import WarmPython
 
 
-def test_the_plugin_is_installed_found_and_tried(tmp_path: Path) -> None:
+def test_the_plugin_is_installed_found_and_tried(tmp_path: Path, warm_python: WarmPython) -> None:
     for module in ("pip", "setuptools"):
         try:
             version(module)
@@ -25,19 +25,12 @@ def test_the_plugin_is_installed_found_and_tried(tmp_path: Path) -> None:
     source, site, store = tmp_path / "source", tmp_path / "site", tmp_path / "results.sqlite"
     shutil.copytree(ROOT / "examples" / "backend_plugin", source)  # setuptools builds in the folder it is given
 
-    def python(*words: object) -> str:
-        done = subprocess.run(
-            [sys.executable, *map(str, words)], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(site)},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    python(
-        "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", site, source
-    )
+    pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", site)
+    subprocess.run([sys.executable, *pip, source], cwd=tmp_path, check=True)
     ops = [word for op in ("add", "exp", "mm", "mT", "sort") for word in ("--op", op)]
-    python("-m", "torchstone", "run", "--backend", "numpy", *ops, "--limit", 2, "--jobs", 1, "--store", store)
+    words = ("-m", "torchstone", "run", "--backend", "numpy", *ops, "--limit", 2, "--jobs", 1, "--store", store)
+    done = warm_python.run(*words, cwd=tmp_path, environment={"PYTHONPATH": str(site)})
+    assert done.returncode == 0, done.stderr
     with Store(store, create=False) as db:
         rows = db.verdicts("r1").set_index("op")
         assert set(db.run("r1").versions) >= {"numpy", "torch"}

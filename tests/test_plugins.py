@@ -5,7 +5,6 @@ One that is broken costs no other.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -21,12 +20,13 @@ from torchstone.conformance.store import Store
 from .distributions import distribution
 from .rules import ROOT
 from .test_docs import fences, split
+from .warm_python import WarmPython
 
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Python:
+def python(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Python:
     """Run a Python that has the plugins installed, and the broken one of another distribution."""
     for module in ("pip", "setuptools"):
         try:
@@ -37,14 +37,14 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Python:
     source, site = folder / "source", folder / "site"
     shutil.copytree(ROOT / "examples" / "plugin", source)  # setuptools builds in the folder it is given
 
-    def run(*words: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *map(str, words)], cwd=folder, env=os.environ | {"PYTHONPATH": str(site)},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    def run(*words: object, script: str = "") -> subprocess.CompletedProcess[str]:
+        if script:
+            (folder / "script.py").write_text(script)
+            words = (folder / "script.py", *words)
+        return warm_python.run(*words, cwd=folder, environment={"PYTHONPATH": str(site)})
 
     pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", site)
-    done = run(*pip, source)
+    done = subprocess.run([sys.executable, *pip, source], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     broken = {"torchstone.variants": {"crooked": "no_such_module:X"}, "torchstone.sources": {"dry": "no_such_module"}}
     distribution(site, "torchstone-broken", broken)
@@ -79,6 +79,8 @@ def test_the_target_compiles(python: Python, tmp_path: Path) -> None:
 
 def test_the_others_and_what_doctor_says(python: Python) -> None:
     script = """
+import warnings
+warnings.simplefilter("error", UserWarning)
 import torch
 from torchstone.cli.commands.doctor import _plugins
 from torchstone.conformance.execution.run_case import run_case
@@ -108,7 +110,7 @@ print([step.name for step in found.steps if step.name == "plainer-ops"], found.c
 (rule,) = select_rules(["cdist"])
 print(rule.draw.__module__, nth_program(0, 1, [rule], 1).program.calls[0].target)
 """
-    done = python("-W", "error::UserWarning", "-c", script)
+    done = python(script=script)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "variant reused True of torchstone-example 0.1.0" in lines
@@ -127,7 +129,7 @@ from pathlib import Path
 from torchstone.conformance.sources import find_case
 Path({str(made)!r}).write_bytes(find_case("opinfo:exp2:float32:0:reused").to_bytes())
 """
-    done = python("-c", script)
+    done = python(script=script)
     assert done.returncode == 0, done.stderr
     from torchstone.conformance.backends import load
     from torchstone.conformance.execution.run_case import run_case
@@ -139,7 +141,7 @@ Path({str(made)!r}).write_bytes(find_case("opinfo:exp2:float32:0:reused").to_byt
     assert run_case(label, load("eager")).outcome == "pass"
 
 
-def test_what_the_guides_register_is_found(tmp_path: Path) -> None:
+def test_what_the_guides_register_is_found(tmp_path: Path, warm_python: WarmPython) -> None:
     pages = [ROOT / "docs" / f"adding-a-{kind}.md" for kind in ("target", "variant", "reducer-pass", "fuzz-family")]
     for page in pages:
         (text,) = fences(page, "toml")
@@ -154,10 +156,9 @@ for row in _plugins():
 run = ["run", "--backend", "linalg", "--op", "mm", "--limit", "1", "--jobs", "1", "--store", sys.argv[1]]
 assert invoke([*run, "--variant", "padded", "--variant", "reused"]) == 0
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path / "results.sqlite"], cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    (tmp_path / "script.py").write_text(script)
+    words = (tmp_path / "script.py", tmp_path / "results.sqlite")
+    done = warm_python.run(*words, cwd=tmp_path, environment={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "target numpy True of adding-a-target 1.0" in lines

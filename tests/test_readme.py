@@ -6,17 +6,18 @@ instructions decide. The verdict, the place, the right digits and all words are 
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from .guides import fences
 from .rules import ROOT
+from .warm_python import WarmPython
 
 README = ROOT / "README.md"
 DEMONSTRATIONS = {
@@ -43,13 +44,19 @@ def environment() -> dict[str, str]:
         told = pick_vec_isa()
     valid_vec_isa_list.cache_clear()
     tries = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if told == compiled else {}
-    return os.environ | tries | {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+    return tries | {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 
 
-def printed(words: list[str], folder: Path, environment: dict[str, str]) -> str:
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
-    return done.stdout
+@pytest.fixture
+def printed(warm_python: WarmPython, environment: dict[str, str], tmp_path: Path) -> Callable[..., str]:
+    """Run ``python`` with some words, and return what it prints."""
+
+    def run(*words: str) -> str:
+        done = warm_python.run(*words, cwd=tmp_path, environment=environment)
+        assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    return run
 
 
 def agree(got: str, said: str, digits: float) -> None:
@@ -63,8 +70,8 @@ def without_seconds(text: str) -> str:
     return re.sub(r"\b\d+\.\d+ s\b", "… s", text)
 
 
-def test_replay_prints_what_the_readme_says(tmp_path: Path, environment: dict[str, str]) -> None:
-    got = printed([sys.executable, "-m", *shlex.split(REPLAY)], tmp_path, environment)
+def test_replay_prints_what_the_readme_says(printed: Callable[..., str]) -> None:
+    got = printed("-m", *shlex.split(REPLAY))
     got, said = without_seconds(got), without_seconds(DEMONSTRATIONS[REPLAY])
 
     def numbers_of_the_machine(text: str) -> str:
@@ -84,20 +91,20 @@ def test_replay_prints_what_the_readme_says(tmp_path: Path, environment: dict[st
     assert ulps > 100
 
 
-def test_the_python_prints_what_the_readme_says(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_python_prints_what_the_readme_says(tmp_path: Path, printed: Callable[..., str]) -> None:
     demonstration, *others = fences(README, "python")
     assert len([line for line in demonstration.splitlines() if line]) == 8
     file = tmp_path / "readme.py"
     file.write_text("\n".join([demonstration, *others]))
-    lines = printed([sys.executable, str(file)], tmp_path, environment).splitlines(keepends=True)
+    lines = printed(str(file)).splitlines(keepends=True)
     agree("".join(lines[:3]), fences(README, "text")[0], 1e-4)
     eager, inductor, exact = (float(line.split()[1]) for line in lines[:3])
     assert abs(inductor - exact) > 100 * abs(eager - exact)
 
 
 @pytest.mark.torture
-def test_reduce_prints_what_the_readme_says(tmp_path: Path, environment: dict[str, str]) -> None:
-    got = printed([sys.executable, "-m", *shlex.split(REDUCE)], tmp_path, environment)
+def test_reduce_prints_what_the_readme_says(tmp_path: Path, printed: Callable[..., str]) -> None:
+    got = printed("-m", *shlex.split(REDUCE))
     trials = re.compile(r"\d+ trials")
     assert trials.sub("… trials", without_seconds(got)) == trials.sub(
         "… trials", without_seconds(DEMONSTRATIONS[REDUCE])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("fork_server")
 BACKEND = "tests.mutants:swapped_sub"
 
 
-def test_a_case_id_becomes_a_script_that_fails_by_itself(tmp_path, capsys):
+def test_a_case_id_becomes_a_script_that_fails_by_itself(tmp_path, capsys, warm_python):
     assert invoke(["reduce", "opinfo:sub:float32:3", "--backend", BACKEND, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "calls     1 -> 1" in out and "elements  51 -> 2" in out
@@ -26,8 +25,7 @@ def test_a_case_id_becomes_a_script_that_fails_by_itself(tmp_path, capsys):
     assert summary["reduced"]["largest_input"] == 1
     assert summary["original"]["id"] == "opinfo:sub:float32:3"
     assert summary["confirmed"] and summary["complete"]
-    script = [sys.executable, str(tmp_path / "reproducer.py")]
-    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    done = warm_python.run(tmp_path / "reproducer.py", cwd=Path.cwd())
     assert done.returncode == 1
     assert "AssertionError" in done.stderr
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import runpy
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,17 @@ def one_call(target: str, *args: Any, inputs: dict[str, Tensor], **kwargs: Any) 
     )
 
 
-def run(text: str, tmp_path: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    path = tmp_path / "reproducer.py"
-    path.write_text(text)
-    return subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **(env or {})}
-    )
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(warm_python: Any, tmp_path: Path) -> Run:
+    def run(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        path = tmp_path / "reproducer.py"
+        path.write_text(text)
+        return warm_python.run(path, cwd=tmp_path, environment=environment)
+
+    return run
 
 
 def built(case: Case, tmp_path: Path) -> tuple[Tensor, ...]:
@@ -77,13 +81,13 @@ def test_the_scripts_inputs_are_the_cases_bit_for_bit(name: str, tmp_path: Path)
         assert tensors[1][0] == 99
 
 
-def test_a_script_without_a_backend_prints_the_result(tmp_path: Path) -> None:
+def test_a_script_without_a_backend_prints_the_result(run: Run) -> None:
     case = one_call(
         "torch.sum", Ref("x0"), dim=[0], dtype=torch.float64, inputs={"x0": torch.tensor([[1.5, 2.0], [3.0, 4.0]])}
     )
     text = render_script(case)
     assert "torchstone" not in text
-    done = run(text, tmp_path)
+    done = run(text)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "eager: tensor([4.5000, 6.0000], dtype=torch.float64)\n"
 
@@ -98,16 +102,16 @@ class Wrong:
 """
 
 
-def test_a_script_with_a_backend_asserts(tmp_path: Path) -> None:
+def test_a_script_with_a_backend_asserts(tmp_path: Path, run: Run) -> None:
     (tmp_path / "wrong_backend.py").write_text(WRONG)
     inputs = {"x0": torch.randn(2, 3), "x1": torch.randn(2, 3)}
     case = one_call("torch.sub", Ref("x0"), Ref("x1"), inputs=inputs)
-    done = run(render_script(case, "wrong_backend:Wrong"), tmp_path, {"PYTHONPATH": str(tmp_path)})
+    done = run(render_script(case, "wrong_backend:Wrong"), PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "Tensor-likes are not close" in done.stderr
     assert "eager: tensor" in done.stdout
     assert "wrong_backend:Wrong: tensor" in done.stdout
-    right = run(render_script(case, "eager"), tmp_path)
+    right = run(render_script(case, "eager"))
     assert right.returncode == 0, right.stderr
 
 
