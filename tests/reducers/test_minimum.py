@@ -8,6 +8,7 @@ import torch
 from cases import case, reduced, shrunk
 
 from tests import mutants
+from torchstone.reducers.passes.simplify_dtypes import simplify_dtypes
 
 
 def _shown(found) -> tuple[list[str], dict]:
@@ -31,6 +32,15 @@ def test_swapped_sub_in_a_program_of_five_ops():
     found = reduced(start, mutants.swapped_sub)
     assert _shown(found.value) == (["v0 = torch.sub(x0, x1)", "return v0"], {"x0": 0.0, "x1": 1.0})
     assert found.complete
+
+
+def test_complex_numbers_are_tried_as_real_ones_without_a_warning(request):
+    request.addfinalizer(lambda always=torch.is_warn_always_enabled(): torch.set_warn_always(always))
+    torch.set_warn_always(True)  # PyTorch warns once in a process, and not of the second cast
+    start = case([("v0", "sum", "x0")], "v0", x0=torch.tensor([[1 + 2j, 3 - 1j], [0j, 1j]]).t())
+    candidate = next(simplify_dtypes(start))
+    assert candidate.inputs["x0"].dtype == torch.float32
+    assert candidate.inputs["x0"].tolist() == [[1, 0], [3, 0]] and candidate.inputs["x0"].stride() == (1, 2)
 
 
 def test_max_that_loses_nan():

@@ -22,6 +22,8 @@ from torchstone.conformance.store import Store
 from .corpus import TEXTS, ran
 from .test_escape import quiet
 
+pytestmark = pytest.mark.usefixtures("fork_server")
+
 OUTCOMES = (Outcome.MISMATCH, Outcome.CRASH, Outcome.UNSUPPORTED, Outcome.FALLBACK, Outcome.UNTESTED, Outcome.PASS)
 NAMES = list(TEXTS.values())
 OPTIONS = {"backends": ["linalg"], "sources": ["corpus"], "ops": NAMES, "dtypes": NAMES}

@@ -62,6 +62,8 @@ class Heap:
 def heap(monkeypatch: pytest.MonkeyPatch) -> Heap:
     heap = Heap()
     monkeypatch.setattr(allocating_kernel, "allocator", heap.addresses)
+    gc.collect()
+    gc.freeze()  # what is there from before: the test collects again and again, and looks for what it makes itself
     return heap
 
 
