@@ -35,7 +35,8 @@ def test_swapped_sub_in_a_program_of_five_ops():
 
 
 def test_complex_numbers_are_tried_as_real_ones_without_a_warning(request):
-    request.addfinalizer(lambda always=torch.is_warn_always_enabled(): torch.set_warn_always(always))
+    always = torch.is_warn_always_enabled()
+    request.addfinalizer(lambda: torch.set_warn_always(always))
     torch.set_warn_always(True)  # PyTorch warns once in a process, and not of the second cast
     start = case([("v0", "sum", "x0")], "v0", x0=torch.tensor([[1 + 2j, 3 - 1j], [0j, 1j]]).t())
     candidate = next(simplify_dtypes(start))
