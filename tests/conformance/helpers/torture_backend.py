@@ -447,50 +447,6 @@ class Where(Torture):
         return run
 
 
-class EagerDies(Torture):
-    """Breaks eager in its worker, as a bad kernel in PyTorch would."""
-
-    name = "eager-dies"
-
-    def warm_up(self):
-        from torchstone.conformance.program.program import Program
-
-        Program.__call__ = lambda self, *tensors: os.abort()
-
-    def compile(self, fn, args):
-        return lambda *tensors: tensors[0] + tensors[0]
-
-
-class EagerDiesOften(Torture):
-    """Breaks the second run of eager in its worker, when the backend has been called: as corrupted memory would."""
-
-    name = "eager-dies-often"
-
-    def warm_up(self):
-        from torchstone.conformance.program.program import Program
-
-        runs = iter(range(9))
-        Program.__call__ = lambda self, *tensors: os.abort() if next(runs) else tensors[0] + tensors[0]
-
-    def compile(self, fn, args):
-        return fn
-
-
-class SlowOracle(Torture):
-    """Answers at once, wrongly, what takes long to judge: eager's second run, which the oracle makes, does not end."""
-
-    name = "slow-oracle"
-
-    def warm_up(self):
-        from torchstone.conformance.program.program import Program
-
-        runs = iter(range(9))
-        Program.__call__ = lambda self, *tensors: time.sleep(60) if next(runs) else tensors[0] + tensors[0]
-
-    def compile(self, fn, args):
-        return lambda *tensors: tensors[0] * 2 + 0.3
-
-
 class DiesAtStart(Torture):
     name = "dies-at-start"
 

@@ -107,14 +107,14 @@ def test_a_machine_out_of_memory_is_not_the_cases_fault(monkeypatch):
 @pytest.mark.parametrize("backend", ["EagerDies", "EagerDiesOften"])
 def test_what_kills_eager_is_not_the_backends_fault(backend):
     case = torture_case("obey")
-    with Pool(f"torture_backend:{backend}", jobs=1, timeout=20) as pool:
+    with Pool(f"torture_eager:{backend}", jobs=1, timeout=20) as pool:
         verdict = pool.verdict(case)
     assert verdict.outcome is Outcome.UNTESTED and "eager itself: killed by SIGABRT" in verdict.message
 
 
 def test_the_time_that_the_oracle_takes_is_not_the_backends(monkeypatch):
     let_time_be_up(monkeypatch, lambda slot: slot.worker.stage() is Stage.COMPARE)
-    with Pool("torture_backend:SlowOracle") as pool:
+    with Pool("torture_eager:SlowOracle") as pool:
         verdict = pool.verdict(torture_case("obey"))
     assert (verdict.outcome, verdict.stage) == (Outcome.UNTESTED, Stage.COMPARE)
     assert "answered, and judging it took over 60 s in all" in verdict.message
