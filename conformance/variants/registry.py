@@ -53,7 +53,7 @@ VARIANTS: Registry[Variant] = Registry(
         "wide": f"{_HERE}.dtypes:WIDE",
         "same": f"{_HERE}.same_tensor:SAME",
         "inplace": f"{_HERE}.same_tensor:INPLACE",
-        "optional": f"{_HERE}.default_args:OPTIONAL",
+        "arguments": f"{_HERE}.arguments:ARGUMENTS",
         "lazy": f"{_HERE}.layout:LAZY",
         "constants": f"{_HERE}.cache_key:CONSTANT",
         "outside": f"{_HERE}.out_of_bounds:OUT_OF_BOUNDS",

@@ -244,9 +244,8 @@ UNIFORM = _variant(
     "Rows that are summed, sorted or scanned: wholly -inf, NaN or one number.",
     Placed(uniform_values, "no input of numbers", whole=True),
 )
-EXTREMES = _variant(
-    "The largest and smallest finite numbers of the dtype, integers too.", Placed(extremes, "no input of numbers")
-)
+extremes_placed = Placed(extremes, "no input of numbers")
+EXTREMES = _variant("The largest and smallest finite numbers of the dtype, integers too.", extremes_placed)
 SMALL = _variant(
     "Numbers next to 0 and 1, where differences cancel and one plus a number is one.", Placed(small_numbers, _NO_FLOATS)
 )

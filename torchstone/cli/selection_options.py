@@ -52,7 +52,7 @@ VariantsOption = Annotated[
         "--variant",
         help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
         "special, extremes, small, shifted, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
-        "constants, optional, outside, backward, a plugin's, or all; repeatable [default: default].",
+        "constants, arguments, outside, backward, a plugin's, or all; repeatable [default: default].",
     ),
 ]
 EffortOption = Annotated[

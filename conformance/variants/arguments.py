@@ -1,0 +1,192 @@
+"""The variant ``arguments``: one program that makes a case's call with other numbers, flags and names in its arguments.
+
+Samples give few of the numbers that kernels treat in a way of their own: an exponent of -0.5, a size of 0, a bound that
+is NaN. Each number of a call is replaced by these in turn, each flag by the other, each name by those of its kind, and
+what a sample leaves out is given. Which of them an op takes, eager is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.conformance.program.call_targets import resolve
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import answer, same, together
+from torchstone.conformance.variants.values import extremes_placed, special
+
+WHOLE = (0, 1, 2, -1)
+FRACTIONS = (0.5, 0.0, -0.5, 1.0, math.nan, 2.0, math.inf, -1.0, -math.inf, -0.0)
+"""Numbers that kernels treat in a way of their own, those first that say most of an op."""
+
+NAMES = (
+    ("none", "mean", "sum"),
+    ("none", "tanh"),
+    ("floor", "trunc"),
+    ("sum", "prod", "mean", "amax", "amin"),
+    ("linear", "lower", "higher", "midpoint", "nearest"),
+    ("nearest", "nearest-exact", "bilinear", "bicubic", "area", "linear", "trilinear"),
+    ("zeros", "border", "reflection"),
+    ("constant", "reflect", "replicate", "circular"),
+    ("backward", "ortho", "forward"),
+    ("reduced", "complete", "r"),
+    ("fro", "nuc"),
+    ("L", "U"),
+    ("ij", "xy"),
+)
+"""Names that PyTorch's ops take in one place."""
+
+MOST = 8
+"""Programs in a case, of each kind of inputs."""
+MOST_TRIED = 40
+ROOM = 1 << 16
+"""Elements of the results of one program."""
+
+
+def arguments(case: Case) -> Case:
+    """The case's program with other arguments, as often as eager takes and tells apart, on its own and special inputs.
+
+    Some arguments make a difference for special values alone: what to put for NaN.
+    """
+    chosen: list[Case] = []
+    programs = list(itertools.islice(_programs(case), MOST_TRIED))
+    for start in _starts(case) if programs else ():
+        found = answer(start)
+        if found is None:
+            continue
+        seen, kept = [found], []
+        for program in programs:
+            given = start.replace(program=program)
+            result = answer(given)
+            if result is not None and _fits(result) and not any(same(result, other) for other in seen):
+                seen.append(result)
+                kept.append(given)
+            if len(kept) == MOST:
+                break
+        chosen += kept
+    if not chosen:
+        raise NotApplicable("no argument might be another and make a difference")
+    return together(chosen)
+
+
+def _starts(case: Case) -> Iterator[Case]:
+    yield case
+    for placed in (special, extremes_placed):
+        with contextlib.suppress(NotApplicable):
+            yield placed(case)
+            return
+
+
+def _fits(results: list[Any]) -> bool:
+    return sum(leaf.numel() for leaf in results if isinstance(leaf, Tensor)) <= ROOM
+
+
+def _programs(case: Case) -> Iterator[Program]:
+    """The programs with all that is left out of the last call given, then place by place, by turns."""
+    ways = [_given(case.program), *_replaced(case)]
+    for group in itertools.zip_longest(*ways):
+        yield from (program for program in group if program is not None)
+
+
+def _replaced(case: Case) -> list[Iterator[Program]]:
+    """For each literal, the programs with others in its place; samples begin with different ones."""
+    values = [value for call in case.program.calls for value in leaves((call.args, call.kwargs))]
+
+    def at(place: int) -> Iterator[Program]:
+        others = list(_others(values[place]))
+        start = case.index % len(others) if others else 0
+        return (_changed(case.program, place, other) for other in others[start:] + others[:start])
+
+    return [at(place) for place in range(len(values)) if next(_others(values[place]), None) is not None]
+
+
+def _changed(program: Program, place: int, other: Any) -> Program:
+    count = itertools.count()
+    return program.rewrite(lambda call: call.map_arguments(lambda value: other if next(count) == place else value))
+
+
+def _others(value: Any) -> Iterator[Any]:
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (other for other in (*WHOLE, 0.5, -0.5, math.nan) if other != value)
+    elif isinstance(value, float):
+        yield from (other for other in FRACTIONS if repr(other) != repr(value))
+    elif isinstance(value, str):
+        found = [name for names in NAMES if value in names for name in names if name != value]
+        yield from dict.fromkeys(found)
+
+
+def _given(program: Program) -> Iterator[Program]:
+    """The program with arguments of its last call given: all that it leaves out, then one after the other."""
+    for call in reversed(program.calls):
+        for free in _left_out(call):
+            first = {
+                name: value for name, default in free.items() if (value := next(_other_than(default), None)) is not None
+            }
+            ways = [first] if first else []
+            ways += [{name: value} for name, default in free.items() for value in _other_than(default)]
+            for some in ways:
+                given = replace(call, kwargs={**call.kwargs, **some})
+                yield program.rewrite(lambda c, call=call, given=given: given if c is call else c)
+
+
+def _other_than(default: Any) -> Iterator[Any]:
+    """Others than a default: first a number that is near it and no special one."""
+    if type(default) is int:
+        yield default + 1
+    elif type(default) is float:
+        yield default + 2
+    elif default is None:
+        yield 0.75
+        return
+    yield from _others(default)
+
+
+def _left_out(call: Call) -> Iterator[dict[str, Any]]:
+    """The arguments that a call leaves out, with their defaults: of a Python function its own, else by ATen's schemas.
+
+    A number that is None by default is one for ATen alone.
+    """
+    function = resolve(call.target)
+    if inspect.isfunction(function):
+        parameters = list(inspect.signature(function).parameters.values())[len(call.args) :]
+        yield {
+            p.name: p.default
+            for p in parameters
+            if p.name not in call.kwargs and type(p.default) in (bool, int, float, str)
+        }
+        return
+    packet = getattr(torch.ops.aten, call.operator, None)
+    if packet is None or call.target.startswith("torch.ops."):
+        return
+    for schema in (schema_of(getattr(packet, overload)) for overload in packet.overloads()):
+        if not any(argument.is_out for argument in schema.arguments):
+            free = [
+                a for a in schema.arguments[len(call.args) :] if a.name not in call.kwargs and a.has_default_value()
+            ]
+            yield {a.name: a.default_value for a in free if _is_known(a)}
+
+
+def _is_known(argument: Any) -> bool:
+    kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
+    if argument.default_value is None:
+        return kind in ("float", "number")
+    return kind in ("bool", "int", "float", "number", "str")
+
+
+ARGUMENTS = Variant(
+    "Other numbers, flags and names among the arguments, and those given that a sample leaves out.", arguments
+)
