@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import answer, same, together
 from torchstone.conformance.variants.values import extremes_placed, special
@@ -51,6 +53,9 @@ NAMES = (
 MOST = 8
 """Programs in a case, of each kind of inputs."""
 MOST_TRIED = 40
+"""Programs that eager is asked about."""
+MOST_SIZE = 64
+"""Sizes up to which a number beyond all of them is tried."""
 ROOM = 1 << 16
 """Elements of the results of one program."""
 
@@ -60,25 +65,29 @@ def arguments(case: Case) -> Case:
 
     Some arguments make a difference for special values alone: what to put for NaN.
     """
-    chosen: list[Case] = []
     programs = list(itertools.islice(_programs(case), MOST_TRIED))
-    for start in _starts(case) if programs else ():
-        found = answer(start)
-        if found is None:
-            continue
-        seen, kept = [found], []
-        for program in programs:
-            given = start.replace(program=program)
-            result = answer(given)
-            if result is not None and _fits(result) and not any(same(result, other) for other in seen):
-                seen.append(result)
-                kept.append(given)
-            if len(kept) == MOST:
-                break
-        chosen += kept
+    chosen = [given for start in (_starts(case) if programs else ()) for given in _telling(start, programs)]
     if not chosen:
         raise NotApplicable("no argument might be another and make a difference")
     return together(chosen)
+
+
+def _telling(start: Case, programs: list[Program]) -> list[Case]:
+    """The case with each program that eager takes and whose results are those of none before."""
+    first = answer(start)
+    if first is None:
+        return []
+    seen, cases = [first], [start.replace(program=program) for program in programs]
+
+    def tells(case: Case) -> bool:
+        found = answer(case)
+        if found is None or not _fits(found) or any(same(found, other) for other in seen):
+            return False
+        seen.append(found)
+        return True
+
+    told = answers([partial(tells, case) for case in cases], MOST)
+    return [case for case, yes in zip(cases, told, strict=False) if yes]
 
 
 def _starts(case: Case) -> Iterator[Case]:
@@ -103,9 +112,11 @@ def _programs(case: Case) -> Iterator[Program]:
 def _replaced(case: Case) -> list[Iterator[Program]]:
     """For each literal, the programs with others in its place; samples begin with different ones."""
     values = [value for call in case.program.calls for value in leaves((call.args, call.kwargs))]
+    largest = max((size for tensor in case.args for size in tensor.shape), default=0)
+    beyond = (largest + 1, -largest - 1) if largest < MOST_SIZE else ()
 
     def at(place: int) -> Iterator[Program]:
-        others = list(_others(values[place]))
+        others = [*_others(values[place]), *(beyond if type(values[place]) is int else ())]
         start = case.index % len(others) if others else 0
         return (_changed(case.program, place, other) for other in others[start:] + others[:start])
 
@@ -132,7 +143,7 @@ def _others(value: Any) -> Iterator[Any]:
 def _given(program: Program) -> Iterator[Program]:
     """The program with arguments of its last call given: all that it leaves out, then one after the other."""
     for call in reversed(program.calls):
-        for free in _left_out(call):
+        for free in left_out(call):
             first = {
                 name: value for name, default in free.items() if (value := next(_other_than(default), None)) is not None
             }
@@ -155,7 +166,7 @@ def _other_than(default: Any) -> Iterator[Any]:
     yield from _others(default)
 
 
-def _left_out(call: Call) -> Iterator[dict[str, Any]]:
+def left_out(call: Call) -> Iterator[dict[str, Any]]:
     """The arguments that a call leaves out, with their defaults: of a Python function its own, else by ATen's schemas.
 
     A number that is None by default is one for ATen alone.

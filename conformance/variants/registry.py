@@ -37,6 +37,7 @@ VARIANTS: Registry[Variant] = Registry(
         "extremes": f"{_HERE}.values:EXTREMES",
         "small": f"{_HERE}.values:SMALL",
         "magnitudes": f"{_HERE}.values:MAGNITUDES",
+        "ties": f"{_HERE}.ties:TIES",
         "scalar": f"{_HERE}.shapes:SCALAR",
         "empty": f"{_HERE}.shapes:EMPTY",
         "single": f"{_HERE}.shapes:SINGLE",
