@@ -11,7 +11,8 @@ import contextlib
 import inspect
 import itertools
 import math
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from torch import Tensor
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
@@ -50,9 +51,9 @@ NAMES = (
 )
 """Names that PyTorch's ops take in one place."""
 
-MOST = 8
+MOST = 10
 """Programs in a case, of each kind of inputs."""
-MOST_TRIED = 40
+MOST_TRIED = 60
 """Programs that eager is asked about."""
 MOST_SIZE = 64
 """Sizes up to which a number beyond all of them is tried."""
@@ -69,7 +70,14 @@ def arguments(case: Case) -> Case:
     chosen = [given for start in (_starts(case) if programs else ()) for given in _telling(start, programs)]
     if not chosen:
         raise NotApplicable("no argument might be another and make a difference")
-    return together(chosen)
+    return _read(together(chosen))
+
+
+def _read(case: Case) -> Case:
+    """The case without inputs that nothing reads."""
+    used = {ref.name for call in case.program.calls for ref in call.refs()}
+    inputs = {name: tensor for name, tensor in case.inputs.items() if name in used}
+    return case.replace(program=case.program.rewrite(lambda call: call, inputs=inputs), inputs=inputs)
 
 
 def _telling(start: Case, programs: list[Program]) -> list[Case]:
@@ -103,29 +111,68 @@ def _fits(results: list[Any]) -> bool:
 
 
 def _programs(case: Case) -> Iterator[Program]:
-    """The programs with all that is left out of the last call given, then place by place, by turns."""
-    ways = [_given(case.program), *_replaced(case)]
+    """By turns: all that is left out of a call given, several arguments changed at once, one place after the other."""
+    ways = [_given(case.program), _drawn(case), *_replaced(case), _numbers_for_inputs(case)]
     for group in itertools.zip_longest(*ways):
         yield from (program for program in group if program is not None)
 
 
 def _replaced(case: Case) -> list[Iterator[Program]]:
     """For each literal, the programs with others in its place; samples begin with different ones."""
-    values = [value for call in case.program.calls for value in leaves((call.args, call.kwargs))]
+
+    def at(place: int, others: list[Any]) -> Iterator[Program]:
+        start = case.index % len(others)
+        return (_changed(case.program, {place: other}) for other in others[start:] + others[:start])
+
+    return [at(place, others) for place, others in _choices(case).items()]
+
+
+def _choices(case: Case) -> dict[int, list[Any]]:
+    """What may be in the place of each literal that there is something else for."""
     largest = max((size for tensor in case.args for size in tensor.shape), default=0)
-    beyond = (largest + 1, -largest - 1) if largest < MOST_SIZE else ()
-
-    def at(place: int) -> Iterator[Program]:
-        others = [*_others(values[place]), *(beyond if type(values[place]) is int else ())]
-        start = case.index % len(others) if others else 0
-        return (_changed(case.program, place, other) for other in others[start:] + others[:start])
-
-    return [at(place) for place in range(len(values)) if next(_others(values[place]), None) is not None]
+    near = (largest, largest + 1, -largest - 1) if largest < MOST_SIZE else ()
+    values = [value for call in case.program.calls for value in leaves((call.args, call.kwargs))]
+    found = {at: [*_others(value), *(near if type(value) is int else ())] for at, value in enumerate(values)}
+    return {at: others for at, others in found.items() if others}
 
 
-def _changed(program: Program, place: int, other: Any) -> Program:
+def _changed(program: Program, others: Mapping[int, Any]) -> Program:
     count = itertools.count()
-    return program.rewrite(lambda call: call.map_arguments(lambda value: other if next(count) == place else value))
+    return program.rewrite(lambda call: call.map_arguments(lambda value: others.get(next(count), value)))
+
+
+def _drawn(case: Case) -> Iterator[Program]:
+    """Programs with about half of all arguments changed or given: pairs of them that no sample has."""
+    choices = _choices(case)
+    for _ in range(MOST_TRIED):
+        changed = {at: random.choice(others) for at, others in choices.items() if random.random() < 0.5}
+        program = _changed(case.program, changed)
+        free = next((free for call in program.calls[-1:] for free in left_out(call) if free), {})
+        given = {name: value for name in free if random.random() < 0.5 for value in [_some(name, free[name])]}
+        if changed or given:
+            yield program.rewrite(lambda call, given=given, last=program.calls[-1]: _with(call, given, last))
+
+
+def _with(call: Call, given: dict[str, Any], last: Call) -> Call:
+    return replace(call, kwargs={**call.kwargs, **given}) if call is last else call
+
+
+def _some(name: str, default: Any) -> Any:
+    return random.choice([*_other_than(default)] or [default])
+
+
+def _numbers_for_inputs(case: Case) -> Iterator[Program]:
+    """The program with a number in the place of its last input, which is read once; the input is left unread."""
+    last = [
+        value for call in case.program.calls for value in leaves((call.args, call.kwargs)) if isinstance(value, Ref)
+    ]
+    if len(case.inputs) > 1 and sum(ref.name == case.program.inputs[-1] for ref in last) == 1:
+        for number in (0, *FRACTIONS, 3):
+
+            def leaf(value: Any, number: float = number) -> Any:
+                return number if isinstance(value, Ref) and value.name == case.program.inputs[-1] else value
+
+            yield case.program.rewrite(lambda call, leaf=leaf: call.map_arguments(leaf))
 
 
 def _others(value: Any) -> Iterator[Any]:
@@ -133,8 +180,11 @@ def _others(value: Any) -> Iterator[Any]:
         yield not value
     elif isinstance(value, int):
         yield from (other for other in (*WHOLE, 0.5, -0.5, math.nan) if other != value)
+        yield [0, -1]  # where several dims are taken, too
     elif isinstance(value, float):
         yield from (other for other in FRACTIONS if repr(other) != repr(value))
+    elif isinstance(value, torch.dtype):
+        yield from (torch.float64, torch.float32, torch.int64)
     elif isinstance(value, str):
         found = [name for names in NAMES if value in names for name in names if name != value]
         yield from dict.fromkeys(found)
@@ -185,17 +235,21 @@ def left_out(call: Call) -> Iterator[dict[str, Any]]:
         return
     for schema in (schema_of(getattr(packet, overload)) for overload in packet.overloads()):
         if not any(argument.is_out for argument in schema.arguments):
-            free = [
-                a for a in schema.arguments[len(call.args) :] if a.name not in call.kwargs and a.has_default_value()
-            ]
-            yield {a.name: a.default_value for a in free if _is_known(a)}
+            free = [a for a in schema.arguments[len(call.args) :] if a.name not in call.kwargs]
+            yield {a.name: _default(a) for a in free if _default(a) is not inspect.Parameter.empty}
 
 
-def _is_known(argument: Any) -> bool:
+def _default(argument: Any) -> Any:
+    """The default of a schema's argument, or what stands for it; ``Parameter.empty`` where nothing else is known."""
     kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
-    if argument.default_value is None:
-        return kind in ("float", "number")
-    return kind in ("bool", "int", "float", "number", "str")
+    default = argument.default_value if argument.has_default_value() else None
+    if argument.name == "dtype":
+        return torch.float16
+    if argument.name == "dim" and default in (None, []):
+        return 1
+    if default is None:
+        return None if argument.has_default_value() and kind in ("float", "number") else inspect.Parameter.empty
+    return default if kind in ("bool", "int", "float", "number", "str") else inspect.Parameter.empty
 
 
 ARGUMENTS = Variant(

@@ -1,8 +1,8 @@
-"""The variant ``outside``: indices and numbers just out of range, which eager refuses.
+"""The variant ``outside``: what is just out of range, which eager refuses.
 
 An index is out of range from the size on, and from below its negative on; so is a dim. A program is compiled for
 indices in range and called with others. A number among its arguments is there as it is compiled, and may be refused
-then.
+then; so are sizes that do not go together, dtypes that are not promoted, and zeros that nothing is divided by.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torchstone.conformance.execution.verdict import CORRECT, REFUSED, Outcome, 
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import taken
@@ -54,9 +55,20 @@ def bad_numbers(case: Case) -> Iterator[Case]:
                 yield case.replace(program=case.program.rewrite(lambda call, leaf=leaf: call.map_arguments(leaf)))
 
 
-def _with_a_number(case: Case) -> Case:
-    if next(itertools.chain(bad_indices(case), bad_numbers(case)), None) is None:
-        raise NotApplicable("no whole number that may be out of range")
+def bad_inputs(case: Case) -> Iterator[Case]:
+    """The case with an input of another size along its first or its last dim, of another dtype, or all zero."""
+    for name, tensor in case.inputs.items():
+        for dim in dict.fromkeys((tensor.dim() - 1, 0)) if tensor.dim() and tensor.numel() else ():
+            yield case.replace(inputs={**case.inputs, name: resized(tensor, dim, tensor.shape[dim] + 1)})
+        if tensor.is_floating_point():
+            for dtype in (torch.float64 if tensor.dtype != torch.float64 else torch.float32, torch.int64):
+                yield case.replace(inputs={**case.inputs, name: tensor.to(dtype)})
+        yield case.replace(inputs={**case.inputs, name: torch.zeros_like(tensor)})
+
+
+def _with_a_way(case: Case) -> Case:
+    if next(itertools.chain(bad_indices(case), bad_numbers(case), bad_inputs(case)), None) is None:
+        raise NotApplicable("nothing that may be out of range")
     return case
 
 
@@ -76,7 +88,7 @@ def call_out_of_bounds(case: Case, backend: Backend, compiled: Compiled | None) 
         stage, finding = expect_refusal(case, other, backend, compiled)
         if finding.outcome not in CORRECT:
             return stage, finding
-    for other in refused(bad_numbers(case)):
+    for other in itertools.chain(refused(bad_numbers(case)), refused(bad_inputs(case))):
         stage, finding = expect_refusal(other, other, backend, None)
         if finding.outcome not in CORRECT:
             return stage, finding
@@ -84,7 +96,7 @@ def call_out_of_bounds(case: Case, backend: Backend, compiled: Compiled | None) 
 
 
 OUT_OF_BOUNDS = Variant(
-    "Called with indices and numbers just out of range: what eager refuses has to be refused.",
-    _with_a_number,
+    "Called with indices, numbers, sizes and dtypes just out of range: what eager refuses has to be refused.",
+    _with_a_way,
     call_out_of_bounds,
 )
