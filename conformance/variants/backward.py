@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,10 @@ from torch import Tensor
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaf_paths
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.layout import expanded, transposed
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import taken
 
 MOST_ALONE = 4
 """Results of a program of which each is asked for gradients alone."""
@@ -54,6 +57,18 @@ def backward(case: Case) -> Case:
     outputs = (*(Ref(call.result) for call in detached), Ref("gradients"), *others, *(Ref(c.result) for c in alone))
     whole = Program((*program.inputs, *given), (*forward.calls, *alone, gradients, *detached), outputs)
     return case.replace(program=whole, inputs={**case.inputs, **given})
+
+
+def with_gradients(case: Case) -> Case:
+    """The case with its gradients, where it has some and eager comes through them; else as it is.
+
+    Eager's gradient of a batch norm of nothing divides by zero, and ends the process.
+    """
+    with contextlib.suppress(NotApplicable):
+        turned = backward(case)
+        if answers([lambda: taken(turned)], most=1)[0]:
+            return turned
+    return case
 
 
 def _cotangent(result: Tensor, index: int) -> Tensor:

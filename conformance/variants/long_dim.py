@@ -76,18 +76,25 @@ def large(case: Case) -> Case:
 
     Every other sample has all its dims larger instead, if there are two: a product of matrices is then worth tiles.
     """
-    if case.index % 2:
-        for side in SIDES:
-            inputs = {name: _widened(tensor, side) for name, tensor in case.inputs.items()}
-            wide = case.replace(inputs=inputs)
-            if sum(tensor.numel() for tensor in wide.args) <= MOST and max((t.dim() for t in case.args), default=0) > 1:
-                found = answer(wide) if _fits(wide) else None
-                if found and sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor)) <= MOST:
-                    return wide
+    if case.index % 2 and (wide := _wide(case)) is not None:
+        return wide
     for length in LARGE_LENGTHS:
         with contextlib.suppress(NotApplicable):
             return long(case, length)
     raise NotApplicable("no dim can be as long")
+
+
+def _wide(case: Case) -> Case | None:
+    """The case with all its dims of the largest size that there is room for; None where there is none for two dims."""
+    for side in SIDES:
+        sizes = [[side if 1 < size < side else size for size in tensor.shape] for tensor in case.args]
+        two = max((sum(size == side for size in shape) for shape in sizes), default=0) > 1
+        if two and sum(map(math.prod, sizes)) <= MOST:
+            wide = case.replace(inputs={name: _widened(tensor, side) for name, tensor in case.inputs.items()})
+            found = answer(wide) if _fits(wide) else None
+            if found and sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor)) <= MOST:
+                return wide
+    return None
 
 
 def _choices(args: tuple[Tensor, ...], length: int) -> Iterator[_Dims]:

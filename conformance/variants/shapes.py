@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
-from torchstone.conformance.variants.backward import backward
+from torchstone.conformance.variants.backward import with_gradients
 from torchstone.conformance.variants.dim_arguments import with_dim
 from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.layout import transposed
@@ -65,10 +64,7 @@ def _leading(size: int) -> Callable[[Case], Case]:
 
 def _empty(case: Case) -> Case:
     changed = _leading(0)(case)
-    if case.index % 2:
-        with contextlib.suppress(NotApplicable):
-            return backward(changed)
-    return changed
+    return with_gradients(changed) if case.index % 2 else changed
 
 
 def _odd(case: Case) -> Case:

@@ -6,7 +6,6 @@ A sample's random numbers are never equal, and never lie on the bound of a clamp
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator
 
@@ -16,8 +15,8 @@ from torch import Tensor
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.variants.arguments import left_out
-from torchstone.conformance.variants.backward import backward
-from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.backward import with_gradients
+from torchstone.conformance.variants.protocol import Variant
 from torchstone.conformance.variants.support import change_inputs
 
 LARGEST = 100
@@ -40,10 +39,7 @@ def ties(case: Case) -> Case:
         return torch.view_as_complex(drawn) if tensor.is_complex() else drawn
 
     changed = change_inputs(case, tied, "no input of numbers")
-    if case.index % 2:
-        with contextlib.suppress(NotApplicable):
-            return backward(changed)
-    return changed
+    return with_gradients(changed) if case.index % 2 else changed
 
 
 def _bounds(case: Case) -> Iterator[float]:
