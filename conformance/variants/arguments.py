@@ -8,7 +8,6 @@ what a sample leaves out is given. Which of them an op takes, eager is asked.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import math
 import random
@@ -20,14 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.operators import schema_of
-from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.defaults import left_out
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import answer, same, together
+from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
 WHOLE = (0, 1, 2, -1)
@@ -99,6 +98,9 @@ def _telling(start: Case, programs: list[Program]) -> list[Case]:
 
 
 def _starts(case: Case) -> Iterator[Case]:
+    """The case with special values, and as it is or with elements that are equal: every other sample."""
+    with contextlib.suppress(NotApplicable):
+        case = tied(case) if case.index % 2 else case
     yield case
     for placed in (special, extremes_placed):
         with contextlib.suppress(NotApplicable):
@@ -162,17 +164,19 @@ def _some(name: str, default: Any) -> Any:
 
 
 def _numbers_for_inputs(case: Case) -> Iterator[Program]:
-    """The program with a number in the place of its last input, which is read once; the input is left unread."""
-    last = [
-        value for call in case.program.calls for value in leaves((call.args, call.kwargs)) if isinstance(value, Ref)
-    ]
-    if len(case.inputs) > 1 and sum(ref.name == case.program.inputs[-1] for ref in last) == 1:
-        for number in (0, *FRACTIONS, 3):
+    """The program with a number in the place of its last input, then with numbers for all but the first."""
+    names = list(case.inputs)[1:]
+    for number in (0, *FRACTIONS, 3) if names else ():
+        yield _without_inputs(case.program, {names[-1]: number})
+        if len(names) > 1:
+            yield _without_inputs(case.program, {name: random.choice((0, *FRACTIONS)) for name in names})
 
-            def leaf(value: Any, number: float = number) -> Any:
-                return number if isinstance(value, Ref) and value.name == case.program.inputs[-1] else value
 
-            yield case.program.rewrite(lambda call, leaf=leaf: call.map_arguments(leaf))
+def _without_inputs(program: Program, numbers: Mapping[str, float]) -> Program:
+    def leaf(value: Any) -> Any:
+        return numbers.get(value.name, value) if isinstance(value, Ref) else value
+
+    return program.rewrite(lambda call: call.map_arguments(leaf))
 
 
 def _others(value: Any) -> Iterator[Any]:
@@ -214,42 +218,6 @@ def _other_than(default: Any) -> Iterator[Any]:
         yield 0.75
         return
     yield from _others(default)
-
-
-def left_out(call: Call) -> Iterator[dict[str, Any]]:
-    """The arguments that a call leaves out, with their defaults: of a Python function its own, else by ATen's schemas.
-
-    A number that is None by default is one for ATen alone.
-    """
-    function = resolve(call.target)
-    if inspect.isfunction(function):
-        parameters = list(inspect.signature(function).parameters.values())[len(call.args) :]
-        yield {
-            p.name: p.default
-            for p in parameters
-            if p.name not in call.kwargs and type(p.default) in (bool, int, float, str)
-        }
-        return
-    packet = getattr(torch.ops.aten, call.operator, None)
-    if packet is None or call.target.startswith("torch.ops."):
-        return
-    for schema in (schema_of(getattr(packet, overload)) for overload in packet.overloads()):
-        if not any(argument.is_out for argument in schema.arguments):
-            free = [a for a in schema.arguments[len(call.args) :] if a.name not in call.kwargs]
-            yield {a.name: _default(a) for a in free if _default(a) is not inspect.Parameter.empty}
-
-
-def _default(argument: Any) -> Any:
-    """The default of a schema's argument, or what stands for it; ``Parameter.empty`` where nothing else is known."""
-    kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
-    default = argument.default_value if argument.has_default_value() else None
-    if argument.name == "dtype":
-        return torch.float16
-    if argument.name == "dim" and default in (None, []):
-        return 1
-    if default is None:
-        return None if argument.has_default_value() and kind in ("float", "number") else inspect.Parameter.empty
-    return default if kind in ("bool", "int", "float", "number", "str") else inspect.Parameter.empty
 
 
 ARGUMENTS = Variant(

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
-from torchstone.conformance.variants.arguments import left_out
 from torchstone.conformance.variants.backward import with_gradients
+from torchstone.conformance.variants.defaults import left_out
 from torchstone.conformance.variants.protocol import Variant
 from torchstone.conformance.variants.support import change_inputs
 
@@ -23,22 +23,27 @@ LARGEST = 100
 """A number among the arguments that is larger is a size, and no bound."""
 
 
-def ties(case: Case) -> Case:
-    """The case with few numbers in its inputs; the gradients as well of every other sample that has some."""
+def tied(case: Case) -> Case:
+    """The case with few numbers in its inputs: 0, 1 and -1, and those among its arguments."""
     floats = any(tensor.is_floating_point() or tensor.is_complex() for tensor in case.args)
     numbers = torch.tensor(sorted({0.0, 1.0, -1.0, *_bounds(case)}), dtype=torch.float64)
 
-    def tied(tensor: Tensor) -> Tensor:
+    def drawn(tensor: Tensor) -> Tensor:
         if tensor.dtype == torch.bool or not tensor.numel() or floats == (not _is_float(tensor)):
             return tensor
         parts = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
         pool = numbers if floats else numbers[numbers == numbers.round()]
         if not bool((parts < 0).any()):  # lengths, variances and probabilities stay what they are
             pool = pool[pool >= 0]
-        drawn = pool[torch.randint(len(pool), parts.shape)].to(parts.dtype)
-        return torch.view_as_complex(drawn) if tensor.is_complex() else drawn
+        found = pool[torch.randint(len(pool), parts.shape)].to(parts.dtype)
+        return torch.view_as_complex(found) if tensor.is_complex() else found
 
-    changed = change_inputs(case, tied, "no input of numbers")
+    return change_inputs(case, drawn, "no input of numbers")
+
+
+def ties(case: Case) -> Case:
+    """The case with ties; of every other sample that has gradients, these too."""
+    changed = tied(case)
     return with_gradients(changed) if case.index % 2 else changed
 
 
