@@ -50,7 +50,7 @@ NAMES = (
 )
 """Names that PyTorch's ops take in one place."""
 
-MOST = 10
+MOST = 6
 """Programs in a case, of each kind of inputs."""
 MOST_TRIED = 60
 """Programs that eager is asked about."""
@@ -123,7 +123,7 @@ def _replaced(case: Case) -> list[Iterator[Program]]:
     """For each literal, the programs with others in its place; samples begin with different ones."""
 
     def at(place: int, others: list[Any]) -> Iterator[Program]:
-        start = case.index % len(others)
+        start = case.index * MOST % len(others)
         return (_changed(case.program, {place: other}) for other in others[start:] + others[:start])
 
     return [at(place, others) for place, others in _choices(case).items()]

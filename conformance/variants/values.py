@@ -84,8 +84,8 @@ def uniform_values(dtype: torch.dtype) -> list[object]:
     return [FIRST, info.min, 0, info.max, *((NEGATIVE, POSITIVE) if info.min < 0 else ())]
 
 
-REPEATED = 1 << 12
-"""Elements of an input up to which a program is asked again, until rows of each kind have been asked."""
+REPEATED, TIMES = 1 << 12, 4
+"""Elements of an input up to which a program is asked so often, with rows of other kinds."""
 
 LARGEST_RESULT = 1 << 18
 """Elements: inputs do not grow beyond what gives more of them."""
@@ -105,6 +105,8 @@ class Placed:
             raise NotApplicable(self.none)
         change_inputs(case, torch.clone, self.none)  # refuses inputs that share memory
         begins = torch.randint(1 << 20, (4 * len(names),)).tolist()  # before eager is asked, for which the seed is set
+        if self.whole:  # samples take turns: a sum of all elements has one row
+            begins = [case.index * TIMES + 3 * column for column in range(4 * len(names))]
         levels = len(_levels(self.values(case.inputs[names[0]].dtype)))
         case = _with_room(case, levels)
         found = {name: groups(case, name) for name in names}
@@ -113,7 +115,7 @@ class Placed:
         if not found:
             raise NotApplicable("each result depends on one element of an input")
         there = max(int(those.group.max()) + 1 for those in found.values())
-        times = -(-levels // there) if self.whole and case.args[0].numel() <= REPEATED else 1
+        times = min(-(-levels // there), TIMES) if self.whole and case.args[0].numel() <= REPEATED else 1
         return together([self._filled(case, found, [at + there * n for at in begins]) for n in range(times)])
 
     def _filled(self, case: Case, found: dict[str, Groups], begins: Sequence[int]) -> Case:

@@ -85,11 +85,14 @@ def case(op: str, dtype: str, index: int) -> Case:
 
 
 def _of_dtype(op: str, dtype: str) -> Iterator[Case]:
-    """The programs of a pair, those first that differ in both steps: diagonals of the table of pairs."""
+    """The programs of a pair: each first step with a block of second ones, then each with the next block.
+
+    Of a class with itself, steps that stand together come first: those that undo each other.
+    """
     first, second = (STEPS[name] for name in op.split("+"))
     blocks = [range(at, min(at + TOGETHER, len(second))) for at in range(0, len(second), TOGETHER)]
     for index, (shift, row) in enumerate(itertools.product(range(len(blocks)), range(len(first)))):
-        block = blocks[(row + shift) % len(blocks)]
+        block = blocks[(row // TOGETHER + shift) % len(blocks)]
         with seeded(f"{SOURCE}:{op}:{dtype}:{index}"), warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             found = _drafted(op, dtype, row, block, index)

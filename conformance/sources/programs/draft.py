@@ -13,6 +13,8 @@ from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref, map_leaves
 from torchstone.conformance.program.program import Call
 
+LARGE = 64
+
 
 class Draft:
     """Calls on inputs that are drawn as they are needed, of one dtype if nothing else is said."""
@@ -26,7 +28,8 @@ class Draft:
     def input(self, *shape: int, dtype: torch.dtype | None = None, below: int = 0) -> Ref:
         """A new input, or one of the same kind that there is: whole numbers below ``below``, or small ones.
 
-        Fractions are multiples of a quarter: exact in every dtype, with ties, and with zeros.
+        Fractions are multiples of a quarter: exact in every dtype, with ties, and with zeros. A few are so large that
+        their exponential overflows.
         """
         dtype = dtype or self.dtype
         name = f"{'i' if below else 'x'}{len(self.inputs)}"
@@ -38,6 +41,9 @@ class Draft:
             low = 0 if not dtype.is_floating_point and not dtype.is_complex and torch.iinfo(dtype).min == 0 else -16
             drawn = torch.randint(low, 17, (*shape, 2)).to(torch.float64)
             real = drawn[..., 0] / 4 if dtype.is_floating_point or dtype.is_complex else drawn[..., 0]
+            if dtype.is_floating_point:
+                real = real.clone()
+                real.view(-1)[::11] *= LARGE
             value = torch.complex(real, drawn[..., 1] / 4) if dtype.is_complex else real
             self._set(name, value.to(dtype))
         return Ref(name)
