@@ -7,8 +7,9 @@ of which is a result: in all of them, each step of the one class is before each 
 
     r0 = torch.transpose(x0, 0, -1)
     r1 = torch.sum(r0, 0)
-    r2 = torch.amax(r0, -1)
-    return (r1, r2)
+    r2 = torch.transpose(x1, 0, -1)
+    r3 = torch.amax(r2, -1)
+    return (r1, r3)
 """
 
 from __future__ import annotations
@@ -101,18 +102,23 @@ def _of_dtype(op: str, dtype: str) -> Iterator[Case]:
 
 
 def _drafted(op: str, dtype: str, row: int, block: Iterable[int], index: int) -> Case | None:
-    """One program, None where eager takes no two of its steps."""
-    first, second = op.split("+")
-    draft, outputs = Draft(DTYPES[dtype]), []
-    with draft.attempt():
-        between = STEPS[first][row](draft, draft.input(*SHAPE))
-        for at in block:
-            with draft.attempt():
-                outputs.append(STEPS[second][at](draft, between))
+    """One program, None where eager takes none of its steps.
+
+    Compilers rewrite and fuse what is read once. In two programs of three each second step has a first one of its own,
+    on an input of its own; in the third they read one result, which is a result of the program as well.
+    """
+    first, second = (STEPS[name] for name in op.split("+"))
+    draft, outputs, shared = Draft(DTYPES[dtype]), [], index % 3 == 2
+    between = None
+    for at in block:
+        with draft.attempt():
+            if between is None or not shared:
+                between = first[row](draft, draft.input(*SHAPE))
+            outputs.append(second[at](draft, between))
     if not outputs:
         return None
-    if index % 2 and isinstance(draft[between], torch.Tensor):
-        outputs.append(between)  # what is a result as well has to be kept in memory
+    if shared and between is not None and isinstance(draft.values.get(between.name), torch.Tensor):
+        outputs.append(between)
     used = {ref.name for call in draft.calls for ref in call.refs()}
     inputs = {name: tensor for name, tensor in draft.inputs.items() if name in used}
     program = Program(tuple(inputs), tuple(draft.calls), tuple(dict.fromkeys(Ref(r.name, r.path) for r in outputs)))

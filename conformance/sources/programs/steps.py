@@ -191,7 +191,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         lambda d, x: d.call("torch.Tensor.expand", d.call("torch.ones", [1, 3, 1], dtype=d.dtype), 4, 3, 2),
     ),
     "compute": (
-        *map(_of, (*_NUMBERS, *_JUMPS)), _of("clamp", -1, 1), _of("clamp", 0), _of("pow", 3), _of("mul", 0),
+        *map(_of, (*_NUMBERS, *_JUMPS)), _of("clamp", -1, 1), _of("clamp", 0), _of("pow", 2), _of("mul", 0),
         _of("mul", 2), _of("add", 0), _of("div", 1), _of("rsub", 1),
     ),
     "combine": (

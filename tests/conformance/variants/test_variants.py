@@ -364,8 +364,8 @@ def test_an_index_out_of_range_has_to_be_refused(backend, outcome: str) -> None:
     taking = case("torch.take", torch.randn(5), torch.tensor([1, 2]))
     verdict = run_case(asked(taking, "outside"), backend)
     assert verdict.outcome == outcome and (outcome == "pass" or verdict.kind == "accepted")
-    sum_of_both = case("torch.add", torch.tensor([1, 2]), torch.tensor([1, 2]))
-    assert run_case(asked(sum_of_both, "outside"), backend).outcome == "untested"
+    negated = case("torch.neg", torch.tensor([1, 2]))
+    assert run_case(asked(negated, "outside"), backend).outcome == "untested", "eager takes them all"
 
 
 def test_square_inputs_tell_dims_by_nothing_but_their_place() -> None:
