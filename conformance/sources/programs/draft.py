@@ -13,7 +13,8 @@ from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref, map_leaves
 from torchstone.conformance.program.program import Call
 
-LARGE = 64
+LARGE = 256
+"""What makes 4 a number whose exponential overflows in float64 too."""
 
 
 class Draft:
@@ -29,7 +30,7 @@ class Draft:
         """A new input, or one of the same kind that there is: whole numbers below ``below``, or small ones.
 
         Fractions are multiples of a quarter: exact in every dtype, with ties, and with zeros. A few are so large that
-        their exponential overflows.
+        their exponential overflows in every dtype.
         """
         dtype = dtype or self.dtype
         name = f"{'i' if below else 'x'}{len(self.inputs)}"

@@ -195,7 +195,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         _of("mul", 2), _of("add", 0), _of("div", 1), _of("rsub", 1),
     ),
     "combine": (
-        *map(_with, _SUMS), _twice("add"), _twice("sub"), _twice("mul"), _twice("div"),
+        _twice("add"), _twice("sub"), _twice("mul"), _twice("div"), *map(_with, _SUMS),
         lambda d, x: d.call("torch.where", d.call("torch.gt", x, 0), x, d.like(x)),
         lambda d, x: d.call("torch.addcmul", x, d.like(x), d.like(x)),
         lambda d, x: d.call("torch.add", x, d.input(dtype=d[x].dtype)),
