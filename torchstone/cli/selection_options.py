@@ -25,7 +25,7 @@ SourcesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--source",
-        help="Where cases come from: opinfo (default), modules, models, errors, programs, corpus, a plugin's; repeatable.",
+        help="Where from: opinfo (default), modules, models, errors, programs, corpus, a plugin's; repeatable.",
     ),
 ]
 CorpusOption = Annotated[
