@@ -52,7 +52,7 @@ DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8")
 """The dtypes of variants and of all samples; the stage ``variants`` takes the first one that an op has."""
 
 DEFAULT_STAGES = ("float32", "dtypes", "errors")
-STAGES = ("plan", *DEFAULT_STAGES, "variants", "variants-dtypes", "samples")
+STAGES = ("plan", *DEFAULT_STAGES, "variants", "variants-dtypes", "programs", "samples")
 
 
 Calls: TypeAlias = dict[str, dict[str, list[str]]]
@@ -158,10 +158,20 @@ def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
             more = few_dtypes(op)[1:] if as_it_is else []
             for dtype in few_dtypes(op)[:1] if stage == "variants" else more:
                 yield from varied(op, dtype, variant)
+    elif stage == "programs":
+        names = {op.rpartition(".")[2] for op in ops}
+        yield from sorted(programs(), key=lambda case: -len(names & {call.operator for call in case.program.calls}))
     else:
         for op in ops[:3]:
             for dtype in few_dtypes(op):
                 yield from samples(op, dtype, None)[LIMIT:]
+
+
+@functools.cache
+def programs() -> tuple[Case, ...]:
+    """The programs of two steps, a few of each pair of classes."""
+    source = load_source("programs")
+    return tuple(entry for entry in source.iterate(None, ["float32"], 4 * LIMIT) if isinstance(entry, Case))
 
 
 def may_fail(case: Case, backend: PlantedBackend) -> bool:

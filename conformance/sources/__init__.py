@@ -48,6 +48,7 @@ SOURCES: Registry[Source] = Registry(
         "modules": "torchstone.conformance.sources.modules",
         "models": "torchstone.conformance.sources.models",
         "errors": "torchstone.conformance.sources.error_inputs",
+        "programs": "torchstone.conformance.sources.programs",
         "corpus": "torchstone.conformance.sources.corpus:Corpus",
     },
     unknown=UnknownName,

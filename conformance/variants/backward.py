@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +12,18 @@ from torch import Tensor
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaf_paths
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.forked import answers
+from torchstone.conformance.variants.layout import expanded, transposed
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import taken
+
+MOST_ALONE = 4
+"""Results of a program of which each is asked for gradients alone."""
+_OF_ONE = {"allow_unused": True, "retain_graph": True}
 
 
 def backward(case: Case) -> Case:
-    """The program, and the gradients of its differentiable results for given gradients of them.
+    """The program, and the gradients of its differentiable results, together and each alone, for given ones of them.
 
     Results that have none stay among the outputs: indices show what the gradients follow from.
     """
@@ -35,18 +43,38 @@ def backward(case: Case) -> Case:
     others = [_ref(forward.outputs, path) for path, value in tensors if not value.requires_grad]
     if not paths:
         raise NotApplicable("no result is differentiable")
-    given = {f"cotangent{i}": torch.randn_like(_at(results, path)) for i, path in enumerate(paths)}
+    given = {f"cotangent{i}": _cotangent(_at(results, path), case.index) for i, path in enumerate(paths)}
     refs = [_ref(forward.outputs, path) for path in paths]
-    gradients = Call(
-        "torch.autograd.grad",
-        (refs, [Ref(f"{name}_leaf") for name in floats], [Ref(name) for name in given]),
-        {"allow_unused": True},
-        "gradients",
-    )
+    leaves = [Ref(f"{name}_leaf") for name in floats]
+    alone = [
+        Call("torch.autograd.grad", ([ref], leaves, [Ref(name)]), _OF_ONE, f"gradients_of_{i}")
+        for i, (ref, name) in enumerate(zip(refs, given, strict=True))
+        if 1 < len(refs) <= MOST_ALONE
+    ]
+    cotangents = [Ref(name) for name in given]
+    gradients = Call("torch.autograd.grad", (refs, leaves, cotangents), {"allow_unused": True}, "gradients")
     detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
-    outputs = (*(Ref(call.result) for call in detached), Ref("gradients"), *others)
-    whole = Program((*program.inputs, *given), (*forward.calls, gradients, *detached), outputs)
+    outputs = (*(Ref(call.result) for call in detached), Ref("gradients"), *others, *(Ref(c.result) for c in alone))
+    whole = Program((*program.inputs, *given), (*forward.calls, *alone, gradients, *detached), outputs)
     return case.replace(program=whole, inputs={**case.inputs, **given})
+
+
+def with_gradients(case: Case) -> Case:
+    """The case with its gradients, where it has some and eager comes through them; else as it is.
+
+    Eager's gradient of a batch norm of nothing divides by zero, and ends the process.
+    """
+    with contextlib.suppress(NotApplicable):
+        turned = backward(case)
+        if answers([lambda: taken(turned)], most=1)[0]:
+            return turned
+    return case
+
+
+def _cotangent(result: Tensor, index: int) -> Tensor:
+    """A gradient that comes in, of both signs: dense, with its dims turned round in memory, or one row for all."""
+    drawn = torch.randn_like(result, memory_format=torch.contiguous_format)
+    return (drawn, transposed(drawn), expanded(drawn))[index % 3]
 
 
 def _forward(case: Case, wanted: Sequence[str]) -> tuple[Program, Any]:

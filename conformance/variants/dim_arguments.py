@@ -56,7 +56,11 @@ def _stacked(case: Case) -> Case:
 
 def _told(call: Call, rank: int) -> Iterator[Call]:
     """The call with the middle dim of so many, counted from the end, for its dim; of several, those after it too."""
-    middle = rank // 2 - rank
+    return with_dim(call, rank // 2 - rank)
+
+
+def with_dim(call: Call, dim: int) -> Iterator[Call]:
+    """The call with another dim in the place of its own, given or left out; of several, those after it too."""
     for names in _signatures(call):
         wanted = next((name for name in names if name in NAMES), None)
         if wanted is None:
@@ -66,7 +70,7 @@ def _told(call: Call, rank: int) -> Iterator[Call]:
         if isinstance(given, Ref | str | bool | Tensor):
             continue
         count = len(given) if isinstance(given, list | tuple) else 1
-        value = type(given)(range(middle, middle + count)) if isinstance(given, list | tuple) else middle
+        value = type(given)(range(dim, dim + count)) if isinstance(given, list | tuple) else dim
         if place < len(call.args):
             yield replace(call, args=(*call.args[:place], value, *call.args[place + 1 :]))
         else:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager
 from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
-from torchstone.conformance.execution.verdict import CORRECT, Stage
+from torchstone.conformance.execution.verdict import CORRECT, Outcome, Stage
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.program.case import Case
@@ -25,16 +25,22 @@ from torchstone.conformance.variants.support import determined
 DYNAMIC, BATCH = "dynamic", "batch"
 # A size is made larger and smaller, but not 1: PyTorch compiles that apart.
 CHANGES = (1, 4, -1)
+SMALL_SIZES = (1, 0)
+"""Sizes that a backend may refuse at a call, but not give wrong results for."""
 _LEAST = 2
 _MARGIN = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``dims[i]`` are the dims of input ``i`` whose size may vary; ``others`` are the case at other sizes."""
+    """``dims[i]`` are the dims of input ``i`` whose size may vary; ``others`` are the case at other sizes.
+
+    ``small`` is the case with all of these sizes 1, and 0.
+    """
 
     dims: tuple[tuple[int, ...], ...]
     others: tuple[Case, ...]
+    small: tuple[Case, ...] = ()
 
 
 def plan(case: Case) -> Plan | None:
@@ -44,13 +50,16 @@ def plan(case: Case) -> Plan | None:
         dims = tuple((0,) if t.dim() and t.shape[0] == rows and rows > 1 else () for t in case.args)
     else:
         dims = tuple(tuple(d for d, size in enumerate(t.shape) if size > 1) for t in case.args)
-    others = tuple(_others(case, dims)) if any(dims) else ()
-    return Plan(dims, others) if others else None
+    if not any(dims) or not (
+        others := tuple(_at(case, dims, [lambda size, n=n: max(size + n, _LEAST) for n in CHANGES]))
+    ):
+        return None
+    return Plan(dims, others, tuple(_at(case, dims, [lambda size, n=n: n for n in SMALL_SIZES])))
 
 
-def _others(case: Case, dims: tuple[tuple[int, ...], ...]) -> Iterator[Case]:
+def _at(case: Case, dims: tuple[tuple[int, ...], ...], changes: Sequence[Callable[[int], int]]) -> Iterator[Case]:
     """The case at each of the other sizes that eager takes: sizes that are equal now stay equal."""
-    for change in CHANGES:
+    for change in changes:
         inputs = {
             name: _resized(tensor, axes, change) for (name, tensor), axes in zip(case.inputs.items(), dims, strict=True)
         }
@@ -89,9 +98,9 @@ def _surrounded(tensor: Tensor, around: float) -> Tensor:
     return row[_MARGIN : _MARGIN + tensor.numel()].view(tensor.shape).copy_(tensor)
 
 
-def _resized(tensor: Tensor, axes: tuple[int, ...], change: int) -> Tensor:
+def _resized(tensor: Tensor, axes: tuple[int, ...], change: Callable[[int], int]) -> Tensor:
     for axis in axes:
-        tensor = resized(tensor, axis, max(tensor.shape[axis] + change, _LEAST))
+        tensor = resized(tensor, axis, change(tensor.shape[axis]))
     return tensor
 
 
@@ -125,13 +134,13 @@ def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | No
     except Exception as error:
         compiled = error
     stage, finding = compare_with_eager(case, backend, compiled)
-    for other in varying.others:
+    for other in (*varying.others, *varying.small):
         if finding.outcome not in CORRECT:
             break
-        stage, finding = compare_with_eager(other, backend, compiled)
-        if finding.outcome not in CORRECT:
+        there, found = compare_with_eager(other, backend, compiled)
+        if found.outcome is Outcome.MISMATCH or (other in varying.others and found.outcome not in CORRECT):
             sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
-            finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
+            stage, finding = there, replace(found, message=f"called with sizes {sizes}: {found.message}")
     return stage, finding
 
 

@@ -43,7 +43,7 @@ def _channels_last(tensor: Tensor) -> Tensor:
     return tensor if form is None else tensor.clone(memory_format=form)
 
 
-def _expanded(tensor: Tensor) -> Tensor:
+def expanded(tensor: Tensor) -> Tensor:
     """The first row in every row's place, one in memory."""
     return tensor[:1].expand(tensor.shape) if tensor.dim() and tensor.shape[0] > 1 else tensor
 
@@ -73,5 +73,5 @@ TRANSPOSED = of_each_input(
 )
 OFFSET = of_each_input("Inputs that begin inside their storage.", _offset, "no input has an element")
 CHANNELS_LAST = of_each_input("Inputs of four and five dims in channels-last order.", _channels_last, "no such input")
-EXPANDED = of_each_input("Inputs whose rows are one in memory: a stride of 0.", _expanded, "no input has two rows")
+EXPANDED = of_each_input("Inputs whose rows are one in memory: a stride of 0.", expanded, "no input has two rows")
 LAZY = Variant("Inputs that are lazily conjugated or negated: views that say so.", _lazy)

@@ -29,6 +29,8 @@ LENGTH = 2053
 """Elements along the dim: a prime, past 2048, where whole numbers end to have places of their own in float16."""
 LARGE_LENGTHS = (70_001, 4_099)
 """Those of ``large``: past 2**16, and past 4096 where so many are too many for the input or the op. Both are prime."""
+SIDES = (131, 43, 17)
+"""Sizes of all dims, for two dims, three and four: primes next to a multiple of what tiles and vectors are."""
 MOST = 1 << 17
 """Elements of all inputs."""
 
@@ -70,11 +72,29 @@ def long(case: Case, length: int = LENGTH) -> Case:
 
 
 def large(case: Case) -> Case:
-    """The case with one dim of the largest length that there is room for: a scan's, or a reduction's own."""
+    """The case with one dim of the largest length that there is room for: a scan's, or a reduction's own.
+
+    Every other sample has all its dims larger instead, if there are two: a product of matrices is then worth tiles.
+    """
+    if case.index % 2 and (wide := _wide(case)) is not None:
+        return wide
     for length in LARGE_LENGTHS:
         with contextlib.suppress(NotApplicable):
             return long(case, length)
     raise NotApplicable("no dim can be as long")
+
+
+def _wide(case: Case) -> Case | None:
+    """The case with all its dims of the largest size that there is room for; None where there is none for two dims."""
+    for side in SIDES:
+        sizes = [[side if 1 < size < side else size for size in tensor.shape] for tensor in case.args]
+        two = max((sum(size == side for size in shape) for shape in sizes), default=0) > 1
+        if two and sum(map(math.prod, sizes)) <= MOST:
+            wide = case.replace(inputs={name: _widened(tensor, side) for name, tensor in case.inputs.items()})
+            found = answer(wide) if _fits(wide) else None
+            if found and sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor)) <= MOST:
+                return wide
+    return None
 
 
 def _choices(args: tuple[Tensor, ...], length: int) -> Iterator[_Dims]:
@@ -162,6 +182,13 @@ def _lengthened(tensor: Tensor, dim: int, length: int) -> Tensor:
     return (longer * (1 - torch.arange(length, dtype=torch.float64) / (4 * length)).reshape(shape)).to(tensor.dtype)
 
 
+def _widened(tensor: Tensor, side: int) -> Tensor:
+    for dim, size in enumerate(tensor.shape):
+        if 1 < size < side:
+            tensor = _lengthened(tensor, dim, side)
+    return tensor
+
+
 def _dependent(case: Case, found: list[object], number: int) -> int:
     """How many of the results are others when the first element of an input is larger than all."""
     name = list(case.inputs)[number]
@@ -178,4 +205,4 @@ def _dependent(case: Case, found: list[object], number: int) -> int:
 
 
 LONG = Variant("One dim of two thousand elements: the one that is summed or scanned, if any is.", long)
-LARGE = Variant("One dim of 70,001 elements, or 4,099: past 16-bit counters, and blocks of loops.", large)
+LARGE = Variant("One dim of 70,001 elements, or all dims of 131: past 16-bit counters, blocks of loops, tiles.", large)

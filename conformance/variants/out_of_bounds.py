@@ -1,45 +1,102 @@
-"""The variant ``outside``: compiled for indices that are in range, called with one that is not."""
+"""The variant ``outside``: what is just out of range, which eager refuses.
+
+An index is out of range from the size on, and from below its negative on; so is a dim. A program is compiled for
+indices in range and called with others. A number among its arguments is there as it is compiled, and may be refused
+then; so are sizes that do not go together, dtypes that are not promoted, and zeros that nothing is divided by.
+"""
 
 from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
 
 import torch
 
 from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal
-from torchstone.conformance.execution.verdict import REFUSED, Stage
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
+from torchstone.conformance.execution.verdict import CORRECT, REFUSED, Outcome, Stage
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.variants.dynamic import resized
+from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import taken
+
+MOST = 2
+"""Refused programs of each kind that are asked."""
 
 
-def outside(case: Case) -> Case | None:
-    """The case with the last number of each input of whole numbers past the end of every dim; None if it has none."""
-    if len(case.args) < 2:
-        return None
-    beyond = max(tensor.numel() for tensor in case.args)
-    inputs = dict(case.inputs)
+def bad_indices(case: Case) -> Iterator[Case]:
+    """The case with the last number of an input of whole numbers past either end of a dim, those next to it first."""
     for name, tensor in case.inputs.items():
         if tensor.dtype in (torch.int32, torch.int64) and tensor.numel():
-            flat = tensor.flatten().clone()
-            flat[-1] = beyond
-            inputs[name] = flat.view(tensor.shape)
-    return None if all(inputs[name] is tensor for name, tensor in case.inputs.items()) else case.replace(inputs=inputs)
+            sizes = {size for other, t in case.inputs.items() if other != name for size in (*t.shape, t.numel())}
+            for value in itertools.chain.from_iterable((size, -size - 1) for size in sorted(sizes | {0})):
+                flat = tensor.flatten().clone()
+                flat[-1] = value
+                yield case.replace(inputs={**case.inputs, name: flat.view(tensor.shape)})
 
 
-def _with_an_index(case: Case) -> Case:
-    if outside(case) is None:
-        raise NotApplicable("no input of whole numbers that may be an index into another one")
+def bad_numbers(case: Case) -> Iterator[Case]:
+    """The case with a whole number among its arguments past either end of the dims, or of the largest one."""
+    rank = max((tensor.dim() for tensor in case.args), default=0)
+    size = max((size for tensor in case.args for size in tensor.shape), default=0)
+    places = [value for call in case.program.calls for value in leaves((call.args, call.kwargs))]
+    for value in (rank, -rank - 1, size, -size - 1, size + 1, -1):
+        for place, own in enumerate(places):
+            if type(own) is int and own != value:
+                count = itertools.count()
+
+                def leaf(given: object, place: int = place, value: int = value, count: Iterator[int] = count) -> object:
+                    return value if next(count) == place else given
+
+                yield case.replace(program=case.program.rewrite(lambda call, leaf=leaf: call.map_arguments(leaf)))
+
+
+def bad_inputs(case: Case) -> Iterator[Case]:
+    """The case with an input of another size along its first or its last dim, of another dtype, or all zero."""
+    for name, tensor in case.inputs.items():
+        for dim in dict.fromkeys((tensor.dim() - 1, 0)) if tensor.dim() and tensor.numel() else ():
+            yield case.replace(inputs={**case.inputs, name: resized(tensor, dim, tensor.shape[dim] + 1)})
+        if tensor.is_floating_point():
+            for dtype in (torch.float64 if tensor.dtype != torch.float64 else torch.float32, torch.int64):
+                yield case.replace(inputs={**case.inputs, name: tensor.to(dtype)})
+        yield case.replace(inputs={**case.inputs, name: torch.zeros_like(tensor)})
+
+
+def _with_a_way(case: Case) -> Case:
+    if next(itertools.chain(bad_indices(case), bad_numbers(case), bad_inputs(case)), None) is None:
+        raise NotApplicable("nothing that may be out of range")
     return case
 
 
+def refused(cases: Iterator[Case]) -> list[Case]:
+    """The first few that eager refuses; what ends its process is no case."""
+    found = list(cases)
+    told = answers([lambda case=case: not undefined_behavior(case) and not taken(case) for case in found], MOST)
+    return [case for case, yes in zip(found, told, strict=False) if yes]
+
+
 def call_out_of_bounds(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    """Compile the case, and call it with an index out of range: right is a backend that refuses it, as eager does."""
-    beyond = outside(case)
-    if beyond is None or REFUSED in case.tags:
+    """Call the case with indices and numbers that eager refuses: right is a backend that refuses each of them."""
+    if REFUSED in case.tags:
         return compare_with_eager(case, backend, compiled)
-    return expect_refusal(case, beyond, backend, compiled)
+    stage, finding = Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes what might be out of range")
+    for other in refused(bad_indices(case)):
+        stage, finding = expect_refusal(case, other, backend, compiled)
+        if finding.outcome not in CORRECT:
+            return stage, finding
+    for other in itertools.chain(refused(bad_numbers(case)), refused(bad_inputs(case))):
+        stage, finding = expect_refusal(other, other, backend, None)
+        if finding.outcome not in CORRECT:
+            return stage, finding
+    return stage, finding
 
 
 OUT_OF_BOUNDS = Variant(
-    "Called with an index out of range: what eager refuses has to be refused.", _with_an_index, call_out_of_bounds
+    "Called with indices, numbers, sizes and dtypes just out of range: what eager refuses has to be refused.",
+    _with_a_way,
+    call_out_of_bounds,
 )

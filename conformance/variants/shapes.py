@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call
+from torchstone.conformance.variants.backward import with_gradients
+from torchstone.conformance.variants.dim_arguments import with_dim
 from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.layout import transposed
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import change_inputs, of_each_input, taken
+from torchstone.conformance.variants.support import change_inputs, taken
 
 SIDE = 5
 """The size of every dim in the variant ``square``."""
@@ -18,6 +22,22 @@ SIDE = 5
 
 def _scalar(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 0 or not tensor.numel() else tensor.reshape(-1)[0].clone()
+
+
+def scalar(case: Case) -> Case:
+    """Every input 0-d; of ops along a dim, that dim is 0, and so are the places that it is indexed with."""
+    changed = change_inputs(case, _scalar, "every input is 0-d already")
+    along = {call.result: told for call in case.program.calls for told in with_dim(call, 0) if _is_given(call, told)}
+    if not along:
+        return changed
+    places = [name for name in list(case.inputs)[1:] if changed.inputs[name].dtype in (torch.int32, torch.int64)]
+    inputs = {name: t.zero_() if name in places else t for name, t in changed.inputs.items()}
+    return changed.replace(inputs=inputs, program=case.program.rewrite(lambda call: along.get(call.result, call)))
+
+
+def _is_given(call: Call, told: Call) -> bool:
+    """Whether the dim that was told was one of the call's own arguments."""
+    return len(call.args) == len(told.args) and call.kwargs.keys() == told.kwargs.keys()
 
 
 def _leading(size: int) -> Callable[[Case], Case]:
@@ -40,6 +60,11 @@ def _leading(size: int) -> Callable[[Case], Case]:
         return changed if taken(changed) else change_inputs(case, lambda tensor: cut(tensor, 1), "nothing to cut")
 
     return make
+
+
+def _empty(case: Case) -> Case:
+    changed = _leading(0)(case)
+    return with_gradients(changed) if case.index % 2 else changed
 
 
 def _odd(case: Case) -> Case:
@@ -68,8 +93,8 @@ def _square(case: Case) -> Case:
 
 
 # Eager is left to the worker: an op that counts on a dim may end the process for a scalar, as ``_chunk_cat`` does.
-SCALAR = of_each_input("Every input 0-d.", _scalar, "every input is 0-d already", try_eager=False)
-EMPTY = Variant("No rows: leading dims of size 0.", _leading(0))
+SCALAR = Variant("Every input 0-d.", scalar, try_eager=False)
+EMPTY = Variant("No rows: leading dims of size 0; of every other sample the gradients too.", _empty)
 SINGLE = Variant("One row: leading dims of size 1.", _leading(1))
 ODD = Variant("Every size odd: what no vector or tile divides.", _odd)
 SQUARE = Variant("Every size the same, and the dims turned round in memory.", _square)

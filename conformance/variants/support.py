@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from torchstone.conformance.oracle.equality import close, equal_tensors
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.random.unwritten import run_filled
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.literals import map_leaves
+from torchstone.conformance.program.program import Program, Ref
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 
 FIRST_DIGITS = 1e-2
@@ -29,6 +31,29 @@ def change_inputs(case: Case, change: Callable[[Tensor], Tensor], reason: str) -
     if all(changed[name] is tensor for name, tensor in case.inputs.items()):
         raise NotApplicable(reason)
     return case.replace(inputs=changed)
+
+
+def together(cases: Sequence[Case]) -> Case:
+    """One case that asks several of one program's kind, one after the other; inputs that are one tensor stay one."""
+    first = cases[0]
+    inputs: dict[str, Tensor] = dict(first.inputs)
+    names = {id(tensor): name for name, tensor in inputs.items()}
+    calls, outputs = list(first.program.calls), [first.program.outputs]
+    for number, case in enumerate(cases[1:], 1):
+        renamed = {call.result: f"{call.result}_{number}" for call in case.program.calls}
+        for name, tensor in case.inputs.items():
+            renamed[name] = names.setdefault(id(tensor), f"{name}_{number}")
+            inputs[renamed[name]] = tensor
+
+        def leaf(value: Any, renamed: dict[str, str] = renamed) -> Any:
+            return Ref(renamed[value.name], value.path) if isinstance(value, Ref) else value
+
+        for call in case.program.calls:
+            calls.append(replace(call.map_arguments(leaf), result=renamed[call.result]))
+        outputs.append(map_leaves(case.program.outputs, leaf))
+    if len(cases) == 1:
+        return first
+    return first.replace(program=Program(tuple(inputs), tuple(calls), tuple(outputs)), inputs=inputs)
 
 
 def of_each_input(doc: str, change: Callable[[Tensor], Tensor], reason: str, *, try_eager: bool = True) -> Variant:

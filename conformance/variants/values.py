@@ -28,12 +28,12 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.dependence import Groups, groups
 from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import answer, change_inputs, of_each_input
+from torchstone.conformance.variants.support import answer, change_inputs, of_each_input, together
 
 Values = Callable[[torch.dtype], Sequence[float]]
 
-OWN, FIRST = object(), object()
-"""In place of a value: the element as it is, and the first one of its group."""
+OWN, FIRST, NEGATIVE, POSITIVE = object(), object(), object(), object()
+"""In place of a value: the element as it is, the first one of its group, and numbers below -1 and above 1 like it."""
 
 MAGNITUDE = 1e4
 """The largest number of ``magnitudes``, or the square root of what the dtype holds."""
@@ -78,9 +78,14 @@ def uniform_values(dtype: torch.dtype) -> list[object]:
     if dtype == torch.bool:
         return [True, False]
     if _is_float(dtype):
-        return [-math.inf, math.nan, FIRST, math.inf, 0.0, -0.0, torch.finfo(dtype).max]
-    return [FIRST, 0, torch.iinfo(dtype).max, torch.iinfo(dtype).min]
+        info = torch.finfo(dtype)
+        return [-math.inf, math.nan, FIRST, NEGATIVE, math.inf, 0.0, POSITIVE, info.min, -0.0, info.max]
+    info = torch.iinfo(dtype)
+    return [FIRST, info.min, 0, info.max, *((NEGATIVE, POSITIVE) if info.min < 0 else ())]
 
+
+REPEATED, TIMES = 1 << 12, 4
+"""Elements of an input up to which a program is asked so often, with rows of other kinds."""
 
 LARGEST_RESULT = 1 << 18
 """Elements: inputs do not grow beyond what gives more of them."""
@@ -100,15 +105,24 @@ class Placed:
             raise NotApplicable(self.none)
         change_inputs(case, torch.clone, self.none)  # refuses inputs that share memory
         begins = torch.randint(1 << 20, (4 * len(names),)).tolist()  # before eager is asked, for which the seed is set
-        case = _with_room(case, len(_levels(self.values(case.inputs[names[0]].dtype))))
-        column, inputs = 0, dict(case.inputs)
-        for name in names:
-            found = groups(case, name)
-            if not self.whole or found.size > 1:
-                inputs[name] = self._fill(case.inputs[name], found, column, begins)
-                column += len(self._places(found, column)) * (1 + inputs[name].is_complex())
-        if not column:
+        if self.whole:  # samples take turns: a sum of all elements has one row
+            begins = [case.index * TIMES + 3 * column for column in range(4 * len(names))]
+        levels = len(_levels(self.values(case.inputs[names[0]].dtype)))
+        case = _with_room(case, levels)
+        found = {name: groups(case, name) for name in names}
+        if self.whole:
+            found = {name: those for name, those in found.items() if those.size > 1}
+        if not found:
             raise NotApplicable("each result depends on one element of an input")
+        there = max(int(those.group.max()) + 1 for those in found.values())
+        times = min(-(-levels // there), TIMES) if self.whole and case.args[0].numel() <= REPEATED else 1
+        return together([self._filled(case, found, [at + there * n for at in begins]) for n in range(times)])
+
+    def _filled(self, case: Case, found: dict[str, Groups], begins: Sequence[int]) -> Case:
+        column, inputs = 0, dict(case.inputs)
+        for name, those in found.items():
+            inputs[name] = self._fill(case.inputs[name], those, column, begins)
+            column += len(self._places(those, column)) * (1 + inputs[name].is_complex())
         return case.replace(inputs=inputs)
 
     def _are_numbers(self, case: Case, tensor: Tensor) -> bool:
@@ -126,7 +140,7 @@ class Placed:
             level = (_level(found.group, number, len(levels)) + begins[number]) % len(levels)
             for at, value in enumerate(levels):
                 if value is not OWN:
-                    given = _first(part, found) if value is FIRST else _exact(value, part)
+                    given = _exact(value, part) if (like := _like(part, found, value)) is None else like
                     part.copy_(torch.where(places & (level == at), given, part))  # where keeps the sign of a NaN
         return torch.view_as_complex(real) if tensor.is_complex() else real[..., 0]
 
@@ -150,6 +164,15 @@ def _levels(values: Sequence[object]) -> list[object]:
 def _level(row: Tensor, column: int, count: int) -> Tensor:
     """Rows of a column of the orthogonal array of ``count`` values."""
     return (row + (1 + column % (count - 1)) * (row // count)) % count
+
+
+def _like(part: Tensor, found: Groups, value: object) -> Tensor | None:
+    """What a marker stands for; None for a value."""
+    if value is FIRST:
+        return _first(part, found)
+    if value is NEGATIVE:
+        return -part.abs() - 1
+    return part.abs() + 1 if value is POSITIVE else None
 
 
 def _first(out: Tensor, found: Groups) -> Tensor:
@@ -244,9 +267,8 @@ UNIFORM = _variant(
     "Rows that are summed, sorted or scanned: wholly -inf, NaN or one number.",
     Placed(uniform_values, "no input of numbers", whole=True),
 )
-EXTREMES = _variant(
-    "The largest and smallest finite numbers of the dtype, integers too.", Placed(extremes, "no input of numbers")
-)
+extremes_placed = Placed(extremes, "no input of numbers")
+EXTREMES = _variant("The largest and smallest finite numbers of the dtype, integers too.", extremes_placed)
 SMALL = _variant(
     "Numbers next to 0 and 1, where differences cancel and one plus a number is one.", Placed(small_numbers, _NO_FLOATS)
 )

@@ -22,7 +22,7 @@ VALUE_VARIANTS = ("extremes", "special", "uniform", "magnitudes", "shifted", "lo
 DTYPE_VARIANTS = ("mixed", "wide")
 """Variants in which dtypes decide: all samples, in every dtype."""
 
-ARGUMENT_VARIANTS = ("backward", "optional", "constants", "outside", "square", "lazy", "dims", "same", "inplace")
+ARGUMENT_VARIANTS = ("backward", "arguments", "constants", "outside", "square", "lazy", "dims", "same", "inplace")
 """Variants in which arguments decide: all samples of the first dtype."""
 
 OTHER_VARIANT_DTYPES = ("float32", "int64", "complex64", "bool")

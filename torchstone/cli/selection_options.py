@@ -25,7 +25,7 @@ SourcesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--source",
-        help="Where cases come from: opinfo (default), modules, models, errors, corpus, a plugin's; repeatable.",
+        help="Where from: opinfo (default), modules, models, errors, programs, corpus, a plugin's; repeatable.",
     ),
 ]
 CorpusOption = Annotated[
@@ -51,8 +51,8 @@ VariantsOption = Annotated[
     typer.Option(
         "--variant",
         help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
-        "special, extremes, small, shifted, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
-        "constants, optional, outside, backward, a plugin's, or all; repeatable [default: default].",
+        "special, extremes, small, shifted, ties, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
+        "constants, arguments, outside, backward, a plugin's, or all; repeatable [default: default].",
     ),
 ]
 EffortOption = Annotated[

@@ -99,7 +99,7 @@ def test_a_variant_does_not_depend_on_what_lay_in_memory(name: str) -> None:
         with poisoned_memory(byte):
             for index in (0, 1):
                 case = find_case(f"opinfo:{name}:float32:{index}")
-                for variant in ("lazy", "dynamic", "optional", "constants"):
+                for variant in ("lazy", "dynamic", "arguments", "constants"):
                     changed = apply(case, variant)
                     found.append((index, variant, getattr(changed, "reason", "") or run_case(changed, Eager()).outcome))
     assert found[: len(found) // 2] == found[len(found) // 2 :]

@@ -1,0 +1,225 @@
+"""The variant ``arguments``: one program that makes a case's call with other numbers, flags and names in its arguments.
+
+Samples give few of the numbers that kernels treat in a way of their own: an exponent of -0.5, a size of 0, a bound that
+is NaN. Each number of a call is replaced by these in turn, each flag by the other, each name by those of its kind, and
+what a sample leaves out is given. Which of them an op takes, eager is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, leaves
+from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.variants.defaults import left_out
+from torchstone.conformance.variants.forked import answers
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.support import answer, same, together
+from torchstone.conformance.variants.ties import tied
+from torchstone.conformance.variants.values import extremes_placed, special
+
+WHOLE = (0, 1, 2, -1)
+FRACTIONS = (0.5, 0.0, -0.5, 1.0, math.nan, 2.0, math.inf, -1.0, -math.inf, -0.0)
+"""Numbers that kernels treat in a way of their own, those first that say most of an op."""
+
+NAMES = (
+    ("none", "mean", "sum"),
+    ("none", "tanh"),
+    ("floor", "trunc"),
+    ("sum", "prod", "mean", "amax", "amin"),
+    ("linear", "lower", "higher", "midpoint", "nearest"),
+    ("nearest", "nearest-exact", "bilinear", "bicubic", "area", "linear", "trilinear"),
+    ("zeros", "border", "reflection"),
+    ("constant", "reflect", "replicate", "circular"),
+    ("backward", "ortho", "forward"),
+    ("reduced", "complete", "r"),
+    ("fro", "nuc"),
+    ("L", "U"),
+    ("ij", "xy"),
+)
+"""Names that PyTorch's ops take in one place."""
+
+MOST = 6
+"""Programs in a case, of each kind of inputs."""
+MOST_TRIED = 60
+"""Programs that eager is asked about."""
+MOST_SIZE = 64
+"""Sizes up to which a number beyond all of them is tried."""
+ROOM = 1 << 16
+"""Elements of the results of one program."""
+
+
+def arguments(case: Case) -> Case:
+    """The case's program with other arguments, as often as eager takes and tells apart, on its own and special inputs.
+
+    Some arguments make a difference for special values alone: what to put for NaN.
+    """
+    programs = list(itertools.islice(_programs(case), MOST_TRIED))
+    chosen = [given for start in (_starts(case) if programs else ()) for given in _telling(start, programs)]
+    if not chosen:
+        raise NotApplicable("no argument might be another and make a difference")
+    return _read(together(chosen))
+
+
+def _read(case: Case) -> Case:
+    """The case without inputs that nothing reads."""
+    used = {ref.name for call in case.program.calls for ref in call.refs()}
+    inputs = {name: tensor for name, tensor in case.inputs.items() if name in used}
+    return case.replace(program=case.program.rewrite(lambda call: call, inputs=inputs), inputs=inputs)
+
+
+def _telling(start: Case, programs: list[Program]) -> list[Case]:
+    """The case with each program that eager takes and whose results are those of none before."""
+    first = answer(start)
+    if first is None:
+        return []
+    seen, cases = [first], [start.replace(program=program) for program in programs]
+
+    def tells(case: Case) -> bool:
+        found = answer(case)
+        if found is None or not _fits(found) or any(same(found, other) for other in seen):
+            return False
+        seen.append(found)
+        return True
+
+    told = answers([partial(tells, case) for case in cases], MOST)
+    return [case for case, yes in zip(cases, told, strict=False) if yes]
+
+
+def _starts(case: Case) -> Iterator[Case]:
+    """The case with special values, and as it is or with elements that are equal: every other sample."""
+    with contextlib.suppress(NotApplicable):
+        case = tied(case) if case.index % 2 else case
+    yield case
+    for placed in (special, extremes_placed):
+        with contextlib.suppress(NotApplicable):
+            yield placed(case)
+            return
+
+
+def _fits(results: list[Any]) -> bool:
+    return sum(leaf.numel() for leaf in results if isinstance(leaf, Tensor)) <= ROOM
+
+
+def _programs(case: Case) -> Iterator[Program]:
+    """By turns: all that is left out of a call given, several arguments changed at once, one place after the other."""
+    ways = [_given(case.program), _drawn(case), *_replaced(case), _numbers_for_inputs(case)]
+    for group in itertools.zip_longest(*ways):
+        yield from (program for program in group if program is not None)
+
+
+def _replaced(case: Case) -> list[Iterator[Program]]:
+    """For each literal, the programs with others in its place; samples begin with different ones."""
+
+    def at(place: int, others: list[Any]) -> Iterator[Program]:
+        start = case.index * MOST % len(others)
+        return (_changed(case.program, {place: other}) for other in others[start:] + others[:start])
+
+    return [at(place, others) for place, others in _choices(case).items()]
+
+
+def _choices(case: Case) -> dict[int, list[Any]]:
+    """What may be in the place of each literal that there is something else for."""
+    largest = max((size for tensor in case.args for size in tensor.shape), default=0)
+    near = (largest, largest + 1, -largest - 1) if largest < MOST_SIZE else ()
+    values = [value for call in case.program.calls for value in leaves((call.args, call.kwargs))]
+    found = {at: [*_others(value), *(near if type(value) is int else ())] for at, value in enumerate(values)}
+    return {at: others for at, others in found.items() if others}
+
+
+def _changed(program: Program, others: Mapping[int, Any]) -> Program:
+    count = itertools.count()
+    return program.rewrite(lambda call: call.map_arguments(lambda value: others.get(next(count), value)))
+
+
+def _drawn(case: Case) -> Iterator[Program]:
+    """Programs with about half of all arguments changed or given: pairs of them that no sample has."""
+    choices = _choices(case)
+    for _ in range(MOST_TRIED):
+        changed = {at: random.choice(others) for at, others in choices.items() if random.random() < 0.5}
+        program = _changed(case.program, changed)
+        free = next((free for call in program.calls[-1:] for free in left_out(call) if free), {})
+        given = {name: value for name in free if random.random() < 0.5 for value in [_some(name, free[name])]}
+        if changed or given:
+            yield program.rewrite(lambda call, given=given, last=program.calls[-1]: _with(call, given, last))
+
+
+def _with(call: Call, given: dict[str, Any], last: Call) -> Call:
+    return replace(call, kwargs={**call.kwargs, **given}) if call is last else call
+
+
+def _some(name: str, default: Any) -> Any:
+    return random.choice([*_other_than(default)] or [default])
+
+
+def _numbers_for_inputs(case: Case) -> Iterator[Program]:
+    """The program with a number in the place of its last input, then with numbers for all but the first."""
+    names = list(case.inputs)[1:]
+    for number in (0, *FRACTIONS, 3) if names else ():
+        yield _without_inputs(case.program, {names[-1]: number})
+        if len(names) > 1:
+            yield _without_inputs(case.program, {name: random.choice((0, *FRACTIONS)) for name in names})
+
+
+def _without_inputs(program: Program, numbers: Mapping[str, float]) -> Program:
+    def leaf(value: Any) -> Any:
+        return numbers.get(value.name, value) if isinstance(value, Ref) else value
+
+    return program.rewrite(lambda call: call.map_arguments(leaf))
+
+
+def _others(value: Any) -> Iterator[Any]:
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (other for other in (*WHOLE, 0.5, -0.5, math.nan) if other != value)
+        yield [0, -1]  # where several dims are taken, too
+    elif isinstance(value, float):
+        yield from (other for other in FRACTIONS if repr(other) != repr(value))
+    elif isinstance(value, torch.dtype):
+        yield from (torch.float64, torch.float32, torch.int64)
+    elif isinstance(value, str):
+        found = [name for names in NAMES if value in names for name in names if name != value]
+        yield from dict.fromkeys(found)
+
+
+def _given(program: Program) -> Iterator[Program]:
+    """The program with arguments of its last call given: all that it leaves out, then one after the other."""
+    for call in reversed(program.calls):
+        for free in left_out(call):
+            first = {
+                name: value for name, default in free.items() if (value := next(_other_than(default), None)) is not None
+            }
+            ways = [first] if first else []
+            ways += [{name: value} for name, default in free.items() for value in _other_than(default)]
+            for some in ways:
+                given = replace(call, kwargs={**call.kwargs, **some})
+                yield program.rewrite(lambda c, call=call, given=given: given if c is call else c)
+
+
+def _other_than(default: Any) -> Iterator[Any]:
+    """Others than a default: first a number that is near it and no special one."""
+    if type(default) is int:
+        yield default + 1
+    elif type(default) is float:
+        yield default + 2
+    elif default is None:
+        yield 0.75
+        return
+    yield from _others(default)
+
+
+ARGUMENTS = Variant(
+    "Other numbers, flags and names among the arguments, and those given that a sample leaves out.", arguments
+)

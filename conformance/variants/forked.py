@@ -1,0 +1,67 @@
+"""Eager asked in a fork of this process: some of its kernels end the process for arguments that no sample has.
+
+Integer average pooling divides by a ``divisor_override`` of 0, for one.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import resource
+import warnings
+from collections.abc import Callable, Sequence
+
+SECONDS = 10
+"""Of the processor's time that a fork may take."""
+
+
+def answers(questions: Sequence[Callable[[], bool]], most: int) -> list[bool]:
+    """What each question is answered in a fork, to the ``most``th yes; no where that ends the fork.
+
+    Questions of one fork are asked in order, in one process. A fork that ends is followed by one for the rest.
+    """
+    found: list[bool] = []
+    while len(found) < len(questions) and sum(found) < most:
+        said = _ask(questions[len(found) :], most - sum(found))
+        found += [answer == b"y"[0] for answer in said]
+        if len(found) < len(questions) and sum(found) < most:
+            found.append(False)
+    return found
+
+
+def _ask(questions: Sequence[Callable[[], bool]], most: int) -> bytes:
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, which a fork has not: none of them holds what eager needs
+        child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            _answer(questions, most, writing)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def _answer(questions: Sequence[Callable[[], bool]], most: int, writing: int) -> None:
+    faulthandler.disable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(spent.ru_utime + spent.ru_stime) + SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    for question in questions:
+        try:
+            answer = question()
+        except BaseException:
+            answer = False
+        os.write(writing, b"y" if answer else b"n")
+        most -= answer
+        if not most:
+            return

@@ -1,0 +1,88 @@
+"""Other arguments: what a sample leaves out, the numbers that kernels treat in a way of their own, refused ones."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import torch
+from variant_cases import asked, case
+
+from torchstone.conformance.backends import load
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.forked import answers
+
+
+def numbers(given: Case) -> set[object]:
+    return {
+        value
+        for call in given.program.calls
+        for value in leaves((call.args, call.kwargs))
+        if type(value) in (int, float)
+    }
+
+
+def test_arguments_that_are_left_out_are_given() -> None:
+    scaled = asked(case("torch.add", torch.ones(2), torch.ones(2)), "arguments")
+    assert torch.equal(scaled.program(*scaled.args)[0], torch.full((2,), 3.0)) and scaled.program.calls[0].kwargs
+    filled = asked(case("torch.nan_to_num", torch.ones(9)), "arguments")
+    results = filled.program(*filled.args)
+    assert any(tensor.isnan().any() for tensor in filled.args) and any((found == 0.75).any() for found in results)
+    assert isinstance(apply(case("torch.neg", torch.ones(2)), "arguments"), Untested)
+
+
+def test_an_exponent_is_each_number_that_kernels_treat_apart() -> None:
+    samples = [asked(case("torch.pow", torch.rand(3) + 1, args=(3.5,), index=index), "arguments") for index in range(3)]
+    given, found = samples[0], set().union(*map(numbers, samples))
+    assert {0.5, -0.5, 0.0, 1.0, 2.0, math.inf} <= found and 3.5 not in found
+    assert any(tensor.isneginf().any() for tensor in given.args), "special values beside them"
+
+
+def test_sizes_are_0_1_and_2_where_eager_takes_them() -> None:
+    given = asked(case("torch.nn.functional.adaptive_max_pool2d", torch.randn(1, 2, 4, 4), args=((3, 3),)), "arguments")
+    assert {0, 1, 2} <= {size for call in given.program.calls for size in call.args[1]}
+    loss = asked(case("torch.nn.functional.mse_loss", torch.randn(3), torch.randn(3)), "arguments")
+    assert {"none", "sum"} <= {call.kwargs.get("reduction") for call in loss.program.calls}
+
+
+def test_what_ends_eager_ends_a_fork() -> None:
+    questions = [lambda: True, lambda: os._exit(3), lambda: 1 / 0 > 0, lambda: True, lambda: True]
+    assert answers(questions, most=9) == [True, False, False, True, True]
+    assert answers(questions, most=2) == [True, False, False, True]
+    pool = case("torch.nn.functional.avg_pool2d", torch.ones(1, 2, 4, 4, dtype=torch.int64), args=(2,))
+    assert 0 not in {call.kwargs.get("divisor_override") for call in asked(pool, "arguments").program.calls}
+
+
+class Accepting:
+    """Takes a dim that there is not for the last one."""
+
+    name = "accepting"
+
+    def compile(self, fn, args):
+        def run(x):
+            return x.sum(min(fn.calls[0].args[1], x.dim() - 1))
+
+        return run
+
+
+def test_a_dim_that_there_is_not_has_to_be_refused() -> None:
+    given = asked(case("torch.sum", torch.randn(3, 2), args=(1,)), "outside")
+    found = run_case(given, Accepting())
+    assert found.outcome == "mismatch" and found.kind == "accepted"
+    assert run_case(given, load("linalg")).outcome == "pass"
+
+
+def test_the_first_index_out_of_range_is_asked() -> None:
+    class Lax:
+        name = "lax"
+
+        def compile(self, fn, args):
+            return lambda x, index: x[index.clamp(max=len(x))] if int(index.max()) != len(x) else x[index - 1]
+
+    given = asked(case("torch.take", torch.randn(5), torch.tensor([1, 2])), "outside")
+    assert run_case(given, Lax()).outcome == "mismatch"
+    counted = asked(case("torch.bincount", torch.tensor([1, 2])), "outside")
+    assert run_case(counted, load("eager")).outcome == "pass", "-1 is refused"
