@@ -144,6 +144,7 @@ def _copysign(scope: Scope, a: Scalar, b: Scalar) -> Scalar:
 FLOAT: Mapping[str, ScalarRule] = {
     "neg": _arith("negf"), "abs": _math("absf"), "sign": _sign_float,
     "add": _arith("addf"), "sub": _arith("subf"), "mul": _arith("mulf"), "div": _arith("divf"), "rem": _arith("remf"),
+    "fma": _math("fma"),
     "max": _arith("maximumf"), "min": _arith("minimumf"),
     "sqrt": _math("sqrt"), "rsqrt": _rsqrt,
     "ceil": _math("ceil"), "floor": _math("floor"), "round": _math("roundeven"), "trunc": _math("trunc"),
