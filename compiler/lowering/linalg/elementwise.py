@@ -166,6 +166,10 @@ INT: Mapping[str, ScalarRule] = {
     **{name: _compare_int(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }  # fmt: skip
 
+# What eager computes on float8: widened, and a product rounded once.
+_FLOAT8_OPS = ("eq", "ne", "lt", "le", "gt", "ge", "mul")
+FLOAT8: Mapping[str, ScalarRule] = {name: FLOAT[name] for name in _FLOAT8_OPS}
+
 BOOL: Mapping[str, ScalarRule] = {
     "not": _not, "and": _arith("andi"), "or": _arith("ori"), "xor": _arith("xori"),
     "eq": _compare_int("eq"), "ne": _compare_int("ne"),
@@ -190,7 +194,7 @@ def takes(name: str, dtype: DType) -> str | None:
 @cache
 def _rules(dtype: DType) -> Mapping[str, ScalarRule]:
     if s.is_float8(dtype):
-        return {}
+        return FLOAT8
     if dtype.is_complex:
         return complexes.RULES
     return FLOAT if dtype.is_float else BOOL if dtype.is_bool else INT
