@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
-from torchstone.compiler.transforms.expansions.common import const, convert_number, tensor
+from torchstone.compiler.transforms.expansions.common import const, convert_number
 from torchstone.compiler.transforms.expansions.core.reduction import broadcast_shape
 from torchstone.compiler.transforms.rules import Expander, expands
 
