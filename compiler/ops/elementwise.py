@@ -81,6 +81,16 @@ def _rem(a: Any, b: Any) -> Any:
     return torch.fmod(a, torch.where(b == 0, torch.ones_like(b), b))
 
 
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    import numpy
+    import torch
+
+    # A wider float holds a product that overflows by itself: float64 for float32, x87's format (or better) for float64.
+    x, y, z = (v.to(torch.float64).numpy().astype(numpy.longdouble) for v in (a, b, c))
+    with numpy.errstate(all="ignore"):
+        return torch.as_tensor((x * y + z).astype(numpy.float64)).to(a.dtype)
+
+
 def _same(d: DType) -> DType:
     return d
 
@@ -177,6 +187,8 @@ BINARY = (
     _row("complex", 2, FLOAT, "a + i b.", "complex", _complex),
 )
 
+TERNARY = (_row("fma", 3, FLOAT, "a * b + c, rounded once; of targets without it, twice.", _fma),)
+
 COMPARE = (
     _row("eq", 2, ANY, "a == b; false for NaN.", "eq", _bool),
     _row("ne", 2, ANY, "a != b; true for NaN.", "ne", _bool),
@@ -234,4 +246,4 @@ OTHER = (
     ),
 )  # fmt: skip
 
-ROWS = (*UNARY, *BINARY, *COMPARE, *OTHER)
+ROWS = (*UNARY, *BINARY, *TERNARY, *COMPARE, *OTHER)

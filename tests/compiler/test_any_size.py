@@ -45,6 +45,9 @@ PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
         lambda x, w: F.conv_transpose2d(x, w, padding=1, stride=2), [(2, 3, 4, 5), (3, 4, 3, 2)],
         [[(3, 2, 5, 3), (2, 5, 2, 4)]],
     ),
+    "counts with weights": (
+        lambda x, w: torch.bincount(x.flatten().abs().long(), w), [(3, 4), (12,)], [[(2, 3), (6,)], [(5, 5), (25,)]],
+    ),
     "diagonal": (lambda x: x.diagonal(-1, 1, 2) * 2, [(3, 5, 4)], [[(2, 3, 6)], [(2, 6, 3)]]),
     "writing a diagonal": (
         lambda x, d: torch.diagonal_scatter(x, d, 1, 1, 2), [(3, 5, 4), (3, 3)],

@@ -20,7 +20,8 @@ from torchstone.compiler._torch.functionalization import (
     was_written,
     without_tracer_notes,
 )
-from torchstone.compiler._torch.modes import DisableTorchFunction
+from torchstone.compiler._torch.modes import DisableTorchFunction, no_dispatch_modes
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.leaves import View
 from torchstone.compiler.capture.memory.layouts import Layouts
@@ -55,7 +56,13 @@ class _Functionalize(FunctionalTensorMode):
         if not has_effects(func):
             moved = args[0] if func.overloadpacket is torch.ops.aten.set_ else None
             with self.memory.moving(str(func), moved), self.layouts.calling(func, args, kwargs) as made:
-                out = super().__torch_dispatch__(func, types, args, kwargs)
+                try:
+                    out = super().__torch_dispatch__(func, types, args, kwargs)
+                except RuntimeError as error:
+                    if type(error) is RuntimeError and schema_of(func).is_mutable and _resizes(func, args, kwargs):
+                        why = f"{func} gives the tensor that it writes to other sizes"
+                        raise Unsupported(why, stage="capture", op=str(func)) from error
+                    raise
                 made.append(out)
             self.note(out)
             if torch.Tag.inplace_view in func.tags and any(args[0] is tensor for _, tensor in self.arguments):
@@ -69,6 +76,26 @@ class _Functionalize(FunctionalTensorMode):
 
 
 Share: TypeAlias = "tuple[torch.Tensor, View | None] | Viewed | None"
+
+
+def _resizes(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether eager's kernel takes these sizes, for which functionalization copies a result into the first operand."""
+
+    def zeros(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if not all(isinstance(size, int) for size in leaf.shape):
+            raise NotImplementedError
+        return torch.zeros(tuple(leaf.shape), dtype=leaf.dtype)
+
+    try:
+        with DisableTorchFunction(), no_dispatch_modes():
+            args, kwargs = pytree.tree_map(zeros, (args, kwargs or {}))
+            before = args[0].shape
+            func(*args, **kwargs)
+        return args[0].shape != before
+    except (RuntimeError, NotImplementedError, AttributeError):
+        return False
 
 
 def _same_outline(tensor: Any, culprit: str) -> None:

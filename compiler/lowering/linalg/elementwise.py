@@ -144,6 +144,7 @@ def _copysign(scope: Scope, a: Scalar, b: Scalar) -> Scalar:
 FLOAT: Mapping[str, ScalarRule] = {
     "neg": _arith("negf"), "abs": _math("absf"), "sign": _sign_float,
     "add": _arith("addf"), "sub": _arith("subf"), "mul": _arith("mulf"), "div": _arith("divf"), "rem": _arith("remf"),
+    "fma": _math("fma"),
     "max": _arith("maximumf"), "min": _arith("minimumf"),
     "sqrt": _math("sqrt"), "rsqrt": _rsqrt,
     "ceil": _math("ceil"), "floor": _math("floor"), "round": _math("roundeven"), "trunc": _math("trunc"),
@@ -164,6 +165,10 @@ INT: Mapping[str, ScalarRule] = {
     "shift_left": _shift_left, "shift_right": _shift_right,
     **{name: _compare_int(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }  # fmt: skip
+
+# What eager computes on float8: widened, and a product rounded once.
+_FLOAT8_OPS = ("eq", "ne", "lt", "le", "gt", "ge", "mul")
+FLOAT8: Mapping[str, ScalarRule] = {name: FLOAT[name] for name in _FLOAT8_OPS}
 
 BOOL: Mapping[str, ScalarRule] = {
     "not": _not, "and": _arith("andi"), "or": _arith("ori"), "xor": _arith("xori"),
@@ -189,7 +194,7 @@ def takes(name: str, dtype: DType) -> str | None:
 @cache
 def _rules(dtype: DType) -> Mapping[str, ScalarRule]:
     if s.is_float8(dtype):
-        return {}
+        return FLOAT8
     if dtype.is_complex:
         return complexes.RULES
     return FLOAT if dtype.is_float else BOOL if dtype.is_bool else INT

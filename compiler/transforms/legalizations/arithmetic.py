@@ -30,6 +30,12 @@ def sub(b: Expander, x: Value, y: Value) -> Value:
     return b.add(x, b.neg(y))
 
 
+@legalization("fma")
+def fma(b: Expander, x: Value, y: Value, z: Value) -> Value:
+    """x * y + z, rounded twice."""
+    return b.add(b.mul(x, y), z)
+
+
 @legalization("abs")
 def abs_(b: Expander, x: Value) -> Value:
     """max(x, -x) for integers, whose minimum stays; for floats by comparison, with |-0| = 0 through 0 - x."""

@@ -292,6 +292,16 @@ def test_an_argument_whose_sizes_change_in_place_is_refused() -> None:
     assert "test_arguments.py" in str(caught.value)
 
 
+def test_an_op_that_resizes_what_it_writes_to_is_refused() -> None:
+    """``addbmm_`` takes an operand that broadcasts; eager refuses one that does not, and so does a capture."""
+    batch = torch.ones(2, 3, 3)
+    assert torch.ones(1).addbmm_(batch, batch).shape == (3, 3)
+    with pytest.raises(Unsupported, match=r"aten.addbmm_.default gives the tensor that it writes to other sizes"):
+        compile(lambda x, y: x.addbmm_(y, y), (torch.ones(1), batch), "evaluator")
+    with pytest.raises(RuntimeError, match=r"expand|broadcast|match"):
+        compile(lambda x, y: x.addbmm_(y, y), (torch.ones(2), batch), "evaluator")
+
+
 @pytest.mark.parametrize("dynamic_shapes", [None, ({0: torch.export.Dim.AUTO},)], ids=["static", "dynamic"])
 def test_other_memory_for_a_tensor_is_refused(dynamic_shapes: object) -> None:
     def data(x: torch.Tensor) -> torch.Tensor:

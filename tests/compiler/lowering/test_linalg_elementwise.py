@@ -110,6 +110,8 @@ def test_values(name: str, dtype: DType) -> None:
         want = in_python(name, tensors, got.dtype)
     else:
         (want,) = evaluate(graph, [high(t) for t in tensors])
+    if got.dtype.is_floating_point and got.itemsize == 1:
+        want = want.to(got.dtype).to(torch.float64)  # without an infinity, NaN lies beyond the range
     want_dtype = graph.ops[0].result.dtype.name
     assert str(got.dtype) == f"torch.{want_dtype}"
     if got.dtype.is_floating_point or got.is_complex():
@@ -186,7 +188,7 @@ def test_optimized_code_computes_the_same(name: str, dtype: DType, monkeypatch: 
 @pytest.mark.parametrize("name", ["add", "copysign"])
 @pytest.mark.parametrize("float8", [d for d in dt.DTYPES if d.is_float and d.bits == 8], ids=str)
 def test_what_is_not_lowered_says_why(name: str, float8: DType) -> None:
-    # Not every float8 has a sign bit and a zero of either sign; eager computes neither op on any.
+    # Not every float8 has a sign bit and a zero of either sign; eager computes neither op on any, but a product.
     types = [TensorType((2,), float8)] * 2
     reason = TARGET.takes(primitive(name, *types).ops[0])
     assert reason == f"flat.{name} on {float8}: no rule for the linalg target"

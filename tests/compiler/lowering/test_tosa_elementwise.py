@@ -35,7 +35,7 @@ ANY_ZERO = {"max", "min"}
 # TOSA does not see the sign of a NaN.
 NOT_OF_NAN = {"copysign"}
 
-APART = ("cast", "bitcast", "select", "complex")
+APART = ("cast", "bitcast", "select", "complex", "fma")
 ELEMENTWISE = [p.name for p in PRIMITIVES.values() if p.elementwise and p.name not in APART]
 
 
@@ -78,6 +78,12 @@ def test_elementwise(name: str) -> None:
         worst = int(error.argmax())
         assert error[worst] <= ULPS.get(name, 0.0), (name, dtype, [x[worst] for x in xs], got[worst], want[worst])
         assert name in ANY_ZERO or not signs_of_zero_differ(got, want.to(dtype)), (name, dtype)
+
+
+def test_a_multiply_add_is_rounded_twice() -> None:
+    x, y = pairs(torch.float32)
+    (got,) = run(TARGET, primitive("fma", x, y, x), (x, y, x))
+    torch.testing.assert_close(got, x * y + x, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", REFUSED)

@@ -23,8 +23,7 @@ CASES = {
         [
             "%0: f32[] = flat.constant() {value=3.0, shape=[], dtype=f32}",
             "%1: f32[2] = flat.broadcast(%0) {shape=[2], dims=[]}",
-            "%2: f32[2] = flat.mul(%1, %y)",
-            "%3: f32[2] = flat.add(%x, %2)",
+            "%2: f32[2] = flat.fma(%y, %1, %x)",
         ],
     ),
     "16-bit floats are widened and rounded once; a number is not rounded first": (

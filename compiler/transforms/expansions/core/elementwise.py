@@ -159,12 +159,25 @@ def round_decimals(b: Expander, x: Value, decimals: int) -> Value:
 # Sums and products.
 
 
+def _factor(b: Expander, y: Value, alpha: Any) -> Value:
+    if not isinstance(alpha, Value):
+        return const(b, y, alpha)
+    if alpha.dtype.is_float and not (y.dtype.is_float or y.dtype.is_complex):
+        raise b.unsupported("a float known at run time only times integers")
+    return b.broadcast(b.cast(alpha, y.dtype), y.shape, ())
+
+
+def _is_one(alpha: Any) -> bool:
+    return not isinstance(alpha, Value) and alpha == 1
+
+
 def _scaled(b: Expander, y: Value, alpha: Any) -> Value:
-    if isinstance(alpha, Value):
-        if alpha.dtype.is_float and not (y.dtype.is_float or y.dtype.is_complex):
-            raise b.unsupported("a float known at run time only times integers")
-        return b.mul(b.broadcast(b.cast(alpha, y.dtype), y.shape, ()), y)
-    return y if alpha == 1 else b.mul(const(b, y, alpha), y)
+    return y if _is_one(alpha) else b.mul(_factor(b, y, alpha), y)
+
+
+def _multiply_add(b: Expander, x: Value, y: Value, z: Value) -> Value:
+    """x * y + z. Of floats fused, as in eager's kernels: a product that alone overflows may have a finite sum."""
+    return b.fma(x, y, z) if x.dtype.is_float else b.add(b.mul(x, y), z)
 
 
 @expands("aten.add.Tensor", "aten.add.Scalar")
@@ -174,13 +187,17 @@ def add(b: Expander, x: Any, y: Any, alpha: Any = 1) -> Value:
         raise b.unsupported("a factor known at run time only")
     if b.type.dtype.is_bool:
         return pointwise(b, lambda x, y: b.or_(x, y) if alpha else x, x, y)
-    return arithmetic(b, lambda x, y: b.add(x, _scaled(b, y, alpha)), x, y)
+    if _is_one(alpha):
+        return arithmetic(b, lambda x, y: b.add(x, y), x, y)
+    return arithmetic(b, lambda x, y: _multiply_add(b, y, _factor(b, y, alpha), x), x, y)
 
 
 @expands("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(b: Expander, x: Any, y: Any, alpha: Any = 1) -> Value:
     """x - alpha * y."""
-    return arithmetic(b, lambda x, y: b.sub(x, _scaled(b, y, alpha)), x, y)
+    if _is_one(alpha):
+        return arithmetic(b, lambda x, y: b.sub(x, y), x, y)
+    return arithmetic(b, lambda x, y: _multiply_add(b, y, b.neg(_factor(b, y, alpha)), x), x, y)
 
 
 @expands("aten.rsub.Tensor", "aten.rsub.Scalar")
@@ -213,10 +230,10 @@ def lerp(b: Expander, start: Value, end: Value, weight: Any) -> Value:
 
     def formula(start: Value, end: Value, weight: Value) -> Value:
         span = b.sub(end, start)
-        forward = b.add(start, b.mul(weight, span))
-        backward = b.sub(end, b.mul(span, b.sub(const(b, weight, 1), weight)))
         size = b.abs(weight)
-        return b.select(b.lt(size, const(b, size, 0.5)), forward, backward)
+        near = b.lt(size, const(b, size, 0.5))
+        factor = b.select(near, weight, b.sub(weight, const(b, weight, 1)))
+        return _multiply_add(b, factor, span, b.select(near, start, end))
 
     return pointwise(b, formula, start, end, weight)
 

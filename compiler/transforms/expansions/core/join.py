@@ -7,7 +7,7 @@ from typing import Any
 
 from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir.dims import Dim
-from torchstone.compiler.transforms.expansions.common import tensor, wrap_dim
+from torchstone.compiler.transforms.expansions.common import convert_number, tensor, wrap_dim
 from torchstone.compiler.transforms.rules import Expander, expands
 
 
@@ -42,6 +42,9 @@ def stack(b: Expander, tensors: tuple[Value, ...], dim: int = 0) -> Value:
 @expands("aten.repeat.default")
 def repeat(b: Expander, x: Value, repeats: tuple[Dim, ...]) -> Value:
     """[n] -> [1, n] -> [times, n] -> [times * n] in every dim."""
+    if 0 in b.type.dims:
+        # Eager takes what comes to no elements, though it be a size of 0 a negative number of times.
+        return b.full(convert_number(0, x.dtype), b.type.dims, x.dtype)
     shape = (*(1,) * (len(repeats) - x.rank), *x.shape)
     wide = tuple(size for pair in zip(repeats, shape, strict=True) for size in pair)
     kept = tuple(2 * d + 1 for d in range(len(shape)))

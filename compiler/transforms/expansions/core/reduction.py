@@ -11,6 +11,7 @@ from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, dim_min
 from torchstone.compiler.transforms.expansions.common import (
     const,
+    convert_number,
     expand_dims,
     is_nan,
     keep_dims,
@@ -45,7 +46,10 @@ def finish(b: Expander, x: Value, index: int = 0) -> Value:
 
 
 def reduced(b: Expander, x: Value, kind: str, dims: Sequence[int]) -> Value:
-    """Reduce in the dtype given; max and min of bools are or and and."""
+    """Reduce in the dtype given; max and min of bools are or and and. Of no results the dtype needs no order."""
+    left = tuple(size for d, size in enumerate(x.shape) if d not in dims)
+    if 0 in left:
+        return b.full(convert_number(0, x.dtype), left, x.dtype)
     if x.dtype.is_bool and kind in ("max", "min"):
         kind = "or" if kind == "max" else "and"
     return b.reduce(x, kind, tuple(dims))
