@@ -40,24 +40,17 @@ MOMENTS = Trait(
 )
 
 MULTIPLIES_ELEMENTS = Trait(
-    "Multiplies the elements of one operand",
+    "Multiplies elements",
     Names.ATEN,
-    each("cumprod prod"),
+    each(
+        "cumprod prod",
+        index_reduce="where it reduces by prod",
+        scatter="where it reduces by multiply",
+        scatter_reduce="where it reduces by prod",
+    ),
     reason="Factors may be multiplied in any order: those above 1 first, or those below.",
     effect="The product may overflow or underflow on the way where some order does, and is NaN where it may do both.",
-    read_by=("conformance.oracle.overflow.model",),
-    waives=True,
-)
-
-SUMS_PRODUCTS = Trait(
-    "Sums products of three operands",
-    Names.ATEN,
-    each("_trilinear"),
-    reason="Some algorithms add up before they multiply.",
-    effect=(
-        "An infinite term may be NaN in the result, and factors count at least 1 when the sizes of terms are added up."
-    ),
-    read_by=("conformance.oracle.overflow.model",),
+    read_by=("conformance.oracle.overflow.model", "conformance.oracle.overflow.products"),
     waives=True,
 )
 
@@ -88,8 +81,3 @@ FUSED_MULTIPLY_ADD = Trait(
     read_by=("conformance.oracle.overflow.model",),
     waives=True,
 )
-
-PRODUCTS = (MULTIPLIES_ELEMENTS, SUMS_PRODUCTS)
-"""What multiplies terms: of complex numbers, their order decides as that of a sum does."""
-REGROUPED = (TRANSFORMS, SUMS_PRODUCTS)
-"""What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""

@@ -39,13 +39,11 @@ from torchstone.conformance.oracle.op_traits.order_of_terms import (
     FUSED_MULTIPLY_ADD,
     MOMENTS,
     MULTIPLIES_ELEMENTS,
-    PRODUCTS,
-    REGROUPED,
     TRANSFORMS,
 )
-from torchstone.conformance.oracle.op_traits.trait import holds_any
-from torchstone.conformance.oracle.overflow.products import orders_of_factors
+from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.overflow.scaling import (
+    MAX_DEGREE,
     SHIFT,
     FusedProducts,
     distinct_numbers,
@@ -54,7 +52,7 @@ from torchstone.conformance.oracle.overflow.scaling import (
     restored,
     shifted,
 )
-from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable
+from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable, transform_length
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.tolerances import real_dtype
@@ -145,28 +143,30 @@ class RandomOverflow(RandomRounding):
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
-        if MULTIPLIES_ELEMENTS.holds(func) and movable(out) and not out.is_complex():
-            return orders_of_factors(func, args, out, self.room, functools.partial(self._kinds, out.shape))
-        least = 1.0 if holds_any(PRODUCTS, func) else 0.0
-        beyond = math.inf if holds_any(REGROUPED, func) else least
-        factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
+        if movable(out) and not out.is_complex() and (factors := Factors.of(func, args, kwargs)) is not None:
+            return factors.in_some_order(out, self.room, functools.partial(self._kinds, out.shape))
         try:
-            chosen, scale = homogeneous_operands(func, args, kwargs)
-            scale = scale if self.widest else None
-            small = shifted if scale else lambda leaf: leaf
-            size = functools.partial(_size, least=math.ldexp(least, -SHIFT) if scale else least, beyond=beyond)
+            chosen, degrees = homogeneous_operands(func, args, kwargs)
+            scale = degrees if self.widest and degrees and max(degrees) <= MAX_DEGREE else None
+            partial = MULTIPLIES_ELEMENTS.holds(func) or max(degrees or [0]) > MAX_DEGREE
+            regrouped = TRANSFORMS.holds(func) or max(degrees or [0]) > MAX_DEGREE
+            small = _scaled if scale else _unscaled
+            size = functools.partial(_size, least=1.0 if partial else 0.0, beyond=math.inf if regrouped else 0.0)
             runs = [
                 (small, args, kwargs),
-                (lambda leaf: _finite_part(small(leaf)), args, kwargs),
-                (lambda leaf: size(small(leaf)), _unnormalized(func, args), factors),
+                (lambda leaf, weight: _finite_part(small(leaf, weight)), args, kwargs),
+                (lambda leaf, weight: size(small(leaf, weight)), *_unnormalized(func, args, kwargs)),
+                (lambda leaf, weight: _where_nan(leaf), args, kwargs),
             ]
             calls = [replace_leaves(each, given, named, chosen) for each, given, named in runs]
-            whole, net, total = (func(*given, **named) for given, named in calls)
+            whole, net, total, nan = (func(*given, **named) for given, named in calls)
             noise = total
             if scale and self.choice == "lost":
                 # A transform multiplies each term by a root of unity, which rounds it.
                 rounds = (lambda leaf: leaf) if TRANSFORMS.holds(func) else _fine_part
-                given, named = replace_leaves(lambda leaf: size(small(rounds(leaf))), args, kwargs, chosen)
+                given, named = replace_leaves(
+                    lambda leaf, weight: size(small(rounds(leaf), weight)), args, kwargs, chosen
+                )
                 growth = max(1.0, math.sqrt(length_of(operands, results)) / 8.0) * torch.finfo(torch.float64).eps
                 noise = tree_map(functools.partial(_lost, growth=growth), total, func(*given, **named))
         except Exception:  # an op of its own rules about its operands, such as a factorization
@@ -174,33 +174,57 @@ class RandomOverflow(RandomRounding):
         if AVERAGES_WINDOWS.holds(func):
             net, total = (value * _window(base_name(func), args) for value in (net, total))
         if TRANSFORMS.holds(func):
-            total, noise = (_over(value, args[1]) for value in (total, noise))
+            rounds_up = 1.0 + self.eps * transform_length(func, args, kwargs)
+            total, noise = (_over(value, args[1]) for value in (total * rounds_up, noise))
         leaves, spec = tree_flatten(out)
         rows = zip(
             leaves,
-            *(tree_flatten(tree)[0] for tree in (whole, net, total, noise)),
+            *(tree_flatten(tree)[0] for tree in (whole, net, total, noise, nan)),
             scale or [0] * len(leaves),
             strict=True,
         )
-        return tree_unflatten([self._in_some_order(func, *row) for row in rows], spec)
+        signed = not (partial or regrouped)
+        return tree_unflatten([self._in_some_order(func, signed, regrouped, *row) for row in rows], spec)
 
-    def _in_some_order(self, func: Any, out: Any, whole: Any, net: Any, total: Any, noise: Any, degree: int) -> Any:
+    def _in_some_order(
+        self,
+        func: Any,
+        signed: bool,
+        regrouped: bool,
+        out: Any,
+        whole: Any,
+        net: Any,
+        total: Any,
+        noise: Any,
+        nan: Any,
+        degree: int,
+    ) -> Any:
         """A result of an accumulation, given what its terms, the finite ones and the sizes of all accumulate to, on
-        scaled operands if it has a ``degree``; ``noise`` is how far the order moves it."""
+        scaled operands if it has a ``degree``; ``noise`` is how far the order moves it, ``nan`` is NaN where a term is.
+        ``signed``: terms of one sign overflow to one side."""
         if not movable(out) or net.shape != out.shape:
             return out
         room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else self.room
         out = restored(out, whole, degree) if degree else out
         total = torch.maximum(total.real, total.imag) if total.is_complex() else total
         up = down = ~(total.expand(out.shape) < room)
-        if not out.is_complex() and not holds_any((TRANSFORMS, *PRODUCTS), func):
+        if not out.is_complex() and signed:
             # Small terms of one sign are lost beside large ones of the other.
             lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
             up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))
         if self.choice == "lost" and degree:
             lost = shifted(noise.real, degree * SHIFT)
             out = _by_part(out, lambda part: part + lost * self._even(part))
-        return _by_part(out, lambda part: self._chosen(part, up, down, holds_any((TRANSFORMS, MOMENTS), func)))
+        if regrouped:
+            free = up & ~(torch.isnan(nan.real) if nan.is_complex() else torch.isnan(nan)) & ~torch.isfinite(out)
+            out = _by_part(out, lambda part: torch.where(free & ~torch.isfinite(part), self._special(part), part))
+        return _by_part(out, lambda part: self._chosen(part, up, down, MOMENTS.holds(func)))
+
+    def _special(self, part: Tensor) -> Tensor:
+        """What an infinite term may make of a result whose terms are added up before they are multiplied."""
+        chosen = self._kinds(part.shape)
+        special = torch.where(chosen == 0, math.inf, torch.where(chosen == 1, -math.inf, math.nan))
+        return torch.where(chosen > 2, part, special)
 
     def _even(self, like: Tensor) -> Tensor:
         return torch.rand(like.shape, generator=self.generator, dtype=torch.float64) * 2.0 - 1.0
@@ -249,6 +273,19 @@ def _by_part(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     return torch.complex(change(value.real), change(value.imag)) if value.is_complex() else change(value)
 
 
+def _scaled(leaf: Any, weight: int) -> Any:
+    return shifted(leaf, -weight * SHIFT)
+
+
+def _unscaled(leaf: Any, weight: int) -> Any:
+    return leaf
+
+
+def _where_nan(leaf: Any) -> Any:
+    """Plain numbers in place of all but NaN."""
+    return torch.where(torch.isnan(leaf), math.nan, 1.0).to(leaf.dtype) if movable(leaf) else leaf
+
+
 def _finite_part(leaf: Any) -> Any:
     return torch.where(torch.isfinite(leaf), leaf, 0.0) if movable(leaf) else leaf
 
@@ -290,9 +327,13 @@ def _window(name: str, args: Any) -> int:
     return math.prod(min(size, -(-size // max(count, 1)) + 1) for size, count in zip(sizes, wanted, strict=True))
 
 
-def _unnormalized(func: Any, args: Any) -> Any:
-    """A transform may be normalized after it is added up: the sizes of its terms are those before."""
-    return (*args[:2], 0, *args[3:]) if TRANSFORMS.holds(func) and len(args) > 3 else args
+def _unnormalized(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments with which the sizes of terms add up: a transform and a mean may be divided after they are added
+    up, and factors of the whole have a size, too."""
+    factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
+    if TRANSFORMS.holds(func) and len(args) > 3:
+        return (*args[:2], 0, *args[3:]), factors
+    return tuple("sum" if isinstance(value, str) and value == "mean" else value for value in args), factors
 
 
 def _over(total: Tensor, dims: Any) -> Tensor:

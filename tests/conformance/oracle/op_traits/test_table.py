@@ -84,9 +84,8 @@ def readers(constant: str) -> set[str]:
 
 
 def test_who_reads_a_trait_is_what_the_table_says() -> None:
-    unions = {"MULTIPLIES_ELEMENTS": "PRODUCTS", "SUMS_PRODUCTS": "PRODUCTS"}
     for constant, trait in TRAITS.items():
-        found = readers(constant) | (readers(unions[constant]) if constant in unions else set())
+        found = readers(constant)
         read = {name for name in found if importlib.import_module(f"torchstone.{name}")}
         assert read - {"conformance.oracle.waivers"} == set(trait.read_by), f"read_by of {constant}"
 
