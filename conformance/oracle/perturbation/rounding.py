@@ -19,7 +19,7 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
-from torchstone.conformance.oracle.exactness.steps import never_rounds
+from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
 from torchstone.conformance.oracle.perturbation.accumulation import (
     accumulates,
@@ -116,7 +116,7 @@ class RandomRounding(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.depth:
             self.in_float32 = self.halves and ADDS_IN_FLOAT32.holds(func)
-        if never_rounds(func):
+        if never_rounds(func) and not combines_by_argument(func, args, kwargs):
             return func(*args, **kwargs)
         if may_draw(func, kwargs):
             out, drew = call_and_see_rng(func, args, kwargs)
