@@ -39,6 +39,25 @@ MOMENTS = Trait(
     waives=True,
 )
 
+SEVERAL_FORMULAS = Trait(
+    "Is computed by several formulas",
+    Names.ATEN,
+    each(
+        """
+        _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
+        _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm
+        """,
+        _softmax_backward_data="(grad - sum) * output, or grad * output - sum * output",
+    ),
+    reason=(
+        "A norm is (x - mean) * rstd * weight + bias, or the line x * a + b of the same; factors are multiplied before "
+        "terms are added up, or after. Eager itself takes one or another, by the layout of its operands."
+    ),
+    effect="What one of these formulas gives where its steps leave the range is right.",
+    read_by=("conformance.oracle.overflow.formulas", "conformance.oracle.overflow.model"),
+    waives=True,
+)
+
 MULTIPLIES_ELEMENTS = Trait(
     "Multiplies elements",
     Names.ATEN,

@@ -24,23 +24,27 @@ The orders are drawn at random, and each element has its own: a number that no o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.operators import base_name
+from torchstone.compiler._torch.operators import base_name, functional_form
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map, tree_unflatten
 from torchstone.conformance.oracle.op_traits.order_of_terms import (
     AVERAGES_WINDOWS,
     FUSED_MULTIPLY_ADD,
     MOMENTS,
     MULTIPLIES_ELEMENTS,
+    SEVERAL_FORMULAS,
     TRANSFORMS,
 )
+from torchstone.conformance.oracle.op_traits.trait import holds_any
+from torchstone.conformance.oracle.overflow.formulas import other_formulas
 from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.overflow.scaling import (
     MAX_DEGREE,
@@ -66,17 +70,21 @@ class RandomOverflow(RandomRounding):
     """Runs what is inside it in the range of ``dtype``, without rounding. ``steps``: whether steps that are no
     accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone."""
 
-    def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str) -> None:
+    def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str, formula: int = 0) -> None:
         super().__init__(dtype, seed)
         self.choice = sums
         self.steps = steps
+        self.formula = formula
+        self.formulas = 1
+        """How many formulas there are of an op that was run."""
         self.range = _past(real_dtype(dtype))
         # The halves are added up in float32, by eager and by any compiler that is to be right.
         self.room = max(self.range, _past(torch.float32))
         self.widest = real_dtype(dtype) is torch.float64
         self.products = FusedProducts()
         self.within = 0
-        """How many moments deep in their decompositions."""
+        """How many ops deep in the formulas of one."""
+        self.moments = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -98,35 +106,64 @@ class RandomOverflow(RandomRounding):
         if self.steps == "some":
             beyond &= self._coin(value)
         # In one pass a running mean that overflows meets its opposite: within moments infinities may be NaN.
-        infinity = math.nan if self.within and self.choice == "both" else math.inf
+        infinity = math.nan if self.moments and self.choice == "both" else math.inf
         return torch.where(beyond, torch.copysign(torch.full_like(value, infinity), value), value)
 
     def _coin(self, like: Tensor) -> Tensor:
         return torch.randint(0, 2, like.shape, generator=self.generator).bool()
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Moments that update running statistics are taken apart as those that do not."""
+        """What is written in place is what the op gives that writes nothing. Moments that update running statistics are
+        taken apart as those that do not."""
+        if (plain := functional_form(func)) is not None:
+            with self:
+                out = plain(*args, **kwargs)
+            return args[0].copy_(out)
         rule = decompositions().get(func) if MOMENTS.holds(func) else None
         if rule is None or not self._stands_for(None, func, rule, args, kwargs):
             return super()._written_to(func, args, kwargs)
-        self.within += 1
+        with self._inside(func), self:
+            return rule(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _inside(self, func: Any) -> Iterator[None]:
+        several, moments = holds_any((SEVERAL_FORMULAS, MOMENTS), func), MOMENTS.holds(func)
+        self.within, self.moments = self.within + several, self.moments + moments
         try:
-            with self:
-                return rule(*args, **kwargs)
+            yield
         finally:
-            self.within -= 1
+            self.within, self.moments = self.within - several, self.moments - moments
 
     def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        self.within += MOMENTS.holds(func)
-        try:
-            return super()._decomposed(func, args, kwargs)
-        finally:
-            self.within -= MOMENTS.holds(func)
+        rule = decompositions().get(func)
+        with self._inside(func):
+            if not self.within or rule is None:
+                return super()._decomposed(func, args, kwargs)
+            others = other_formulas(func, rule, args, kwargs)
+            wide = self.widest and MOMENTS.holds(func) and not others
+            self.formulas = max(self.formulas, 1 + len(others) + wide)
+            if self.formula and wide:
+                return self._in_more_range(func, args, kwargs)
+            if not self.formula or not others or not self._stands_for(None, func, rule, args, kwargs):
+                return super()._decomposed(func, args, kwargs)
+            with self:
+                return others[(self.formula - 1) % len(others)]()
+
+    def _in_more_range(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Moments whose sums do not overflow: terms may be divided before they are added up."""
+        chosen, degrees = homogeneous_operands(func, args, kwargs)
+        out = func(*args, **kwargs)
+        if degrees is None:
+            return out
+        given, named = replace_leaves(_scaled, args, kwargs, chosen)
+        leaves, spec = tree_flatten(out)
+        scaled = tree_flatten(func(*given, **named))[0]
+        return tree_unflatten([restored(*row) for row in zip(leaves, scaled, degrees, strict=True)], spec)
 
     def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
         what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
-        if MOMENTS.holds(func):
+        if holds_any((SEVERAL_FORMULAS, MOMENTS), func):
             self.sums += 1  # a norm by statistics that are given adds nothing up, and has its formula all the same
             ordinary = [
                 each(*tree_map(distinct_numbers, _copied(args)), **tree_map(distinct_numbers, _copied(kwargs)))
