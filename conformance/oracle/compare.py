@@ -121,7 +121,9 @@ def judge(
         return finding
 
 
-def _judge_defined(referee: Referee, finding: Finding, expected: Observed, actual: Observed) -> tuple[Finding, Observed]:
+def _judge_defined(
+    referee: Referee, finding: Finding, expected: Observed, actual: Observed
+) -> tuple[Finding, Observed]:
     """The finding, and the run it is of, given that of the whole run: where eager converts numbers out of range, what
     does not depend on these is compared."""
     converts, masks = undefined_elements(referee.program, referee.pristine)
@@ -141,7 +143,9 @@ def _judge_defined(referee: Referee, finding: Finding, expected: Observed, actua
             given[at] = torch.where(mask, dense(value), dense(given[at]))
     leaves = given[:outputs] if isinstance(actual.outputs, tuple | list | dict) else given[0]
     actual = Observed(leaves, tuple(given[outputs:]))
-    finding = _judge(referee, replace(expected, outputs=wanted[:outputs]) if leaves is not given[0] else expected, actual)
+    finding = _judge(
+        referee, replace(expected, outputs=wanted[:outputs]) if leaves is not given[0] else expected, actual
+    )
     return replace(finding, evidence=finding.evidence | {"undefined": count}), actual
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.op_traits.order_of_terms import MULTIPLIES_ELEMENTS
+from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.perturbation.accumulation import arguments_of, movable
 from torchstone.conformance.oracle.tolerances import RANGE_EDGE_LOG2
 
@@ -36,17 +36,15 @@ class Factors:
     @classmethod
     def of(cls, func: Any, args: Any, kwargs: dict[str, Any]) -> Factors | None:
         """The factors of a call; None if it multiplies none."""
-        if not MULTIPLIES_ELEMENTS.holds(func):
-            return None
-        name, given = base_name(func), arguments_of(func, args, kwargs)
-        if "reduce" in given and given["reduce"] not in ("prod", "multiply"):
+        sums, given = _SUMS.of(func), arguments_of(func, args, kwargs)
+        if sums is None or given.get("reduce", "prod") not in ("prod", "multiply") or "value" in given:
             return None
 
         def changed(change: Change) -> dict[str, Any]:
             return {key: change(value) if movable(value) else value for key, value in given.items()}
 
         def total(change: Change) -> Tensor:
-            return _SUMS[name](changed(change))
+            return sums(changed(change))
 
         return cls(lambda change: func(**changed(change)), total)
 
@@ -98,11 +96,21 @@ def _parts(value: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(low, 2.0 * fraction, fraction), power.double() - low.double()
 
 
+_SUMS: Implementations[Callable[[dict[str, Any]], Tensor]] = Implementations(MULTIPLIES_ELEMENTS)
+
+
+@_SUMS.register("cumprod")
+def _running(given: dict[str, Any]) -> Tensor:
+    return given["self"].cumsum(given["dim"])
+
+
+@_SUMS.register("prod")
 def _of_elements(given: dict[str, Any]) -> Tensor:
     x, dim = given["self"], given.get("dim")
     return x.sum() if dim is None else x.sum(dim, given.get("keepdim", False))
 
 
+@_SUMS.register("index_reduce", "scatter", "scatter_reduce")
 def _of_places(given: dict[str, Any]) -> Tensor:
     x, dim, index = given["self"], given["dim"], given["index"]
     source = given["source"] if "source" in given else given["src"]
@@ -110,12 +118,3 @@ def _of_places(given: dict[str, Any]) -> Tensor:
         zeros = torch.zeros_like(source)
         x = x.index_copy(dim, index, zeros) if "source" in given else x.scatter(dim, index, zeros)
     return x.index_add(dim, index, source) if "source" in given else x.scatter_add(dim, index, source)
-
-
-_SUMS: dict[str, Callable[[dict[str, Any]], Tensor]] = {
-    "cumprod": lambda given: given["self"].cumsum(given["dim"]),
-    "prod": _of_elements,
-    "scatter_reduce": _of_places,
-    "scatter": _of_places,
-    "index_reduce": _of_places,
-}

@@ -43,9 +43,7 @@ def restored(out: Tensor, scaled: Tensor, degree: int) -> Tensor:
     return torch.where(torch.isfinite(out), out, shifted(scaled, degree * SHIFT))
 
 
-def homogeneous_operands(
-    func: Any, args: Any, kwargs: dict[str, Any]
-) -> tuple[dict[int, int], list[int] | None]:
+def homogeneous_operands(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[dict[int, int], list[int] | None]:
     """The operands (leaves of ``(args, kwargs)``, by index) in which ``func`` is homogeneous: all, or one of them.
 
     Each has a weight: of ``bias + x * w`` the bias counts twice, x and w once. And of each result the degree, from 1 to
@@ -60,9 +58,7 @@ def homogeneous_operands(
             tree_flatten(func(*given, **named))[0]
             for given, named in (
                 replace_leaves(lambda leaf, weight: distinct_numbers(leaf), args, kwargs, chosen),
-                replace_leaves(
-                    lambda leaf, weight: shifted(distinct_numbers(leaf), -weight), args, kwargs, chosen
-                ),
+                replace_leaves(lambda leaf, weight: shifted(distinct_numbers(leaf), -weight), args, kwargs, chosen),
             )
         ]
         found = [_degree(*pair) for pair in zip(*runs, strict=True)]

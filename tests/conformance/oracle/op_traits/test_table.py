@@ -118,6 +118,8 @@ def test_a_name_twice_and_a_function_too_many_are_refused() -> None:
 REGISTRIES = [
     ("conformance.oracle.ambiguity.factorizations", "_RULES"),
     ("conformance.oracle.ambiguity.phases", "_RULES"),
+    ("conformance.oracle.overflow.formulas", "FORMULAS"),
+    ("conformance.oracle.overflow.products", "_SUMS"),
     ("conformance.oracle.perturbation.decompositions", "_POLYNOMIALS"),
     ("conformance.oracle.perturbation.oscillatory_zeros", "_AMPLITUDES"),
     ("conformance.execution.undefined_behavior", "_RULES"),

@@ -26,8 +26,8 @@ KINDS = (PLAIN, ONE_SIGN, MIXED, EDGE)
 
 @dataclass(frozen=True)
 class Generated:
-    """``answers``: right ones, in the calculation's dtype, of the inputs in that dtype. ``rows``: the kind of each row of
-    the result (its first dim), where the numbers of a row stay in it."""
+    """``answers``: right ones, in the calculation's dtype, of the inputs in that dtype. ``rows``: the kind of each row
+    of the result (its first dim), where the numbers of a row stay in it."""
 
     family: str
     program: Program
@@ -60,7 +60,9 @@ class Draw:
             return values * (top / (4.0 * length) * self.rng.choice((0.5, 1.0, 2.0)))
         large = torch.rand(length, generator=self.generator, dtype=torch.float64) < 0.7
         large[: 1 + length // 2] = True
-        size = top * (1.0 - torch.rand(length, generator=self.generator, dtype=torch.float64) * self.rng.choice((0, 0.6)))
+        size = top * (
+            1.0 - torch.rand(length, generator=self.generator, dtype=torch.float64) * self.rng.choice((0, 0.6))
+        )
         signs = torch.ones(length) if kind == ONE_SIGN else torch.sign(self.plain(length))
         values = torch.where(large, size * signs, values.abs() if kind == ONE_SIGN else values)
         return values[torch.randperm(length, generator=self.generator)]
@@ -102,7 +104,7 @@ def contractions(draw: Draw) -> Generated:
     y = draw.plain(length, 3) if power == 1.0 else torch.stack([draw.row(MIXED, length, 0.5) for _ in range(3)], 1)
     bias = draw.plain(3) * (draw.rng.choice((1.0, draw.largest / 8)))
     op = draw.rng.choice(("matmul", "linear", "conv"))
-    if power != 1.0 or op == "linear" and bias.abs().max() > 100:
+    if power != 1.0 or (op == "linear" and bias.abs().max() > 100):
         kinds = ()
 
     def answers(x: Tensor, y: Tensor, bias: Tensor) -> Answers:
@@ -268,13 +270,8 @@ def transforms(draw: Draw) -> Generated:
     imaginary = torch.stack([draw.row(kind, length) for kind in kinds])
     forward, norm = draw.rng.random() < 0.5, draw.rng.choice(("backward", "ortho", "forward"))
     op = draw.rng.choice(("c2c", "r2c", "c2r"))
-    scale = 1.0
-    if norm == "ortho":
-        scale = 1 / math.sqrt(length)
-    elif (norm == "forward") == (forward or op == "r2c") and op != "c2r":
-        scale = 1 / length
-    elif op == "c2r" and norm == "backward":
-        scale = 1 / length
+    divides = "forward" if op == "r2c" or (op == "c2c" and forward) else "backward"
+    scale = 1 / math.sqrt(length) if norm == "ortho" else 1 / length if norm == divides else 1.0
 
     def answers(real: Tensor, imaginary: Tensor) -> Answers:
         ahead = op == "r2c" or (op == "c2c" and forward)

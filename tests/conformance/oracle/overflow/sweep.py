@@ -49,7 +49,15 @@ def main() -> None:
             for name, finding in pairs:
                 found[kind] += 1
                 found[f"{kind} {case.family}"] += 1
-                print(seed, case.family, case.inputs[0].dtype, kind, name, finding.message[:150], finding.evidence.get("rule"))
+                print(
+                    seed,
+                    case.family,
+                    case.inputs[0].dtype,
+                    kind,
+                    name,
+                    finding.message[:150],
+                    finding.evidence.get("rule"),
+                )
     print(dict(found))
 
 

@@ -74,8 +74,16 @@ def clamped(x: Tensor) -> Tensor:
 
 
 RIGHT: dict[str, tuple[Program, Callable[..., object], tuple[Tensor, ...]]] = {
-    "what follows is open too": (several(("Tensor.int", X), ("mul", Ref("r0"), 2)), lambda x: clamped(x) * 2, (VALUES,)),
-    "back in floats": (several(("Tensor.int", X), ("Tensor.float", Ref("r0"))), lambda x: clamped(x).float(), (VALUES,)),
+    "what follows is open too": (
+        several(("Tensor.int", X), ("mul", Ref("r0"), 2)),
+        lambda x: clamped(x) * 2,
+        (VALUES,),
+    ),
+    "back in floats": (
+        several(("Tensor.int", X), ("Tensor.float", Ref("r0"))),
+        lambda x: clamped(x).float(),
+        (VALUES,),
+    ),
     "a row with such a number": (
         several(("Tensor.int", X), ("sum", Ref("r0"), 1)),
         lambda x: clamped(x).sum(1),
