@@ -1,10 +1,10 @@
 """Room beyond the range of float64: operands scaled by a power of two, which rounds nothing that is near the range.
 
 Nothing wider than float64 can run its programs. An op that is homogeneous of degree d (a sum and a transform of degree
-1, a contraction and a variance of degree 2, a bilinear form of degree 3) gives ``2**(-d * SHIFT)`` times its result when its operands are scaled by
+1, a contraction and a variance of degree 2) gives ``2**(-d * SHIFT)`` times its result when its operands are scaled by
 ``2**-SHIFT``: the same digits, and what no longer overflows did so by the order of the steps alone. Operands below
-``2**-530`` lose digits: what they add to a sum is a part in ``2**460`` of what overflows. Of degree 3 there is no such
-room.
+``2**-530`` lose digits: what they add to a sum is a part in ``2**460`` of what overflows. Of degree 3
+(a bilinear form) there is no such room.
 """
 
 from __future__ import annotations

@@ -82,12 +82,12 @@ SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
     ),
     "an infinite operand of a bilinear form": (
         FORM,
-        gives([[NAN]]),
+        gives([NAN]),
         (rows([INF, 1.0]), FACTORS_OF_FORM, rows([1.0, -2.0])),
     ),
     "three operands that overflow by twos": (
         FORM,
-        gives([[NAN]]),
+        gives([NAN]),
         (rows([1e30, 1e30]), FACTORS_OF_FORM, rows([1e30, -1e30])),
     ),
     "factors that are added up first": (
@@ -95,7 +95,6 @@ SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda g, y: (g - (g * y).sum(1, keepdim=True)) * y,
         (rows([1.0, 2.0]), rows([INF, 1.0])),
     ),
-    "factors that are added up last": (GRADIENT, gives([INF, INF]), (rows([MAX, MAX]), rows([2.0, -2.0]))),
     "a norm as documented": (
         GROUP,
         lambda x, w, b: (x + 1) * 2.00001**-0.5 * w + b,
@@ -155,17 +154,13 @@ def test_what_the_order_decides_is_ill_conditioned(name: str, dtype: torch.dtype
 
 CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
     "a NaN of moments whose squares are in range": (one("std", X, 1), gives(NAN), (rows([1e18, -1e18, 1.0, 2.0]),)),
-    "NaN left out of a bilinear form": (FORM, gives([[INF]]), (rows([NAN, 1.0]), FACTORS_OF_FORM, rows([1.0, INF]))),
+    "NaN left out of a bilinear form": (FORM, gives([INF]), (rows([NAN, 1.0]), FACTORS_OF_FORM, rows([1.0, INF]))),
     "a bilinear form of numbers in range": (
         FORM,
-        gives([[NAN]]),
+        gives([NAN]),
         (rows([1.0, 2.0]), FACTORS_OF_FORM, rows([1.0, -2.0])),
     ),
-    "a number for an infinite gradient": (
-        GRADIENT,
-        gives([1.0, 1.0]),
-        (rows([1.0, 2.0]), rows([INF, 1.0])),
-    ),
+    "a number for an infinite gradient": (GRADIENT, gives([1.0, 1.0]), (rows([1.0, 2.0]), rows([INF, 1.0]))),
     "a neighbour of an infinite gradient": (
         GRADIENT,
         lambda g, y: ((g - (g * y).sum(1, keepdim=True)) * y).index_fill(0, torch.tensor([1]), NAN),
