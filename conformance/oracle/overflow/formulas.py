@@ -1,6 +1,6 @@
 """Other formulas of ops than PyTorch's decompositions: they overflow elsewhere, and are as right.
 
-``(x - mean) * rstd * weight + bias`` may overflow before the bias brings it back; the line
+``(x - mean) * rstd * weight + bias`` may overflow before the bias brings it back. The line
 ``x * a + (bias - mean * a)`` with ``a = rstd * weight`` may be infinity minus infinity. Eager takes one or the other, by the layout of its operands.
 """
 
