@@ -1,7 +1,8 @@
 """Other formulas of ops than PyTorch's decompositions: they overflow elsewhere, and are as right.
 
-``(x - mean) * rstd * weight + bias`` may overflow before the bias brings it back. The line
-``x * a + (bias - mean * a)`` with ``a = rstd * weight`` may be infinity minus infinity. Eager takes one or the other, by the layout of its operands.
+``(x - mean) * rstd * weight + bias`` may overflow before the bias brings it back. The line ``x * a + b`` with
+``a = rstd * weight`` and ``b = bias - mean * a`` may be infinity minus infinity. Eager takes one or the other, by the
+layout of its operands.
 """
 
 from __future__ import annotations

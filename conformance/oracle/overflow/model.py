@@ -8,10 +8,12 @@ where the narrower dtype may:
   whose negative terms alone do may give -inf, and where both do, NaN. Where one sign stays within the range, no order
   of the additions overflows to that side. Terms that are infinite or NaN are in every order: they decide the result,
   except that an infinity may meet an overflow of the other sign.
+- Of products of three operands any two may be multiplied first, and infinite terms as below.
 - A Fourier transform multiplies by roots of unity, and each algorithm leaves out others that are 0 or 1: a term that
   is not finite reaches any result of its transform, or misses it, as an infinity or NaN.
 - A mean and a variance, in one pass or in two, and what is normalized by them, may be NaN where they are infinite:
   there PyTorch's own decompositions stand beside eager, whatever they make of infinities.
+- A norm, and the gradient of softmax, has several formulas: each is run (formulas.py).
 - A product of several factors may overflow before a small one comes in, and underflow before a large one does; where
   both may, it may be NaN. Its sign is in every order the same (products.py).
 - Where sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
@@ -68,7 +70,8 @@ nowhere, and what they cancel to has lost the digits that rounding loses, of flo
 
 class RandomOverflow(RandomRounding):
     """Runs what is inside it in the range of ``dtype``, without rounding. ``steps``: whether steps that are no
-    accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone."""
+    accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone.
+    ``formula``: 0 for PyTorch's decompositions, others for the other formulas of an op, in turn."""
 
     def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str, formula: int = 0) -> None:
         super().__init__(dtype, seed)
