@@ -57,6 +57,19 @@ def forget_kernels(overload: Any) -> None:
     overload._dispatch_cache.clear()
 
 
+def functional_form(overload: Any) -> Any:
+    """Return the overload that gives what an in-place one writes: ``add.Tensor`` of ``add_.Tensor``. None if there is
+    none."""
+    import torch
+
+    namespace, _, name = overload._schema.name.partition("::")
+    if not name.endswith("_") or name.endswith("__"):
+        return None
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+    plain = getattr(packet, overload_name(overload), None)
+    return None if plain is None or plain._schema.is_mutable else plain
+
+
 @uses("torch._C.DispatchKey.CompositeImplicitAutograd")
 def is_composite(overload: Any) -> bool:
     """Say whether PyTorch takes an op apart, for any device and autograd, before a dispatch mode sees it."""

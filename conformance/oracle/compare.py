@@ -40,6 +40,7 @@ from torchstone.conformance.oracle.evidence import FURTHER, Bounds, describe_wor
 from torchstone.conformance.oracle.exactness.nan_sign import different_nan_signs, nan_sign_ambiguity
 from torchstone.conformance.oracle.exactness.signed_zero import different_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import misrounded
+from torchstone.conformance.oracle.overflow.conversions import undefined_elements
 from torchstone.conformance.oracle.perturbation.conditioning import (
     ill_conditioned,
     nan_lost_by_eager,
@@ -100,6 +101,8 @@ def judge(
         warnings.simplefilter("ignore")
         referee = Referee(program, args, seed=seed)
         finding = _judge(referee, expected, actual)
+        if not finding.ok:
+            finding, actual = _judge_defined(referee, finding, expected, actual)
         if finding.kind != Kind.VALUE:
             return finding
         if seed is None and _right_with_ties_broken(program, args, actual):
@@ -116,6 +119,37 @@ def judge(
             if beside.outcome is Outcome.ILL_CONDITIONED and finding.outcome is Outcome.MISMATCH:
                 finding = beside
         return finding
+
+
+def _judge_defined(
+    referee: Referee, finding: Finding, expected: Observed, actual: Observed
+) -> tuple[Finding, Observed]:
+    """The finding, and the run it is of, given that of the whole run: where eager converts numbers out of range, what
+    does not depend on these is compared."""
+    converts, masks = undefined_elements(referee.program, referee.pristine)
+    if not converts:
+        return finding, actual
+    if masks is None:
+        return Finding(Outcome.UNTESTED, message=f"{_UNDEFINED} decide sizes or arguments"), actual
+    wanted, given = (flatten((run.outputs, run.inputs)) for run in (expected, actual))
+    count = sum(int(mask.sum()) for mask in masks if mask is not None)
+    if not count or finding.kind not in ("", Kind.VALUE, Kind.MUTATION):
+        return finding, actual
+    outputs = len(flatten(actual.outputs))
+    if all(mask is not None and mask.numel() and bool(mask.all()) for mask in masks[:outputs]):
+        return Finding(Outcome.UNTESTED, message=f"{_UNDEFINED} decide all numbers"), actual
+    for at, (mask, value) in enumerate(zip(masks, wanted, strict=True)):
+        if mask is not None and bool(mask.any()):
+            given[at] = torch.where(mask, dense(value), dense(given[at]))
+    leaves = given[:outputs] if isinstance(actual.outputs, tuple | list | dict) else given[0]
+    actual = Observed(leaves, tuple(given[outputs:]))
+    finding = _judge(
+        referee, replace(expected, outputs=wanted[:outputs]) if leaves is not given[0] else expected, actual
+    )
+    return replace(finding, evidence=finding.evidence | {"undefined": count}), actual
+
+
+_UNDEFINED = "conversions to integers out of range, which PyTorch leaves open,"
 
 
 def _right_with_ties_broken(program: Program, args: tuple[Tensor, ...], actual: Observed) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
-from torchstone.compiler._torch.operators import base_name
+from torchstone.compiler._torch.operators import base_name, schema_of
 from torchstone.conformance.oracle.op_traits.rounding import NEVER_ROUNDS
 
 
@@ -18,6 +18,15 @@ def never_rounds(func: Any) -> bool:
     """Whether an operator's results are the same numbers in any precision: it selects, moves, compares or rounds to
     integers."""
     return func.is_view or NEVER_ROUNDS.holds(func) or _copies_view(base_name(func))
+
+
+def combines_by_argument(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an operator that else moves numbers is told to add or multiply them: ``put(accumulate=True)``."""
+    names = [argument.name for argument in schema_of(func).arguments]
+    if "accumulate" not in names and "reduce" not in names:
+        return False
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return bool(given.get("accumulate")) or given.get("reduce") is not None
 
 
 def _copies_view(name: str) -> bool:
@@ -35,5 +44,6 @@ class EveryStep(TorchDispatchMode):
         self.always = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        self.always = self.always and self.holds(func)
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        self.always = self.always and self.holds(func) and not combines_by_argument(func, args, kwargs)
+        return func(*args, **kwargs)

@@ -39,25 +39,37 @@ MOMENTS = Trait(
     waives=True,
 )
 
-MULTIPLIES_ELEMENTS = Trait(
-    "Multiplies the elements of one operand",
+SEVERAL_FORMULAS = Trait(
+    "Is computed by several formulas",
     Names.ATEN,
-    each("cumprod prod"),
-    reason="Factors may be multiplied in any order: those above 1 first, or those below.",
-    effect="The product may overflow or underflow on the way where some order does, and is NaN where it may do both.",
-    read_by=("conformance.oracle.overflow.model",),
+    each(
+        """
+        _batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit_functional
+        _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm
+        """,
+        _softmax_backward_data="(grad - sum) * output, or grad * output - sum * output",
+    ),
+    reason=(
+        "A norm is (x - mean) * rstd * weight + bias, or the line x * a + b of the same; factors are multiplied before "
+        "terms are added up, or after. Eager itself takes one or another, by the layout of its operands."
+    ),
+    effect="What one of these formulas gives where its steps leave the range is right.",
+    read_by=("conformance.oracle.overflow.formulas", "conformance.oracle.overflow.model"),
     waives=True,
 )
 
-SUMS_PRODUCTS = Trait(
-    "Sums products of three operands",
+MULTIPLIES_ELEMENTS = Trait(
+    "Multiplies elements",
     Names.ATEN,
-    each("_trilinear"),
-    reason="Some algorithms add up before they multiply.",
-    effect=(
-        "An infinite term may be NaN in the result, and factors count at least 1 when the sizes of terms are added up."
+    each(
+        "cumprod prod",
+        index_reduce="where it reduces by prod",
+        scatter="where it reduces by multiply",
+        scatter_reduce="where it reduces by prod",
     ),
-    read_by=("conformance.oracle.overflow.model",),
+    reason="Factors may be multiplied in any order: those above 1 first, or those below.",
+    effect="The product may overflow or underflow on the way where some order does, and is NaN where it may do both.",
+    read_by=("conformance.oracle.overflow.model", "conformance.oracle.overflow.products"),
     waives=True,
 )
 
@@ -88,8 +100,3 @@ FUSED_MULTIPLY_ADD = Trait(
     read_by=("conformance.oracle.overflow.model",),
     waives=True,
 )
-
-PRODUCTS = (MULTIPLIES_ELEMENTS, SUMS_PRODUCTS)
-"""What multiplies terms: of complex numbers, their order decides as that of a sum does."""
-REGROUPED = (TRANSFORMS, SUMS_PRODUCTS)
-"""What is not a sum of the same terms in every algorithm: some are added up before they are multiplied."""

@@ -8,10 +8,12 @@ where the narrower dtype may:
   whose negative terms alone do may give -inf, and where both do, NaN. Where one sign stays within the range, no order
   of the additions overflows to that side. Terms that are infinite or NaN are in every order: they decide the result,
   except that an infinity may meet an overflow of the other sign.
+- Of products of three operands any two may be multiplied first, and infinite terms as below.
 - A Fourier transform multiplies by roots of unity, and each algorithm leaves out others that are 0 or 1: a term that
   is not finite reaches any result of its transform, or misses it, as an infinity or NaN.
 - A mean and a variance, in one pass or in two, and what is normalized by them, may be NaN where they are infinite:
   there PyTorch's own decompositions stand beside eager, whatever they make of infinities.
+- A norm, and the gradient of softmax, has several formulas: each is run (formulas.py).
 - A product of several factors may overflow before a small one comes in, and underflow before a large one does; where
   both may, it may be NaN. Its sign is in every order the same (products.py).
 - Where sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
@@ -24,28 +26,30 @@ The orders are drawn at random, and each element has its own: a number that no o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.operators import base_name
+from torchstone.compiler._torch.operators import base_name, functional_form
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map, tree_unflatten
 from torchstone.conformance.oracle.op_traits.order_of_terms import (
     AVERAGES_WINDOWS,
     FUSED_MULTIPLY_ADD,
     MOMENTS,
     MULTIPLIES_ELEMENTS,
-    PRODUCTS,
-    REGROUPED,
+    SEVERAL_FORMULAS,
     TRANSFORMS,
 )
 from torchstone.conformance.oracle.op_traits.trait import holds_any
-from torchstone.conformance.oracle.overflow.products import orders_of_factors
+from torchstone.conformance.oracle.overflow.formulas import other_formulas
+from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.overflow.scaling import (
+    MAX_DEGREE,
     SHIFT,
     FusedProducts,
     distinct_numbers,
@@ -54,7 +58,7 @@ from torchstone.conformance.oracle.overflow.scaling import (
     restored,
     shifted,
 )
-from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable
+from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable, transform_length
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.tolerances import real_dtype
@@ -66,19 +70,24 @@ nowhere, and what they cancel to has lost the digits that rounding loses, of flo
 
 class RandomOverflow(RandomRounding):
     """Runs what is inside it in the range of ``dtype``, without rounding. ``steps``: whether steps that are no
-    accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone."""
+    accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone.
+    ``formula``: 0 for PyTorch's decompositions, others for the other formulas of an op, in turn."""
 
-    def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str) -> None:
+    def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str, formula: int = 0) -> None:
         super().__init__(dtype, seed)
         self.choice = sums
         self.steps = steps
+        self.formula = formula
+        self.formulas = 1
+        """How many formulas there are of an op that was run."""
         self.range = _past(real_dtype(dtype))
         # The halves are added up in float32, by eager and by any compiler that is to be right.
         self.room = max(self.range, _past(torch.float32))
         self.widest = real_dtype(dtype) is torch.float64
         self.products = FusedProducts()
         self.within = 0
-        """How many moments deep in their decompositions."""
+        """How many ops deep in the formulas of one."""
+        self.moments = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -100,35 +109,64 @@ class RandomOverflow(RandomRounding):
         if self.steps == "some":
             beyond &= self._coin(value)
         # In one pass a running mean that overflows meets its opposite: within moments infinities may be NaN.
-        infinity = math.nan if self.within and self.choice == "both" else math.inf
+        infinity = math.nan if self.moments and self.choice == "both" else math.inf
         return torch.where(beyond, torch.copysign(torch.full_like(value, infinity), value), value)
 
     def _coin(self, like: Tensor) -> Tensor:
         return torch.randint(0, 2, like.shape, generator=self.generator).bool()
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Moments that update running statistics are taken apart as those that do not."""
+        """What is written in place is what the op gives that writes nothing. Moments that update running statistics are
+        taken apart as those that do not."""
+        if (plain := functional_form(func)) is not None:
+            with self:
+                out = plain(*args, **kwargs)
+            return args[0].copy_(out)
         rule = decompositions().get(func) if MOMENTS.holds(func) else None
         if rule is None or not self._stands_for(None, func, rule, args, kwargs):
             return super()._written_to(func, args, kwargs)
-        self.within += 1
+        with self._inside(func), self:
+            return rule(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _inside(self, func: Any) -> Iterator[None]:
+        several, moments = holds_any((SEVERAL_FORMULAS, MOMENTS), func), MOMENTS.holds(func)
+        self.within, self.moments = self.within + several, self.moments + moments
         try:
-            with self:
-                return rule(*args, **kwargs)
+            yield
         finally:
-            self.within -= 1
+            self.within, self.moments = self.within - several, self.moments - moments
 
     def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        self.within += MOMENTS.holds(func)
-        try:
-            return super()._decomposed(func, args, kwargs)
-        finally:
-            self.within -= MOMENTS.holds(func)
+        rule = decompositions().get(func)
+        with self._inside(func):
+            if not self.within or rule is None:
+                return super()._decomposed(func, args, kwargs)
+            others = other_formulas(func, rule, args, kwargs)
+            wide = self.widest and MOMENTS.holds(func) and not others
+            self.formulas = max(self.formulas, 1 + len(others) + wide)
+            if self.formula and wide:
+                return self._in_more_range(func, args, kwargs)
+            if not self.formula or not others or not self._stands_for(None, func, rule, args, kwargs):
+                return super()._decomposed(func, args, kwargs)
+            with self:
+                return others[(self.formula - 1) % len(others)]()
+
+    def _in_more_range(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Moments whose sums do not overflow: terms may be divided before they are added up."""
+        chosen, degrees = homogeneous_operands(func, args, kwargs)
+        out = func(*args, **kwargs)
+        if degrees is None:
+            return out
+        given, named = replace_leaves(_scaled, args, kwargs, chosen)
+        leaves, spec = tree_flatten(out)
+        scaled = tree_flatten(func(*given, **named))[0]
+        return tree_unflatten([restored(*row) for row in zip(leaves, scaled, degrees, strict=True)], spec)
 
     def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
         what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
-        if MOMENTS.holds(func):
+        if holds_any((SEVERAL_FORMULAS, MOMENTS), func):
             self.sums += 1  # a norm by statistics that are given adds nothing up, and has its formula all the same
             ordinary = [
                 each(*tree_map(distinct_numbers, _copied(args)), **tree_map(distinct_numbers, _copied(kwargs)))
@@ -145,28 +183,30 @@ class RandomOverflow(RandomRounding):
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
-        if MULTIPLIES_ELEMENTS.holds(func) and movable(out) and not out.is_complex():
-            return orders_of_factors(func, args, out, self.room, functools.partial(self._kinds, out.shape))
-        least = 1.0 if holds_any(PRODUCTS, func) else 0.0
-        beyond = math.inf if holds_any(REGROUPED, func) else least
-        factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
+        if movable(out) and not out.is_complex() and (factors := Factors.of(func, args, kwargs)) is not None:
+            return factors.in_some_order(out, self.room, functools.partial(self._kinds, out.shape))
         try:
-            chosen, scale = homogeneous_operands(func, args, kwargs)
-            scale = scale if self.widest else None
-            small = shifted if scale else lambda leaf: leaf
-            size = functools.partial(_size, least=math.ldexp(least, -SHIFT) if scale else least, beyond=beyond)
+            chosen, degrees = homogeneous_operands(func, args, kwargs)
+            scale = degrees if self.widest and degrees and max(degrees) <= MAX_DEGREE else None
+            partial = MULTIPLIES_ELEMENTS.holds(func) or max(degrees or [0]) > MAX_DEGREE
+            regrouped = TRANSFORMS.holds(func) or max(degrees or [0]) > MAX_DEGREE
+            small = _scaled if scale else _unscaled
+            size = functools.partial(_size, least=1.0 if partial else 0.0, beyond=math.inf if regrouped else 0.0)
             runs = [
                 (small, args, kwargs),
-                (lambda leaf: _finite_part(small(leaf)), args, kwargs),
-                (lambda leaf: size(small(leaf)), _unnormalized(func, args), factors),
+                (lambda leaf, weight: _finite_part(small(leaf, weight)), args, kwargs),
+                (lambda leaf, weight: size(small(leaf, weight)), *_unnormalized(func, args, kwargs)),
+                (lambda leaf, weight: _where_nan(leaf), args, kwargs),
             ]
             calls = [replace_leaves(each, given, named, chosen) for each, given, named in runs]
-            whole, net, total = (func(*given, **named) for given, named in calls)
+            whole, net, total, nan = (func(*given, **named) for given, named in calls)
             noise = total
             if scale and self.choice == "lost":
                 # A transform multiplies each term by a root of unity, which rounds it.
                 rounds = (lambda leaf: leaf) if TRANSFORMS.holds(func) else _fine_part
-                given, named = replace_leaves(lambda leaf: size(small(rounds(leaf))), args, kwargs, chosen)
+                given, named = replace_leaves(
+                    lambda leaf, weight: size(small(rounds(leaf), weight)), args, kwargs, chosen
+                )
                 growth = max(1.0, math.sqrt(length_of(operands, results)) / 8.0) * torch.finfo(torch.float64).eps
                 noise = tree_map(functools.partial(_lost, growth=growth), total, func(*given, **named))
         except Exception:  # an op of its own rules about its operands, such as a factorization
@@ -174,33 +214,57 @@ class RandomOverflow(RandomRounding):
         if AVERAGES_WINDOWS.holds(func):
             net, total = (value * _window(base_name(func), args) for value in (net, total))
         if TRANSFORMS.holds(func):
-            total, noise = (_over(value, args[1]) for value in (total, noise))
+            rounds_up = 1.0 + self.eps * transform_length(func, args, kwargs)
+            total, noise = (_over(value, args[1]) for value in (total * rounds_up, noise))
         leaves, spec = tree_flatten(out)
         rows = zip(
             leaves,
-            *(tree_flatten(tree)[0] for tree in (whole, net, total, noise)),
+            *(tree_flatten(tree)[0] for tree in (whole, net, total, noise, nan)),
             scale or [0] * len(leaves),
             strict=True,
         )
-        return tree_unflatten([self._in_some_order(func, *row) for row in rows], spec)
+        signed = not (partial or regrouped)
+        return tree_unflatten([self._in_some_order(func, signed, regrouped, *row) for row in rows], spec)
 
-    def _in_some_order(self, func: Any, out: Any, whole: Any, net: Any, total: Any, noise: Any, degree: int) -> Any:
+    def _in_some_order(
+        self,
+        func: Any,
+        signed: bool,
+        regrouped: bool,
+        out: Any,
+        whole: Any,
+        net: Any,
+        total: Any,
+        noise: Any,
+        nan: Any,
+        degree: int,
+    ) -> Any:
         """A result of an accumulation, given what its terms, the finite ones and the sizes of all accumulate to, on
-        scaled operands if it has a ``degree``; ``noise`` is how far the order moves it."""
+        scaled operands if it has a ``degree``; ``noise`` is how far the order moves it, ``nan`` is NaN where a term is.
+        ``signed``: terms of one sign overflow to one side."""
         if not movable(out) or net.shape != out.shape:
             return out
         room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else self.room
         out = restored(out, whole, degree) if degree else out
         total = torch.maximum(total.real, total.imag) if total.is_complex() else total
         up = down = ~(total.expand(out.shape) < room)
-        if not out.is_complex() and not holds_any((TRANSFORMS, *PRODUCTS), func):
+        if not out.is_complex() and signed:
             # Small terms of one sign are lost beside large ones of the other.
             lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
             up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))
         if self.choice == "lost" and degree:
             lost = shifted(noise.real, degree * SHIFT)
             out = _by_part(out, lambda part: part + lost * self._even(part))
-        return _by_part(out, lambda part: self._chosen(part, up, down, holds_any((TRANSFORMS, MOMENTS), func)))
+        if regrouped:
+            free = up & ~(torch.isnan(nan.real) if nan.is_complex() else torch.isnan(nan)) & ~torch.isfinite(out)
+            out = _by_part(out, lambda part: torch.where(free & ~torch.isfinite(part), self._special(part), part))
+        return _by_part(out, lambda part: self._chosen(part, up, down, MOMENTS.holds(func)))
+
+    def _special(self, part: Tensor) -> Tensor:
+        """What an infinite term may make of a result whose terms are added up before they are multiplied."""
+        chosen = self._kinds(part.shape)
+        special = torch.where(chosen == 0, math.inf, torch.where(chosen == 1, -math.inf, math.nan))
+        return torch.where(chosen > 2, part, special)
 
     def _even(self, like: Tensor) -> Tensor:
         return torch.rand(like.shape, generator=self.generator, dtype=torch.float64) * 2.0 - 1.0
@@ -249,6 +313,19 @@ def _by_part(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     return torch.complex(change(value.real), change(value.imag)) if value.is_complex() else change(value)
 
 
+def _scaled(leaf: Any, weight: int) -> Any:
+    return shifted(leaf, -weight * SHIFT)
+
+
+def _unscaled(leaf: Any, weight: int) -> Any:
+    return leaf
+
+
+def _where_nan(leaf: Any) -> Any:
+    """Plain numbers in place of all but NaN."""
+    return torch.where(torch.isnan(leaf), math.nan, 1.0).to(leaf.dtype) if movable(leaf) else leaf
+
+
 def _finite_part(leaf: Any) -> Any:
     return torch.where(torch.isfinite(leaf), leaf, 0.0) if movable(leaf) else leaf
 
@@ -290,9 +367,13 @@ def _window(name: str, args: Any) -> int:
     return math.prod(min(size, -(-size // max(count, 1)) + 1) for size, count in zip(sizes, wanted, strict=True))
 
 
-def _unnormalized(func: Any, args: Any) -> Any:
-    """A transform may be normalized after it is added up: the sizes of its terms are those before."""
-    return (*args[:2], 0, *args[3:]) if TRANSFORMS.holds(func) and len(args) > 3 else args
+def _unnormalized(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments with which the sizes of terms add up: a transform and a mean may be divided after they are added
+    up, and factors of the whole have a size, too."""
+    factors = {name: abs(value) if name in ("alpha", "beta") else value for name, value in kwargs.items()}
+    if TRANSFORMS.holds(func) and len(args) > 3:
+        return (*args[:2], 0, *args[3:]), factors
+    return tuple("sum" if isinstance(value, str) and value == "mean" else value for value in args), factors
 
 
 def _over(total: Tensor, dims: Any) -> Tensor:

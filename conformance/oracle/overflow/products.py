@@ -3,56 +3,118 @@
 Multiplied in some order, factors above 1 may come first, and overflow where all of them together exceed the range; or
 those below 1, and underflow to 0; or each apart, and infinity times 0 is NaN. A partial product that is infinite or 0
 stays so, and the sign is that of all factors: there is nothing else, but the product itself.
+
+Which factors a result has tells the op itself: with a sum in place of the product it adds up their logarithms.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.operators import schema_of
+from torchstone.conformance.oracle.op_traits.order_of_terms import MULTIPLIES_ELEMENTS
+from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.perturbation.accumulation import arguments_of, movable
 from torchstone.conformance.oracle.tolerances import RANGE_EDGE_LOG2
 
+Change = Callable[[Tensor], Tensor]
 
-def orders_of_factors(func: Any, args: Any, out: Tensor, room: float, choose: Callable[[], Tensor]) -> Tensor:
-    """What products of real numbers give in some order. All float64.
 
-    ``out`` is what ``func`` gave. ``room`` is what no partial product reaches in the narrower dtype (infinity: that of
-    float64). ``choose`` says for each result: 0 overflow, 1 underflow, 2 both, 3 neither, where it may.
-    """
-    factors, rest = args[0].to(torch.float64), args[1:]
-    widest = math.isinf(room)
-    highest = 1024.0 if widest else math.log2(room)
-    lowest = math.log2(torch.finfo(torch.float64 if widest else torch.float32).tiny)  # subnormals may be flushed
+@dataclass(frozen=True)
+class Factors:
+    """A call that multiplies elements: ``product`` and ``total`` give, of its factors changed, their products and
+    sums."""
 
-    def total(values: Tensor) -> Tensor:
-        """The sums of values over the factors of each result."""
-        if schema_of(func).name == "aten::cumprod":
-            return values.cumsum(rest[0])
-        return values.sum(*rest[:2]) if rest else values.sum()
+    product: Callable[[Change], Tensor]
+    total: Callable[[Change], Tensor]
 
-    finite = torch.isfinite(factors)
-    ordinary = finite & (factors != 0)
-    logs = torch.where(ordinary, factors, 1.0).abs().log2()
-    zero, infinite, nan = (total(kind.double()) > 0 for kind in (factors == 0, torch.isinf(factors), factors.isnan()))
-    over = infinite | (total(logs.clamp(min=0)) >= highest - RANGE_EDGE_LOG2)
-    under = zero | (total(logs.clamp(max=0)) <= lowest + RANGE_EDGE_LOG2)
-    sign = 1.0 - 2.0 * (total((factors < 0).double()) % 2)
-    exact = out
-    if widest:  # no wider twin says what it is: the fractions and the powers of two each for themselves
-        fraction, power = torch.frexp(torch.where(ordinary, factors, 1.0))
-        low = fraction.abs() < 2.0**-0.5  # all around 1, so that their product stays in range
-        fraction, power = torch.where(low, 2.0 * fraction, fraction), power.double() - low.double()
-        half = (total(power) / 2).floor()
-        apart = torch.ldexp(torch.ldexp(func(fraction, *rest), half), total(power) - half)
-        exact = torch.where(over | under, apart, out)
-    exact = torch.where(zero, 0.0, torch.where(infinite, sign * math.inf, exact))
-    chosen = choose()
-    result = torch.where(over & ~zero & (chosen == 0), sign * math.inf, exact)
-    result = torch.where(under & ~infinite & (chosen == 1), 0.0, result)
-    lost = nan | (zero & infinite) | (over & under & (chosen == 2))
-    return torch.where(lost, math.nan, result)
+    @classmethod
+    def of(cls, func: Any, args: Any, kwargs: dict[str, Any]) -> Factors | None:
+        """The factors of a call; None if it multiplies none."""
+        sums, given = _SUMS.of(func), arguments_of(func, args, kwargs)
+        if sums is None or given.get("reduce", "prod") not in ("prod", "multiply") or "value" in given:
+            return None
+
+        def changed(change: Change) -> dict[str, Any]:
+            return {key: change(value) if movable(value) else value for key, value in given.items()}
+
+        def total(change: Change) -> Tensor:
+            return sums(changed(change))
+
+        return cls(lambda change: func(**changed(change)), total)
+
+    def in_some_order(self, out: Tensor, room: float, choose: Callable[[], Tensor]) -> Tensor:
+        """What products of real numbers give in some order. All float64.
+
+        ``out`` is the product. ``room`` is what no partial product reaches in the narrower dtype (infinity: that of
+        float64). ``choose`` says for each result: 0 overflow, 1 underflow, 2 both, 3 neither, where it may.
+        """
+        widest = math.isinf(room)
+        highest = 1024.0 if widest else math.log2(room)
+        tiny = torch.finfo(torch.float64 if widest else torch.float32).tiny  # subnormals may be flushed
+        zero = self.total(lambda value: (value == 0).double()) > 0
+        infinite, nan = (
+            self.total(lambda value: torch.isinf(value).double()) > 0,
+            self.total(lambda value: torch.isnan(value).double()) > 0,
+        )
+        over = infinite | (self.total(lambda value: _log2(value).clamp(min=0)) >= highest - RANGE_EDGE_LOG2)
+        under = zero | (self.total(lambda value: _log2(value).clamp(max=0)) <= math.log2(tiny) + RANGE_EDGE_LOG2)
+        sign = 1.0 - 2.0 * (self.total(lambda value: (value < 0).double()) % 2)
+        exact = torch.where(over | under, self._in_range(), out) if widest else out
+        exact = torch.where(zero, 0.0, torch.where(infinite, sign * math.inf, exact))
+        chosen = choose()
+        result = torch.where(over & ~zero & (chosen == 0), sign * math.inf, exact)
+        result = torch.where(under & ~infinite & (chosen == 1), 0.0, result)
+        lost = nan | (zero & infinite) | (over & under & (chosen == 2))
+        return torch.where(lost, math.nan, result)
+
+    def _in_range(self) -> Tensor:
+        """The products where nothing leaves the range: the fractions and the powers of two each for themselves. Nothing
+        wider than float64 says what they are."""
+        half = (self.total(lambda value: _parts(value)[1]) / 2).floor()
+        rest = self.total(lambda value: _parts(value)[1]) - half
+        return torch.ldexp(torch.ldexp(self.product(lambda value: _parts(value)[0]), half), rest)
+
+
+def _ordinary(value: Tensor) -> Tensor:
+    return torch.where(torch.isfinite(value) & (value != 0), value, 1.0)
+
+
+def _log2(value: Tensor) -> Tensor:
+    return _ordinary(value).abs().log2()
+
+
+def _parts(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers around 1, so that their product stays in range, and the powers of two that make the others of them."""
+    fraction, power = torch.frexp(_ordinary(value))
+    low = fraction.abs() < 2.0**-0.5
+    return torch.where(low, 2.0 * fraction, fraction), power.double() - low.double()
+
+
+_SUMS: Implementations[Callable[[dict[str, Any]], Tensor]] = Implementations(MULTIPLIES_ELEMENTS)
+
+
+@_SUMS.register("cumprod")
+def _running(given: dict[str, Any]) -> Tensor:
+    return given["self"].cumsum(given["dim"])
+
+
+@_SUMS.register("prod")
+def _of_elements(given: dict[str, Any]) -> Tensor:
+    x, dim = given["self"], given.get("dim")
+    return x.sum() if dim is None else x.sum(dim, given.get("keepdim", False))
+
+
+@_SUMS.register("index_reduce", "scatter", "scatter_reduce")
+def _of_places(given: dict[str, Any]) -> Tensor:
+    x, dim, index = given["self"], given["dim"], given["index"]
+    source = given["source"] if "source" in given else given["src"]
+    if not given.get("include_self", True):
+        zeros = torch.zeros_like(source)
+        x = x.index_copy(dim, index, zeros) if "source" in given else x.scatter(dim, index, zeros)
+    return x.index_add(dim, index, source) if "source" in given else x.scatter_add(dim, index, source)

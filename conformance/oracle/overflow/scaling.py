@@ -3,7 +3,8 @@
 Nothing wider than float64 can run its programs. An op that is homogeneous of degree d (a sum and a transform of degree
 1, a contraction and a variance of degree 2) gives ``2**(-d * SHIFT)`` times its result when its operands are scaled by
 ``2**-SHIFT``: the same digits, and what no longer overflows did so by the order of the steps alone. Operands below
-``2**-530`` lose digits: what they add to a sum is a part in ``2**460`` of what overflows.
+``2**-530`` lose digits: what they add to a sum is a part in ``2**460`` of what overflows. Of degree 3
+(a bilinear form) there is no such room.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torchstone.conformance.oracle.equality import same_numbers
 from torchstone.conformance.oracle.perturbation.accumulation import movable
 
 SHIFT = 544
+MAX_DEGREE = 2
 """A product of the two largest numbers, scaled twice, leaves room for sums of ``2**64`` such."""
 
 
@@ -41,34 +43,37 @@ def restored(out: Tensor, scaled: Tensor, degree: int) -> Tensor:
     return torch.where(torch.isfinite(out), out, shifted(scaled, degree * SHIFT))
 
 
-def homogeneous_operands(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[list[int], list[int] | None]:
+def homogeneous_operands(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[dict[int, int], list[int] | None]:
     """The operands (leaves of ``(args, kwargs)``, by index) in which ``func`` is homogeneous: all, or one of them.
 
-    And of each result the degree, 1 or 2, as two runs on plain numbers show it; where a result is of no such degree,
-    all the operands, and None. The runs differ by powers of two, so the comparison is exact.
+    Each has a weight: of ``bias + x * w`` the bias counts twice, x and w once. And of each result the degree, from 1 to
+    3, as two runs on plain numbers show it; where a result is of no such degree, all the operands, and None. The runs
+    differ by powers of two, so the comparison is exact.
     """
     operands = [index for index, leaf in enumerate(tree_flatten((args, kwargs))[0]) if movable(leaf)]
-    choices = [operands, *([index] for index in operands)] if len(operands) > 1 else [operands]
-    for chosen in choices:
+    equal = dict.fromkeys(operands, 1)
+    choices = [equal, *(equal | {index: 2} for index in operands), *({index: 1} for index in operands)]
+    for chosen in choices if len(operands) > 1 else [equal]:
         runs = [
             tree_flatten(func(*given, **named))[0]
             for given, named in (
-                replace_leaves(distinct_numbers, args, kwargs, chosen),
-                replace_leaves(lambda leaf: shifted(distinct_numbers(leaf), -1), args, kwargs, chosen),
+                replace_leaves(lambda leaf, weight: distinct_numbers(leaf), args, kwargs, chosen),
+                replace_leaves(lambda leaf, weight: shifted(distinct_numbers(leaf), -weight), args, kwargs, chosen),
             )
         ]
         found = [_degree(*pair) for pair in zip(*runs, strict=True)]
         if None not in found:
             return chosen, [degree for degree in found if degree is not None]
-    return operands, None
+    return equal, None
 
 
 def replace_leaves(
-    change: Callable[[Any], Any], args: Any, kwargs: dict[str, Any], chosen: list[int]
+    change: Callable[[Any, int], Any], args: Any, kwargs: dict[str, Any], chosen: dict[int, int]
 ) -> tuple[Any, Any]:
-    """``args`` and ``kwargs`` with the leaves that are ``chosen`` changed."""
+    """``args`` and ``kwargs`` with the leaves that are ``chosen`` changed, given each with its weight."""
     leaves, spec = tree_flatten((args, kwargs))
-    return tree_unflatten([change(leaf) if index in chosen else leaf for index, leaf in enumerate(leaves)], spec)
+    changed = [change(leaf, chosen[index]) if index in chosen else leaf for index, leaf in enumerate(leaves)]
+    return tree_unflatten(changed, spec)
 
 
 def distinct_numbers(leaf: Any) -> Any:
@@ -82,7 +87,7 @@ def distinct_numbers(leaf: Any) -> Any:
 def _degree(whole: Any, half: Any) -> int | None:
     if not movable(whole):
         return 1
-    for degree in (1, 2):
+    for degree in (1, 2, 3):
         if bool(same_numbers(shifted(half, degree), whole).all()) and (
             not whole.numel() or bool(torch.isfinite(whole).any())
         ):

@@ -39,11 +39,16 @@ def movable(value: Any) -> bool:
     )
 
 
+def arguments_of(func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, those that are given."""
+    return {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
+
+
 def transform_length(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
     """How many terms go into one result of a Fourier transform, of all its dims together; 1 for any other op."""
     if not TRANSFORMS.holds(func):
         return 1.0
-    given = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
+    given = arguments_of(func, args, kwargs)
     sizes = [args[0].shape[dim] for dim in given["dim"]]
     return float(math.prod([*sizes[:-1], given.get("last_dim_size", sizes[-1])])) if sizes else 1.0
 

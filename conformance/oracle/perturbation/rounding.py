@@ -19,10 +19,11 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
-from torchstone.conformance.oracle.exactness.steps import never_rounds
+from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
 from torchstone.conformance.oracle.perturbation.accumulation import (
     accumulates,
+    arguments_of,
     error_growth,
     length_of,
     movable,
@@ -115,7 +116,7 @@ class RandomRounding(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.depth:
             self.in_float32 = self.halves and ADDS_IN_FLOAT32.holds(func)
-        if never_rounds(func):
+        if never_rounds(func) and not combines_by_argument(func, args, kwargs):
             return func(*args, **kwargs)
         if may_draw(func, kwargs):
             out, drew = call_and_see_rng(func, args, kwargs)
@@ -234,7 +235,7 @@ def _whole(value: Tensor) -> Tensor:
 def _as_complex_transform(func: Any, given: Any, imaginary: Tensor, shape: torch.Size) -> Tensor:
     """The transform of real numbers as one of complex numbers: imaginary parts that cancel leave their rounding."""
     args, kwargs = given
-    named = {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs
+    named = arguments_of(func, args, kwargs)
     dims = list(named["dim"])
     whole = torch.ops.aten._fft_c2c(torch.complex(args[0], imaginary), dims, named.get("normalization", 0), True)
     return whole.narrow(dims[-1], 0, shape[dims[-1]]) if dims else whole

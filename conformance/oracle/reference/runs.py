@@ -241,7 +241,15 @@ class Referee:
         return self._overflow_runs(CANCELLED_RUNS)
 
     def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[ReferenceRun]:
-        runs = [self.twin_run(RandomOverflow(self.dtype, SEED + k, *kind)) for k, kind in enumerate(kinds)]
+        """Runs of each kind by each formula that there is of an op of the program."""
+        runs: list[ReferenceRun] = []
+        formula, formulas = 0, 1
+        while formula < formulas:
+            for k, kind in enumerate(kinds):
+                mode = RandomOverflow(self.dtype, SEED + k, *kind, formula)
+                runs.append(self.twin_run(mode))
+                formulas = max(formulas, mode.formulas)
+            formula += 1
         return [run for run in runs if not run.problem]
 
     @functools.cached_property

@@ -84,9 +84,8 @@ def readers(constant: str) -> set[str]:
 
 
 def test_who_reads_a_trait_is_what_the_table_says() -> None:
-    unions = {"MULTIPLIES_ELEMENTS": "PRODUCTS", "SUMS_PRODUCTS": "PRODUCTS"}
     for constant, trait in TRAITS.items():
-        found = readers(constant) | (readers(unions[constant]) if constant in unions else set())
+        found = readers(constant)
         read = {name for name in found if importlib.import_module(f"torchstone.{name}")}
         assert read - {"conformance.oracle.waivers"} == set(trait.read_by), f"read_by of {constant}"
 
@@ -119,6 +118,8 @@ def test_a_name_twice_and_a_function_too_many_are_refused() -> None:
 REGISTRIES = [
     ("conformance.oracle.ambiguity.factorizations", "_RULES"),
     ("conformance.oracle.ambiguity.phases", "_RULES"),
+    ("conformance.oracle.overflow.formulas", "FORMULAS"),
+    ("conformance.oracle.overflow.products", "_SUMS"),
     ("conformance.oracle.perturbation.decompositions", "_POLYNOMIALS"),
     ("conformance.oracle.perturbation.oscillatory_zeros", "_AMPLITUDES"),
     ("conformance.execution.undefined_behavior", "_RULES"),

@@ -20,7 +20,7 @@ INF, NAN = math.inf, math.nan
 MAX = torch.finfo(torch.float32).max
 
 
-def gives(*values: float) -> Callable[..., Tensor]:
+def gives(*values: Any) -> Callable[..., Tensor]:
     return lambda *args: torch.tensor(values)
 
 
@@ -49,6 +49,15 @@ def bags(*values: float) -> Callable[..., Tensor]:
     return lambda *args: torch.tensor(values)[:, None]
 
 
+FORM = Program(("x0", "x1", "x2"), (Call("torch.nn.functional.bilinear", (X, Ref("x2"), Y), {}, "r0"),), Ref("r0"))
+FACTORS_OF_FORM = torch.tensor([[[1e-20, 2e-20], [3e-20, 4e-20]]])
+GRADIENT = one("ops.aten._softmax_backward_data", X, Y, 1, torch.float32)
+GROUP = Program(
+    ("x0", "x1", "x2"), (Call("torch.nn.functional.group_norm", (X, 1, Y, Ref("x2")), {}, "r0"),), Ref("r0")
+)
+PUT = Program(("x0", "x1", "x2"), (Call("torch.put", (X, Y, Ref("x2"), True), {}, "r0"),), Ref("r0"))
+
+
 SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
     "a sum that begins with the other sign": (SUM, gives(-INF), (BOTH,)),
     "a sum of halves that overflow both ways": (SUM, gives(NAN), (BOTH,)),
@@ -65,6 +74,41 @@ SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         one("var_mean", X, 1),
         lambda x: (torch.tensor([NAN]), torch.tensor([INF])),
         (rows([INF, 1, 2, 3]),),
+    ),
+    "the root of -1 in a transform of -inf": (
+        one("fft.irfft", X),
+        lambda x: torch.fft.irfft(x).index_fill(0, torch.tensor([0]), -INF),
+        (torch.full((4,), -INF),),
+    ),
+    "an infinite operand of a bilinear form": (
+        FORM,
+        gives([NAN]),
+        (rows([INF, 1.0]), FACTORS_OF_FORM, rows([1.0, -2.0])),
+    ),
+    "three operands that overflow by twos": (
+        FORM,
+        gives([NAN]),
+        (rows([1e30, 1e30]), FACTORS_OF_FORM, rows([1e30, -1e30])),
+    ),
+    "factors that are added up first": (
+        GRADIENT,
+        lambda g, y: (g - (g * y).sum(1, keepdim=True)) * y,
+        (rows([1.0, 2.0]), rows([INF, 1.0])),
+    ),
+    "a norm as documented": (
+        GROUP,
+        lambda x, w, b: (x + 1) * 2.00001**-0.5 * w + b,
+        (torch.tensor([[[-2.0, -2.0, 1.0]]]), torch.tensor([MAX]), torch.tensor([-2e38])),
+    ),
+    "terms put at one place": (
+        PUT,
+        gives(NAN),
+        (torch.tensor([MAX]), torch.tensor([0, 0, 0]), torch.tensor([MAX, -MAX, -MAX])),
+    ),
+    "terms added in place": (
+        several(("Tensor.clone", X), ("Tensor.put_", Ref("r0"), Ref("x1"), Ref("x2"), True), inputs=("x0", "x1", "x2")),
+        gives(NAN),
+        (torch.tensor([MAX]), torch.tensor([0, 0, 0]), torch.tensor([MAX, -MAX, -MAX])),
     ),
     "a running mean that overflows": (one("std", X, 1), gives(NAN), (rows([MAX, -MAX, 1.0, 2.0, 3.0]),)),
     "an infinity times a root of unity": (
@@ -110,6 +154,28 @@ def test_what_the_order_decides_is_ill_conditioned(name: str, dtype: torch.dtype
 
 CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
     "a NaN of moments whose squares are in range": (one("std", X, 1), gives(NAN), (rows([1e18, -1e18, 1.0, 2.0]),)),
+    "NaN left out of a bilinear form": (FORM, gives([INF]), (rows([NAN, 1.0]), FACTORS_OF_FORM, rows([1.0, INF]))),
+    "a bilinear form of numbers in range": (
+        FORM,
+        gives([NAN]),
+        (rows([1.0, 2.0]), FACTORS_OF_FORM, rows([1.0, -2.0])),
+    ),
+    "a number for an infinite gradient": (GRADIENT, gives([1.0, 1.0]), (rows([1.0, 2.0]), rows([INF, 1.0]))),
+    "a neighbour of an infinite gradient": (
+        GRADIENT,
+        lambda g, y: ((g - (g * y).sum(1, keepdim=True)) * y).index_fill(0, torch.tensor([1]), NAN),
+        (rows([1.0, 2.0], [1.0, 2.0]), rows([INF, 1.0], [0.5, 0.5])),
+    ),
+    "what is put alone, overflowed": (
+        Program(("x0", "x1", "x2"), (Call("torch.put", (X, Y, Ref("x2"), False), {}, "r0"),), Ref("r0")),
+        gives(INF),
+        (torch.tensor([MAX]), torch.tensor([0, 0, 0]), torch.tensor([MAX, -MAX, -MAX])),
+    ),
+    "NaN of terms of one sign put at one place": (
+        PUT,
+        gives(NAN),
+        (torch.tensor([MAX]), torch.tensor([0, 0]), torch.tensor([MAX, 1.0])),
+    ),
     "NaN left out of a sum": (SUM, lambda x: x.nansum(1), (rows([MAX, NAN, -MAX, 1.0]),)),
     "NaN left out of an overflow": (SUM, gives(INF), (rows([MAX, MAX, NAN]),)),
     "the wrong infinity": (SUM, gives(-INF), (rows([INF, MAX, MAX]),)),

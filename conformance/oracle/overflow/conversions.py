@@ -1,0 +1,103 @@
+"""Conversions of floating numbers to integers that cannot hold them: PyTorch leaves open what they give.
+
+NaN, infinities and numbers beyond the range are converted by the machine's instruction, one in a vector loop and
+another in its tail (``torch.Tensor.to`` says so, as C++ does). So no element that depends on such a number is compared.
+Which elements those are, runs of eager tell: each has other integers in the place of what was converted.
+
+    x = tensor([1.5, inf])    x.int() -> [1, ?]    x.int() > -1 -> [True, ?]    x.int().sum() -> ?
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import base_name
+from torchstone.compiler._torch.pytrees import tree_map
+from torchstone.conformance.oracle.perturbation.accumulation import arguments_of
+from torchstone.conformance.oracle.pytree import flatten
+from torchstone.conformance.oracle.random.unwritten import filled, unwritten_elements
+from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.tensor_storage import copy_tensors
+
+STAND_INS = ("zero", "one", "odd", "lowest", "highest")
+
+
+class StandIns(TorchDispatchMode):
+    """Gives each conversion another number of the range in the place of one that is out of range. ``found``: whether
+    there was one."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        dtype = _target(func, args, kwargs)
+        if dtype is None:
+            return func(*args, **kwargs)
+        args, kwargs = tree_map(lambda leaf: self._in_range(leaf, dtype), (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _in_range(self, leaf: Any, dtype: torch.dtype) -> Any:
+        if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+        if leaf.layout is not torch.strided or leaf.dtype.itemsize == 1:
+            return leaf
+        beyond = out_of_range(leaf, dtype)
+        if not bool(beyond.any()):
+            return leaf
+        self.found = True
+        return torch.where(beyond, torch.tensor(self._number(leaf, dtype), dtype=leaf.dtype), leaf)
+
+    def _number(self, leaf: Tensor, dtype: torch.dtype) -> float:
+        info, floats = torch.iinfo(dtype), torch.finfo(leaf.dtype)
+        bits = round(1 - torch.tensor(floats.eps, dtype=torch.float64).log2().item())
+        top = float(info.max + 1)
+        highest = min(top - max(top * 2.0**-bits, 1.0), floats.max)
+        numbers = {"zero": 0.0, "one": 1.0, "odd": 101.0, "lowest": max(float(info.min), floats.min)}
+        return {**numbers, "highest": highest}[self.kind]
+
+
+def _target(func: Any, args: Any, kwargs: dict[str, Any]) -> torch.dtype | None:
+    """The integers that a call converts its operands to, if it does."""
+    if base_name(func) in ("copy_", "copy"):
+        dtype = args[0].dtype
+    else:
+        dtype = next((v for v in arguments_of(func, args, kwargs).values() if isinstance(v, torch.dtype)), None)
+    return dtype if dtype is not None and _is_integral(dtype) else None
+
+
+def _is_integral(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+
+
+def out_of_range(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where floating numbers, or the real parts of complex ones, are none that an integer ``dtype`` has when the
+    fraction is cut off. A tensor of booleans."""
+    whole = (values.real if values.is_complex() else values).to(torch.float64).trunc()
+    info = torch.iinfo(dtype)
+    return ~((whole >= float(info.min)) & (whole < float(info.max + 1)))  # NaN is in no range
+
+
+def undefined_elements(program: Program, args: tuple[Tensor, ...]) -> tuple[bool, list[Tensor | None] | None]:
+    """Whether eager converts numbers out of range, and which elements of the leaves of its outputs, then of its inputs
+    afterwards, depend on what that gives; None where sizes or Python's numbers do."""
+    runs: list[list[Any]] = []
+    for kind in STAND_INS:
+        given = copy_tensors(args)
+        with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]), StandIns(kind) as mode:
+            warnings.simplefilter("ignore")
+            torch.default_generator.manual_seed(0)
+            try:
+                runs.append(flatten((filled(program)(*given), given)))
+            except Exception:  # an index, or another argument, that eager refuses
+                runs.append([])
+        if not mode.found:
+            return False, None
+    return True, unwritten_elements(runs)

@@ -1,0 +1,90 @@
+"""Other formulas of ops than PyTorch's decompositions: they overflow elsewhere, and are as right.
+
+``(x - mean) * rstd * weight + bias`` may overflow before the bias brings it back. The line ``x * a + b`` with
+``a = rstd * weight`` and ``b = bias - mean * a`` may be infinity minus infinity. Eager takes one or the other, by the
+layout of its operands.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.oracle.op_traits.order_of_terms import SEVERAL_FORMULAS
+from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.perturbation.accumulation import arguments_of
+
+Formula: TypeAlias = Callable[..., Any]
+"""From the op's decomposition and the arguments by name to what the op gives."""
+
+FORMULAS: Implementations[tuple[Formula, ...]] = Implementations(SEVERAL_FORMULAS)
+
+
+def other_formulas(func: Any, rule: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> list[Callable[[], Any]]:
+    """What computes a call otherwise than ``rule``, its decomposition."""
+    given = arguments_of(func, args, kwargs)
+    steps = functools.partial(rule, *args, **kwargs)
+    return [functools.partial(formula, steps, given) for formula in FORMULAS.of(func) or ()]
+
+
+def _documented(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    out = (x - mean) * rstd
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+def _scaled_first(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    out = (x - mean) * (rstd if weight is None else rstd * weight)
+    return out if bias is None else out + bias
+
+
+def _line(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    slope = rstd if weight is None else rstd * weight
+    return x * slope + (-mean * slope if bias is None else bias - mean * slope)
+
+
+def _batch_norm(form: Formula, steps: Callable[[], Any], given: dict[str, Any]) -> Any:
+    x = given["input"]
+    shape = [1, x.shape[1], *[1] * (x.dim() - 2)]
+    out, mean, rstd, *rest = steps()
+    used = (mean, rstd)
+    if not mean.numel():  # not training
+        used = (given["running_mean"], (given["running_var"] + given["eps"]).rsqrt())
+    operands = [None if t is None else t.reshape(shape) for t in (*used, given.get("weight"), given.get("bias"))]
+    return (form(x, *operands).reshape(out.shape), mean, rstd, *rest)
+
+
+def _group_norm(form: Formula, steps: Callable[[], Any], given: dict[str, Any]) -> Any:
+    x, groups = given["input"], given["group"]
+    out, mean, rstd = steps()
+    wide = [given["N"], groups, given["C"] // groups, given["HxW"]]
+    weight, bias = (t if t is None else t.reshape(1, groups, -1, 1) for t in (given.get("weight"), given.get("bias")))
+    whole = form(x.reshape(wide), mean.reshape(-1, groups, 1, 1), rstd.reshape(-1, groups, 1, 1), weight, bias)
+    return whole.reshape(out.shape), mean, rstd
+
+
+def _layer_norm(form: Formula, steps: Callable[[], Any], given: dict[str, Any]) -> Any:
+    _, mean, rstd = steps()
+    return form(given["input"], mean, rstd, given.get("weight"), given.get("bias")), mean, rstd
+
+
+def _softmax_gradient(steps: Callable[[], Any], given: dict[str, Any]) -> Any:
+    grad, output = given["grad_output"], given["output"]
+    return (grad - torch.sum(grad * output, given["dim"], keepdim=True)) * output
+
+
+_FORMS = (_documented, _scaled_first, _line)
+FORMULAS.register(
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "_batch_norm_with_update",
+)(tuple(functools.partial(_batch_norm, form) for form in _FORMS))
+FORMULAS.register("native_group_norm")(tuple(functools.partial(_group_norm, form) for form in _FORMS))
+FORMULAS.register("native_layer_norm")(tuple(functools.partial(_layer_norm, form) for form in _FORMS))
+FORMULAS.register("_softmax_backward_data")((_softmax_gradient,))
