@@ -121,7 +121,7 @@ def test_scatter(shape: tuple[int, ...], index: tuple[int, ...], dims: tuple[int
         try:
             (want,) = evaluate(graph, tensors)
         except NotImplementedError:
-            assert dtype.name in NO_ARITHMETIC
+            assert dtype.name in NO_ARITHMETIC or is_float8(dtype)
             continue
         (got,) = run(graph, tensors)
         assert same(got, want), f"{dtype}: {got}, expected {want}"

@@ -138,6 +138,7 @@ ELSEWHERE = {
     "conformance/controls": "right backends, each with kernels of its own for some ops",
     "conformance/program": "what programs may call: a boundary against untrusted files",
     "conformance/sources/models": "models that call ops",
+    "conformance/sources/programs": "the steps of which short programs are made",
     "fuzz/selftrial/syntactic": "a few ops that warm a process up",
     "fuzz/generator/families": "how the fuzzer draws arguments, op by op",
 }
