@@ -136,8 +136,6 @@ def _judge_defined(
     if not count or finding.kind not in ("", Kind.VALUE, Kind.MUTATION):
         return finding, actual
     outputs = len(flatten(actual.outputs))
-    if all(mask is not None and mask.numel() and bool(mask.all()) for mask in masks[:outputs]):
-        return Finding(Outcome.UNTESTED, message=f"{_UNDEFINED} decide all numbers"), actual
     for at, (mask, value) in enumerate(zip(masks, wanted, strict=True)):
         if mask is not None and bool(mask.any()):
             given[at] = torch.where(mask, dense(value), dense(given[at]))
@@ -146,6 +144,8 @@ def _judge_defined(
     finding = _judge(
         referee, replace(expected, outputs=wanted[:outputs]) if leaves is not given[0] else expected, actual
     )
+    if finding.ok and all(mask is not None and mask.numel() and bool(mask.all()) for mask in masks[:outputs]):
+        return Finding(Outcome.UNTESTED, message=f"{_UNDEFINED} decide all numbers"), actual
     return replace(finding, evidence=finding.evidence | {"undefined": count}), actual
 
 

@@ -24,6 +24,9 @@ from torchstone.conformance.oracle.random.unwritten import filled, unwritten_ele
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
+INTEGERS = frozenset(
+    {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64}
+)
 STAND_INS = ("zero", "one", "odd", "lowest", "highest")
 
 
@@ -65,16 +68,14 @@ class StandIns(TorchDispatchMode):
 
 
 def _target(func: Any, args: Any, kwargs: dict[str, Any]) -> torch.dtype | None:
-    """The integers that a call converts its operands to, if it does."""
+    """The integers that a call converts its operands to, if it does. What quantizes is defined: it clamps."""
+    if func.namespace != "aten":
+        return None
     if base_name(func) in ("copy_", "copy"):
         dtype = args[0].dtype
     else:
         dtype = next((v for v in arguments_of(func, args, kwargs).values() if isinstance(v, torch.dtype)), None)
-    return dtype if dtype is not None and _is_integral(dtype) else None
-
-
-def _is_integral(dtype: torch.dtype) -> bool:
-    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+    return dtype if dtype in INTEGERS else None
 
 
 def out_of_range(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -11,25 +11,15 @@ from torch import Tensor
 
 from tests.conformance.oracle.test_compare import X, Y, compare, one, several
 from torchstone.conformance.execution.verdict import Kind, Outcome
-from torchstone.conformance.oracle.overflow.conversions import out_of_range
+from torchstone.conformance.oracle.overflow.conversions import INTEGERS, StandIns, out_of_range
 from torchstone.conformance.program.program import Call, Program, Ref
 
 INF, NAN = math.inf, math.nan
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-INTEGERS = (
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.uint8,
-    torch.uint16,
-    torch.uint32,
-    torch.uint64,
-)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("target", INTEGERS, ids=str)
+@pytest.mark.parametrize("target", sorted(INTEGERS, key=str), ids=str)
 def test_what_is_out_of_range(dtype: torch.dtype, target: torch.dtype) -> None:
     """By Python's exact integers."""
     info = torch.iinfo(target)
@@ -47,7 +37,7 @@ def saturated(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("target", INTEGERS, ids=str)
+@pytest.mark.parametrize("target", sorted(INTEGERS, key=str), ids=str)
 def test_another_machine_is_right_out_of_range_and_wrong_within(dtype: torch.dtype, target: torch.dtype) -> None:
     x = torch.tensor([1.75, INF, 3.0, NAN, -INF, torch.finfo(dtype).max, 100.0, 7.0], dtype=dtype)
     program = one("Tensor.to", X, target)
@@ -155,3 +145,21 @@ def test_what_cannot_be_compared_is_untested() -> None:
         x = torch.tensor([INF, NAN])
         wrong = (lambda x: clamped(x)) if len(program.calls) == 1 else (lambda x: torch.zeros(0, 1, dtype=torch.int64))
         assert compare(program, wrong, x).outcome is Outcome.UNTESTED
+
+
+def test_what_is_written_beside_is_compared_where_all_results_are_open() -> None:
+    program = Program(
+        ("x0", "x1"), (Call("torch.Tensor.int", (X,), {}, "r0"), Call("torch.Tensor.add_", (Y, 1), {}, "r1")), Ref("r0")
+    )
+    x, y = torch.tensor([INF, NAN]), torch.zeros(2)
+    written = compare(program, lambda x, y: (clamped(x), y.add_(2))[0], x, y)
+    assert (written.outcome, written.kind) == (Outcome.MISMATCH, Kind.MUTATION)
+    assert compare(program, lambda x, y: (clamped(x) + 7, y.add_(1))[0], x, y).outcome is Outcome.UNTESTED
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_what_clamps_is_defined() -> None:
+    """``quantize_per_tensor`` says what it gives of any finite number."""
+    with StandIns("zero") as mode:
+        quantized = torch.quantize_per_tensor(torch.tensor([1000.0, 2.0]), 1.0, 0, torch.quint8)
+    assert quantized.int_repr().tolist() == [255, 2] and not mode.found
