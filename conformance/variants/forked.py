@@ -11,6 +11,8 @@ import resource
 import warnings
 from collections.abc import Callable, Sequence
 
+import torch
+
 SECONDS = 10
 """Of the processor's time that a fork may take."""
 
@@ -49,6 +51,7 @@ def _ask(questions: Sequence[Callable[[], bool]], most: int) -> bytes:
 
 def _answer(questions: Sequence[Callable[[], bool]], most: int, writing: int) -> None:
     faulthandler.disable()
+    torch.set_num_threads(1)  # the threads of the process are not in its fork, which would wait for them for ever
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     nothing = os.open(os.devnull, os.O_WRONLY)
