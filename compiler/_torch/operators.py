@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 from typing import Any
 
@@ -57,17 +58,27 @@ def forget_kernels(overload: Any) -> None:
     overload._dispatch_cache.clear()
 
 
+@functools.cache
 def functional_form(overload: Any) -> Any:
-    """Return the overload that gives what an in-place one writes: ``add.Tensor`` of ``add_.Tensor``. None if there is
-    none."""
+    """The overload that computes what this one writes: ``exp.default`` of ``exp_.default`` and of ``exp.out``.
+
+    Itself where it writes to nothing; None for a view, and where there is no such overload.
+    """
     import torch
 
-    namespace, _, name = overload._schema.name.partition("::")
-    if not name.endswith("_") or name.endswith("__"):
+    if getattr(overload, "is_view", True):
         return None
-    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    plain = getattr(packet, overload_name(overload), None)
-    return None if plain is None or plain._schema.is_mutable else plain
+    schema = schema_of(overload)
+    if not schema.is_mutable:
+        return overload
+    packet = getattr(getattr(torch.ops, overload.namespace), base_name(overload).removesuffix("_"), None)
+    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+    for name in packet.overloads() if packet is not None else ():
+        form = getattr(packet, name)
+        given = [(a.name, str(a.type)) for a in schema_of(form).arguments]
+        if not schema_of(form).is_mutable and not form.is_view and given == wanted:
+            return form
+    return None
 
 
 @uses("torch._C.DispatchKey.CompositeImplicitAutograd")

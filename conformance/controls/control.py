@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
-from torchstone.compiler._torch.operators import base_name, overload_name, schema_of
+from torchstone.compiler._torch.operators import base_name, functional_form, overload_name, schema_of
 from torchstone.compiler._torch.pytrees import tree_leaves, tree_map_only
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.backends.protocol import Availability, counted
@@ -143,27 +143,6 @@ class Replaced(TorchDispatchMode):
             return kernel(*args, **kwargs)
         with self:
             return kernel(*args, **kwargs)
-
-
-@functools.cache
-def functional_form(func: Any) -> Any:
-    """The overload that computes what this one writes: ``exp.default`` of ``exp_.default`` and of ``exp.out``.
-
-    Itself where it writes to nothing; None for a view, and where there is no such overload.
-    """
-    if getattr(func, "is_view", True):
-        return None
-    schema = schema_of(func)
-    if not schema.is_mutable:
-        return func
-    packet = getattr(getattr(torch.ops, func.namespace), base_name(func).removesuffix("_"), None)
-    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
-    for name in packet.overloads() if packet is not None else ():
-        form = getattr(packet, name)
-        given = [(a.name, str(a.type)) for a in schema_of(form).arguments]
-        if not schema_of(form).is_mutable and not form.is_view and given == wanted:
-            return form
-    return None
 
 
 def described(func: Any) -> str:

@@ -30,7 +30,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -66,6 +66,26 @@ from torchstone.conformance.oracle.tolerances import real_dtype
 Sums: TypeAlias = str
 """Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random. ``lost``:
 nowhere, and what they cancel to has lost the digits that rounding loses, of float64."""
+
+
+class Terms(NamedTuple):
+    """A result of an op that accumulates, and what the op gives of other terms: of scaled ones (``whole``), of the
+    finite ones, of the sizes of all."""
+
+    out: Any
+    whole: Any
+    net: Any
+    total: Any
+    noise: Any
+    """How far the order of the terms moves the result."""
+    nan: Any
+    """NaN where a term is."""
+    degree: int
+    """By which scaled operands scale the result; 0: they are not scaled."""
+    mixed: bool
+    """Whether terms of one sign may overflow to the other side."""
+    regrouped: bool
+    """Whether some terms are added up before they are multiplied."""
 
 
 class RandomOverflow(RandomRounding):
@@ -118,7 +138,8 @@ class RandomOverflow(RandomRounding):
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """What is written in place is what the op gives that writes nothing. Moments that update running statistics are
         taken apart as those that do not."""
-        if (plain := functional_form(func)) is not None:
+        plain = functional_form(func) if base_name(func).endswith("_") else None
+        if plain is not None:
             with self:
                 out = plain(*args, **kwargs)
             return args[0].copy_(out)
@@ -218,37 +239,22 @@ class RandomOverflow(RandomRounding):
             total, noise = (_over(value, args[1]) for value in (total * rounds_up, noise))
         leaves, spec = tree_flatten(out)
         rows = zip(
-            leaves,
-            *(tree_flatten(tree)[0] for tree in (whole, net, total, noise, nan)),
-            scale or [0] * len(leaves),
+            leaves, *(tree_flatten(tree)[0] for tree in (whole, net, total, noise, nan)), scale or [0] * len(leaves),
             strict=True,
-        )
-        signed = not (partial or regrouped)
-        return tree_unflatten([self._in_some_order(func, signed, regrouped, *row) for row in rows], spec)
+        )  # fmt: skip
+        found = [self._in_some_order(func, Terms(*row, partial or regrouped, regrouped)) for row in rows]
+        return tree_unflatten(found, spec)
 
-    def _in_some_order(
-        self,
-        func: Any,
-        signed: bool,
-        regrouped: bool,
-        out: Any,
-        whole: Any,
-        net: Any,
-        total: Any,
-        noise: Any,
-        nan: Any,
-        degree: int,
-    ) -> Any:
-        """A result of an accumulation, given what its terms, the finite ones and the sizes of all accumulate to, on
-        scaled operands if it has a ``degree``; ``noise`` is how far the order moves it, ``nan`` is NaN where a term is.
-        ``signed``: terms of one sign overflow to one side."""
+    def _in_some_order(self, func: Any, terms: Terms) -> Any:
+        """A result of an accumulation of terms."""
+        out, whole, net, total, noise, nan, degree, mixed, regrouped = terms
         if not movable(out) or net.shape != out.shape:
             return out
         room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else self.room
         out = restored(out, whole, degree) if degree else out
         total = torch.maximum(total.real, total.imag) if total.is_complex() else total
         up = down = ~(total.expand(out.shape) < room)
-        if not out.is_complex() and signed:
+        if not out.is_complex() and not mixed:
             # Small terms of one sign are lost beside large ones of the other.
             lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
             up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))

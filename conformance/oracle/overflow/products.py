@@ -58,10 +58,8 @@ class Factors:
         highest = 1024.0 if widest else math.log2(room)
         tiny = torch.finfo(torch.float64 if widest else torch.float32).tiny  # subnormals may be flushed
         zero = self.total(lambda value: (value == 0).double()) > 0
-        infinite, nan = (
-            self.total(lambda value: torch.isinf(value).double()) > 0,
-            self.total(lambda value: torch.isnan(value).double()) > 0,
-        )
+        infinite = self.total(lambda value: torch.isinf(value).double()) > 0
+        nan = self.total(lambda value: torch.isnan(value).double()) > 0
         over = infinite | (self.total(lambda value: _log2(value).clamp(min=0)) >= highest - RANGE_EDGE_LOG2)
         under = zero | (self.total(lambda value: _log2(value).clamp(max=0)) <= math.log2(tiny) + RANGE_EDGE_LOG2)
         sign = 1.0 - 2.0 * (self.total(lambda value: (value < 0).double()) % 2)

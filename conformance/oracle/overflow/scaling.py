@@ -22,8 +22,9 @@ from torchstone.conformance.oracle.equality import same_numbers
 from torchstone.conformance.oracle.perturbation.accumulation import movable
 
 SHIFT = 544
-MAX_DEGREE = 2
 """A product of the two largest numbers, scaled twice, leaves room for sums of ``2**64`` such."""
+MAX_DEGREE = 2
+"""The degrees that there is this room for."""
 
 
 def shifted(leaf: Any, by: int = -SHIFT) -> Any:
