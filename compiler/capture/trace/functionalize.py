@@ -81,21 +81,19 @@ Share: TypeAlias = "tuple[torch.Tensor, View | None] | Viewed | None"
 def _resizes(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether eager's kernel takes these sizes, for which functionalization copies a result into the first operand."""
 
-    def zeros(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        if not all(isinstance(size, int) for size in leaf.shape):
-            raise NotImplementedError
-        return torch.zeros(tuple(leaf.shape), dtype=leaf.dtype)
-
-    try:
-        with DisableTorchFunction(), no_dispatch_modes():
-            args, kwargs = pytree.tree_map(zeros, (args, kwargs or {}))
-            before = args[0].shape
-            func(*args, **kwargs)
-        return args[0].shape != before
-    except (RuntimeError, NotImplementedError, AttributeError):
+    kwargs = kwargs or {}
+    sizes = [leaf.shape for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if not args or not isinstance(args[0], torch.Tensor) or not all(isinstance(n, int) for size in sizes for n in size):
         return False
+    with DisableTorchFunction(), no_dispatch_modes():
+        args, kwargs = pytree.tree_map_only(
+            torch.Tensor, lambda leaf: torch.zeros(tuple(leaf.shape), dtype=leaf.dtype), (args, kwargs)
+        )
+        try:
+            func(*args, **kwargs)
+        except RuntimeError:  # eager does not take them either
+            return False
+    return args[0].shape != sizes[0]
 
 
 def _same_outline(tensor: Any, culprit: str) -> None:
