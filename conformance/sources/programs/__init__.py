@@ -72,33 +72,40 @@ def iterate(
     for op in select(ops):
         for dtype in KNOWN:
             if wanted is None or dtype in wanted:
-                yield from itertools.islice(_of_dtype(op, dtype), limit_per_op)
+                found = (_program(op, dtype, index) for index in range(len(_places(op))))
+                yield from itertools.islice((case for case in found if case is not None), limit_per_op)
 
 
 def case(op: str, dtype: str, index: int) -> Case:
     """One case by its coordinates. Raises ``UnknownName`` or ``InputError`` when there is none."""
     if dtype not in DTYPES:
         raise UnknownName("dtype", dtype, DTYPES)
-    for found in iterate([op], [dtype]):
-        if found.index == index and isinstance(found, Case):
-            return found
-    raise InputError(f"{op} has no program {index} of {dtype}")
+    select([op])
+    found = None
+    if dtype in KNOWN and 0 <= index < len(_places(op)):
+        found = _program(op, dtype, index)
+    if found is None:
+        raise InputError(f"{op} has no program {index} of {dtype}")
+    return found
 
 
-def _of_dtype(op: str, dtype: str) -> Iterator[Case]:
-    """The programs of a pair: each first step with a block of second ones, then each with the next block.
+def _places(op: str) -> list[tuple[int, range]]:
+    """The programs of a pair by index: each first step with a block of second ones, then each with the next block.
 
     Of a class with itself, steps that stand together come first: those that undo each other.
     """
     first, second = (STEPS[name] for name in op.split("+"))
     blocks = [range(at, min(at + TOGETHER, len(second))) for at in range(0, len(second), TOGETHER)]
-    for index, (shift, row) in enumerate(itertools.product(range(len(blocks)), range(len(first)))):
-        block = blocks[(row // TOGETHER + shift) % len(blocks)]
-        with seeded(f"{SOURCE}:{op}:{dtype}:{index}"), warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            found = _drafted(op, dtype, row, block, index)
-        if found is not None:
-            yield found
+    turns = itertools.product(range(len(blocks)), range(len(first)))
+    return [(row, blocks[(row // TOGETHER + shift) % len(blocks)]) for shift, row in turns]
+
+
+def _program(op: str, dtype: str, index: int) -> Case | None:
+    """The program of an index, which alone it depends on; None where eager takes none of its steps."""
+    row, block = _places(op)[index]
+    with seeded(f"{SOURCE}:{op}:{dtype}:{index}"), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        return _drafted(op, dtype, row, block, index)
 
 
 def _drafted(op: str, dtype: str, row: int, block: Iterable[int], index: int) -> Case | None:
