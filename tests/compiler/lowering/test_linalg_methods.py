@@ -105,4 +105,5 @@ def test_sizes_free_at_run_time(name: str, dtype: torch.dtype) -> None:
     exe = torchstone.compile(program, example, "linalg", dynamic_shapes=shapes)
     for size in ((4, 5), (2, 4), (7, 70), (65, 4)):
         args = _random(dtype, *size), _random(dtype, *size) + 1
-        torch.testing.assert_close(exe(*args), program(*args), rtol=1e-4, atol=1e-4)
+        room = 1e-4 if dtype.is_complex else 0.0
+        torch.testing.assert_close(exe(*args), program(*args), rtol=room, atol=room)
