@@ -50,9 +50,7 @@ VariantsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--variant",
-        help="How a case is asked: default, strided, transposed, expanded, offset, channels_last, lazy, "
-        "special, extremes, small, shifted, ties, mixed, scalar, empty, single, odd, square, long, dynamic, batch, "
-        "constants, arguments, outside, backward, a plugin's, or all; repeatable [default: default].",
+        help=f"How a case is asked: {', '.join(VARIANTS.rows)}, a plugin's, or all; repeatable [default: default].",
     ),
 ]
 EffortOption = Annotated[
