@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 
@@ -54,6 +55,13 @@ def test_what_ends_eager_ends_a_fork() -> None:
     assert answers(questions, most=2) == [True, False, False, True]
     pool = case("torch.nn.functional.avg_pool2d", torch.ones(1, 2, 4, 4, dtype=torch.int64), args=(2,))
     assert 0 not in {call.kwargs.get("divisor_override") for call in asked(pool, "arguments").program.calls}
+
+
+def test_a_fork_waits_for_no_threads_of_its_parent(request) -> None:
+    request.addfinalizer(functools.partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(2)  # a fork that shares work out to two waits for the one that it does not have
+    assert answers([lambda: torch.get_num_threads() == 1], most=1) == [True]
+    assert torch.get_num_threads() == 2
 
 
 class Accepting:
