@@ -26,10 +26,11 @@ def chain(first: str, second: str, rewrite: Callable[[OpCall, OpCall], Any]) -> 
     """``second`` of a result of ``first`` is given by ``rewrite(second's call, first's call)``."""
 
     def rule(call: OpCall) -> Any:
-        made: Any = call.state.get("made")
-        at_once = call.name == second and made is not None and made[2] == call.state["calls"]
-        if at_once and any(t.data_ptr() == made[0].data_ptr() and t.shape == made[0].shape for t in call.tensors):
-            return rewrite(call, made[1])
+        if call.name == second and "made" in call.state:
+            given, maker, calls = call.state["made"]
+            same = any(t.data_ptr() == given.data_ptr() and t.shape == given.shape for t in call.tensors)
+            if same and calls == call.state["calls"]:
+                return rewrite(call, maker)
         out = call.right()
         if call.name == first and isinstance(out, torch.Tensor):
             call.state["made"] = (out, call, call.state["calls"])

@@ -44,8 +44,8 @@ class StandIns(TorchDispatchMode):
         dtype = _target(func, args, kwargs)
         if dtype is None:
             return func(*args, **kwargs)
-        args, kwargs = tree_map(lambda leaf: self._in_range(leaf, dtype), (args, kwargs))
-        return func(*args, **kwargs)
+        given: Any = tree_map(lambda leaf: self._in_range(leaf, dtype), (args, kwargs))
+        return func(*given[0], **given[1])
 
     def _in_range(self, leaf: Any, dtype: torch.dtype) -> Any:
         if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):

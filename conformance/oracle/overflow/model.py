@@ -242,7 +242,7 @@ class RandomOverflow(RandomRounding):
             leaves, *(tree_flatten(tree)[0] for tree in (whole, net, total, noise, nan)), scale or [0] * len(leaves),
             strict=True,
         )  # fmt: skip
-        found = [self._in_some_order(func, Terms(*row, partial or regrouped, regrouped)) for row in rows]
+        found = [self._in_some_order(func, Terms._make((*row, partial or regrouped, regrouped))) for row in rows]
         return tree_unflatten(found, spec)
 
     def _in_some_order(self, func: Any, terms: Terms) -> Any:
