@@ -21,7 +21,9 @@ from torchstone.conformance.oracle.random.replay import call_and_see_rng
 from torchstone.conformance.sources.sampling import seeded
 
 TRIES = 8
-"""How often an operator is measured at most: samples of one op call it again and again."""
+"""How many calls of an operator are measured at most: samples of one op call it again and again."""
+DIGITS = 8
+"""With how many digits of its operands a call is tried that has not been seen to round: a sum of two may be exact."""
 NUMEL = 4096
 
 
@@ -84,11 +86,14 @@ class Sweep(TorchDispatchMode):
 
     def _measure(self, func: Any, given: Any, out: Any) -> None:
         name, measured = str(func), self.measured
-        if len(measured.rounded[name]) < TRIES:
+        if len(measured.gives_floats[name]) < TRIES:
             results = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
             measured.gives_floats[name].append(any(leaf.is_floating_point() for leaf in results))
             self._rounds(func, given, measured.rounded[name])
-            self._rounds(func, tree_map(self._other_digits, given), measured.rounded[name])
+            for _ in range(DIGITS):
+                self._rounds(func, tree_map(self._other_digits, given), measured.rounded[name])
+                if any(measured.rounded[name]):
+                    break
         if keeps_zero_signs(func) and len(measured.zero_signs[name]) < TRIES:
             self._same_signs(func, given, lambda leaf: 0.0 * _signs(leaf, self.generator), measured.zero_signs[name])
         if keeps_nan_signs(func) and len(measured.nan_signs[name]) < TRIES:
