@@ -11,7 +11,7 @@ import typer
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import StoreOption
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
-from torchstone.cli.paths import output_folder
+from torchstone.cli.paths import input_file, output_folder
 from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name, visible
@@ -35,7 +35,9 @@ def reduce(
     ] = None,
     time: Annotated[str, typer.Option("--time", help="How long for a failure: 60s, 10m.")] = "5m",
     trials: Annotated[int, typer.Option("--trials", min=1, help="Cases to try for a failure, at most.")] = 2000,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 60.0,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0.1, help="Seconds a trial may take [default: 60, with --mlir 20].")
+    ] = None,
     out: Annotated[
         Path | None,
         output_folder("--out", help="Folder to write to [default: .torchstone/reduced/CASE, or /BACKEND with --all]."),
@@ -45,17 +47,44 @@ def reduce(
     ] = None,
     python: PythonOption = None,
     form: FormatOption = TableFormat.table,
+    mlir: Annotated[
+        Path | None, input_file("--mlir", help="An MLIR module to shrink with its --pipeline, in place of a case.")
+    ] = None,
+    pipeline: Annotated[str, typer.Option("--pipeline", help="Passes that the module fails in.")] = "",
+    values: Annotated[
+        bool, typer.Option("--values", help="With --mlir: the pipeline changes what the module computes.")
+    ] = False,
+    entry: Annotated[str, typer.Option("--entry", help="With --values: the function to call.")] = "main",
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0, help="With --values: of the largest number, what is the same.")
+    ] = 1e-4,
+    test: Annotated[
+        str | None,
+        typer.Option("--test", help="With --mlir: a shell command that ends with 0 if $MODULE with $PIPELINE fails."),
+    ] = None,
     store: StoreOption = None,
 ) -> int:
     """Shrink a failing case to a standalone script. Exit code 0 if a fresh worker confirms it, 1 if not.
 
     With --all: 0 if all are confirmed, and their scripts, once run, show what fails. What an earlier command has left
     in --out is not done again.
+
+    With --mlir: shrink a module and its pass pipeline that crash, fail, hang, or change what is computed.
     """
     from torchstone.cli.options import parse_duration
 
-    _check_combination(case, backend, every, outcome, keep)
     budget = parse_duration(time)
+    if mlir is not None:
+        if case or backend or every or outcome or keep or run:
+            raise InputError("--mlir is for a module: give it no case, --backend, --run, --all, --outcome or --keep")
+        from torchstone.cli.module_reduction import TIMEOUT, Asked, reduce_module
+
+        limit = TIMEOUT if timeout is None else timeout
+        return reduce_module(Asked(mlir, pipeline, values, test, entry, tolerance, trials, budget, limit, out))
+    if pipeline or values or test:
+        raise InputError("--pipeline, --values and --test speak of a module: give it with --mlir FILE")
+    timeout = 60.0 if timeout is None else timeout
+    _check_combination(case, backend, every, outcome, keep)
     pythons = parse_pythons(python or [], [backend])
     if every:
         return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
