@@ -9,8 +9,12 @@ from typing import Any
 from torchstone.compiler import mlir
 
 
-def new_context() -> Any:
-    """Return a context that knows upstream's dialects and passes, and torch-mlir's and StableHLO's where they are."""
+@cache
+def shared_context() -> Any:
+    """Return the context that this process reads modules in, and with it those that are forked from it.
+
+    It knows upstream's dialects and passes, and torch-mlir's and StableHLO's where they are.
+    """
     bindings = mlir.bindings()
     context = bindings.ir.Context()
     context.enable_multithreading(False)

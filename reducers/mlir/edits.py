@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
 from torchstone.compiler import mlir
-from torchstone.reducers.mlir.context import new_context
+from torchstone.reducers.mlir.context import shared_context
 
 _SHAPED = re.compile(r"\b(tensor|memref|vector)<((?:(?:\?|\[?\d+\]?)x)+)")
 _LENGTH = re.compile(r"\d+")
 NARROWER = (("f64", "f32"), ("i64", "i32"), ("index", "i32"), ("bf16", "f32"), ("f16", "f32"), ("i32", "i1"))
 
 
-@cache
-def _context() -> Any:
-    return new_context()
-
-
 def parsed(text: str) -> Any:
     """Return the module, which a trial has parsed before: a parser that crashes has done it there."""
-    return mlir.bindings().ir.Module.parse(text, _context())
+    return mlir.bindings().ir.Module.parse(text, shared_context())
 
 
 def printed(module: Any) -> str:
@@ -76,14 +71,14 @@ def without_ops(text: str, numbers: Collection[int]) -> str:
     return printed(module)
 
 
-def _replace(op: Any, result: Any) -> None:
-    """Let the users of a result take a new argument of the function instead."""
-    if not list(result.uses):
+def _replace(op: Any, value: Any) -> None:
+    """Let the users of a value take a new argument of the function around ``op`` instead."""
+    if not list(value.uses):
         return
     function = _function(op)
     if function is None:
         raise Impossible
-    result.replace_all_uses_with(_new_argument(function, result.type))
+    value.replace_all_uses_with(_new_argument(function, value.type))
 
 
 class Impossible(Exception):
@@ -122,121 +117,137 @@ def _update_type(function: Any, results: list[Any] | None = None) -> None:
             del function.attributes[name]
 
 
-Edit = Callable[[Any, int], bool]
-"""Changes a parsed module at its op of this number; false if there is nothing to change."""
+@dataclass(frozen=True)
+class Edit:
+    """``choices(op)`` counts the ways it can be made at an op, ``apply(op, which)`` makes one; false if it cannot."""
+
+    choices: Callable[[Any], int]
+    apply: Callable[[Any, int], bool]
 
 
-def edited(text: str, edit: Edit, number: int) -> str:
-    """Return the module with one edit at one op, nothing where it does not apply."""
+def places(text: str, edit: Edit) -> list[tuple[int, int]]:
+    """Return where an edit can be made, the number of an op and that of a choice: the last op first."""
     module = parsed(text)
     ops = every_op(module)
-    return printed(module) if edit(ops[number], number) else ""
+    return [(at, which) for at in reversed(range(len(ops))) for which in range(edit.choices(ops[at]))]
 
 
-def bypass(which: int) -> Callable[[Any, int], bool]:
-    """Give the users of an op's result its operand of this number, counted among those of the same type."""
-
-    def edit(op: Any, _: int) -> bool:
-        if len(op.results) != 1 or not list(op.results[0].uses):
-            return False
-        same = [operand for operand in op.operands if operand.type == op.results[0].type]
-        if which >= len(same):
-            return False
-        op.results[0].replace_all_uses_with(same[which])
-        op.erase()
-        return True
-
-    return edit
+def edited(text: str, edit: Edit, at: int, which: int = 0) -> str:
+    """Return the module with one edit made, nothing where it cannot be."""
+    module = parsed(text)
+    return printed(module) if edit.apply(every_op(module)[at], which) else ""
 
 
-def hoist(op: Any, _: int) -> bool:
-    """Put what is in a region of one block in its op's place; what the block's end gives are the op's results."""
-    if op.name == "func.func" or not op.regions:
-        return False
-    for region in op.regions:
-        if len(region.blocks) != 1:
-            continue
-        block = region.blocks[0]
-        for argument in block.arguments:
-            function = _function(op)
-            if function is None:
-                raise Impossible
-            argument.replace_all_uses_with(_new_argument(function, argument.type))
-        *body, end = [inner.operation for inner in block.operations]
-        given = list(end.operands)
-        for inner in body:
-            inner.move_before(op)
-        for result in op.results:
-            same = [value for value in given if value.type == result.type]
-            if same:
-                result.replace_all_uses_with(same[0])
-            else:
-                _replace(op, result)
-        op.erase()
-        return True
-    return False
+def _same_type(op: Any) -> list[Any]:
+    if len(op.results) != 1 or not list(op.results[0].uses):
+        return []
+    return [operand for operand in op.operands if operand.type == op.results[0].type]
 
 
-def drop_result(which: int) -> Edit:
-    """Let a function of one block return one value less."""
-
-    def edit(op: Any, _: int) -> bool:
-        if op.name != "func.func" or len(op.regions[0].blocks) != 1:
-            return False
-        end = op.regions[0].blocks[0].operations[len(op.regions[0].blocks[0].operations) - 1].operation
-        if end.name != "func.return" or which >= len(end.operands):
-            return False
-        ir = mlir.bindings().ir
-        kept = [value for at, value in enumerate(end.operands) if at != which]
-        ir.Operation.create("func.return", operands=kept, loc=end.location, ip=ir.InsertionPoint(end))
-        end.erase()
-        _update_type(op, [value.type for value in kept])
-        return True
-
-    return edit
+def _bypass(op: Any, which: int) -> bool:
+    op.results[0].replace_all_uses_with(_same_type(op)[which])
+    op.erase()
+    return True
 
 
-def drop_arguments(op: Any, _: int) -> bool:
-    """Take away the arguments of a function that nothing uses."""
+BYPASS = Edit(lambda op: len(_same_type(op)), _bypass)
+"""Give the users of an op's result one of its operands of the same type."""
+
+
+def _hoist(op: Any, which: int) -> bool:
+    block = op.regions[which].blocks[0]
+    for argument in block.arguments:
+        _replace(op, argument)
+    *body, end = [inner.operation for inner in block.operations]
+    given = list(end.operands)
+    for inner in body:
+        inner.move_before(op)
+    for result in op.results:
+        same = [value for value in given if value.type == result.type]
+        if same:
+            result.replace_all_uses_with(same[0])
+        else:
+            _replace(op, result)
+    op.erase()
+    return True
+
+
+def _regions(op: Any) -> int:
+    """Count the regions of an op in a function, up to the first that is not one block."""
+    if op.name == "func.func" or _function(op) is None:
+        return 0
+    single = [len(region.blocks) == 1 for region in op.regions]
+    return single.index(False) if False in single else len(single)
+
+
+HOIST = Edit(_regions, _hoist)
+"""Put what is in a region of one block in its op's place; what the block's end gives are the op's results."""
+
+
+def _end(op: Any) -> Any:
+    """Return the ``func.return`` of a function of one block."""
+    if op.name != "func.func" or len(op.regions[0].blocks) != 1:
+        return None
+    operations = op.regions[0].blocks[0].operations
+    end = operations[len(operations) - 1].operation
+    return end if end.name == "func.return" else None
+
+
+def _drop_result(op: Any, which: int) -> bool:
+    ir = mlir.bindings().ir
+    end = _end(op)
+    kept = [value for at, value in enumerate(end.operands) if at != which]
+    ir.Operation.create("func.return", operands=kept, loc=end.location, ip=ir.InsertionPoint(end))
+    end.erase()
+    _update_type(op, [value.type for value in kept])
+    return True
+
+
+DROP_RESULT = Edit(lambda op: 0 if _end(op) is None else len(_end(op).operands), _drop_result)
+"""Let a function of one block return one value less."""
+
+
+def _unused(op: Any) -> list[int]:
     if op.name != "func.func" or not op.regions[0].blocks:
-        return False
-    entry = op.regions[0].blocks[0]
-    unused = [at for at, argument in enumerate(entry.arguments) if not list(argument.uses)]
-    for at in reversed(unused):
-        entry.erase_argument(at)
+        return []
+    return [at for at, argument in enumerate(op.regions[0].blocks[0].arguments) if not list(argument.uses)]
+
+
+def _drop_arguments(op: Any, _: int) -> bool:
+    for at in reversed(_unused(op)):
+        op.regions[0].blocks[0].erase_argument(at)
     _update_type(op)
-    return bool(unused)
+    return True
 
 
-def drop_attribute(which: int) -> Edit:
-    """Take away an op's attribute of this number, or make a list of numbers in it one number."""
+DROP_ARGUMENTS = Edit(lambda op: bool(_unused(op)), _drop_arguments)
+"""Take away the arguments of a function that nothing uses."""
 
-    def edit(op: Any, _: int) -> bool:
-        names = [attribute.name for attribute in op.attributes]
-        if which >= len(names):
-            return False
-        ir = mlir.bindings().ir
-        value = op.attributes[names[which]]
-        if ir.DenseElementsAttr.isinstance(value):
-            return _one_number(op, names[which], ir.DenseElementsAttr(value))
-        if names[which] in ("sym_name", "function_type"):
-            return False
-        del op.attributes[names[which]]
+
+def _attributes(op: Any) -> list[str]:
+    names = [getattr(found, "name", found) for found in op.attributes]  # older bindings give pairs, newer ones names
+    return [name for name in names if name not in ("sym_name", "function_type")]
+
+
+def _simplify_attribute(op: Any, which: int) -> bool:
+    ir = mlir.bindings().ir
+    name = _attributes(op)[which]
+    value = op.attributes[name]
+    if not isinstance(value, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr):
+        del op.attributes[name]
         return True
-
-    return edit
-
-
-def _one_number(op: Any, name: str, value: Any) -> bool:
     if value.is_splat or not len(value):
         return False
-    ir = mlir.bindings().ir
-    first = next(iter(value))
+    number = next(iter(value))
     element = value.type.element_type
-    with op.context:
-        number = ir.FloatAttr.get(element, first) if isinstance(first, float) else ir.IntegerAttr.get(element, first)
-        op.attributes[name] = ir.DenseElementsAttr.get_splat(value.type, number)
+    with op.context, ir.Location.unknown():
+        first = ir.FloatAttr.get(element, number) if isinstance(number, float) else ir.IntegerAttr.get(element, number)
+        op.attributes[name] = ir.DenseElementsAttr.get_splat(value.type, first)
     return True
+
+
+SIMPLIFY_ATTRIBUTE = Edit(lambda op: len(_attributes(op)), _simplify_attribute)
+"""Take away an attribute; let a list of numbers be one number."""
 
 
 def lengths(text: str) -> list[str]:

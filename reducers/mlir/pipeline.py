@@ -51,6 +51,21 @@ def passes(pipeline: Pipeline) -> int:
     return sum(1 if entry.nested is None else passes(entry.nested) for entry in pipeline)
 
 
+def leaves(pipeline: Pipeline) -> Iterator[Entry]:
+    """Yield each pass in the order they run, in the nests that it is in: what a pass does is then told of it alone."""
+    for entry in pipeline:
+        if entry.nested is None:
+            yield entry
+        else:
+            for inner in leaves(entry.nested):
+                yield replace(entry, nested=(inner,))
+
+
+def pass_name(entry: Entry) -> str:
+    """Return the name of a leaf's pass, without nests and options."""
+    return entry.name if entry.nested is None else pass_name(entry.nested[0])
+
+
 def without_options(pipeline: Pipeline) -> Iterator[Pipeline]:
     """Yield the pipeline with the options of one pass left out, for each pass that has some."""
     for at, entry in enumerate(pipeline):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from torchstone.reducers.engine import Budget, Reduced, Step, reduce
@@ -66,12 +67,12 @@ def shrink(
 
 def _passes(timeout: float) -> Sequence[Pass[Subject]]:
     rows: tuple[tuple[str, Callable[[Subject], Iterator[Make]]], ...] = (
-        ("drop-results", _each(edits.drop_result, 8)),
-        ("bypass-ops", _each(edits.bypass, 3)),
-        ("hoist-regions", _each(lambda _: edits.hoist, 1)),
-        ("drop-arguments", _each(lambda _: edits.drop_arguments, 1)),
+        ("drop-results", _each(edits.DROP_RESULT)),
+        ("bypass-ops", _each(edits.BYPASS)),
+        ("hoist-regions", _each(edits.HOIST)),
+        ("drop-arguments", _each(edits.DROP_ARGUMENTS)),
         ("shrink-dims", _shorter),
-        ("simplify-attributes", _each(edits.drop_attribute, 6)),
+        ("simplify-attributes", _each(edits.SIMPLIFY_ATTRIBUTE)),
         ("narrow-types", lambda subject: (partial(str, text) for text in edits.narrowed(subject.module))),
     )
     return (
@@ -83,17 +84,18 @@ def _passes(timeout: float) -> Sequence[Pass[Subject]]:
 
 
 def _greedily(candidates: Callable[[Subject], Iterator[Make]], timeout: float) -> Callable[[Subject], Rewrite[Subject]]:
-    """Return a pass that tries each candidate, and begins anew where one is taken until none is."""
+    """Return a pass that tries each candidate once; where one is taken, it goes on among those of the new value."""
 
     def run(value: Subject) -> Rewrite[Subject]:
-        moved = True
+        refused, moved = 0, True
         while moved:
             moved = False
-            for make in candidates(value):
+            for make in islice(candidates(value), refused, None):
                 module = _made(make, timeout)
                 if module and module != value.module and (yield (other := replace(value, module=module))):
                     value, moved = other, True
                     break
+                refused += 1
 
     return run
 
@@ -109,13 +111,12 @@ def _made(make: Make, timeout: float) -> str:
     return in_child(work, timeout).module
 
 
-def _each(kind: Callable[[int], edits.Edit], variants: int) -> Callable[[Subject], Iterator[Make]]:
-    """Return the candidates of an edit at every op, the last ops first: they depend on the others."""
+def _each(edit: edits.Edit) -> Callable[[Subject], Iterator[Make]]:
+    """Return the candidates of an edit at every op."""
 
     def candidates(value: Subject) -> Iterator[Make]:
-        for number in reversed(range(edits.count_ops(value.module))):
-            for which in range(variants):
-                yield partial(edits.edited, value.module, kind(which), number)
+        for at, which in edits.places(value.module, edit):
+            yield partial(edits.edited, value.module, edit, at, which)
 
     return candidates
 
@@ -147,11 +148,12 @@ def _drop_passes(value: Subject) -> Rewrite[Subject]:
 
 def _run_first(value: Subject, timeout: float) -> Rewrite[Subject]:
     """Let the module be what the first pass makes of it, as long as another one follows."""
-    while len(value.pipeline) > 1:
-        first = try_pipeline(value.module, value.pipeline[:1], timeout, text=True)
+    while len(leaves := tuple(pipeline.leaves(value.pipeline))) > 1:
+        first = try_pipeline(value.module, leaves[:1], timeout, text=True)
         if first.kind != "ok" or try_parse(first.module, timeout).kind != "ok":
             return
-        other = Subject(first.module.strip() + "\n", value.pipeline[1:])
+        rest = pipeline.keep(value.pipeline, frozenset(range(1, len(leaves))))
+        other = Subject(first.module.strip() + "\n", rest)
         if not (yield other):
             return
         value = other

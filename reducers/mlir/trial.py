@@ -20,12 +20,15 @@ from typing import IO, Any
 
 from torchstone.compiler import mlir
 from torchstone.reducers.mlir import pipeline as pipelines
-from torchstone.reducers.mlir.context import new_context
+from torchstone.reducers.mlir.context import shared_context
 from torchstone.reducers.mlir.pipeline import Pipeline
 from torchstone.reducers.signature import normalize
 
 MEMORY = 8 << 30
 """Bytes of address space that a trial may take beyond what it starts with."""
+
+RUN_BEFORE, RUN_AFTER = "running the module as it is", "running the module after the pipeline"
+"""Where a trial is that runs the module, beside the names of passes."""
 
 _SAID = re.compile(r"(?:LLVM ERROR|Assertion|error:|terminate called|what\(\))")
 _OP = re.compile(r"'([\w.]+)' op")
@@ -35,7 +38,7 @@ _OP = re.compile(r"'([\w.]+)' op")
 class Outcome:
     """How a trial ended. ``kind`` is ok, invalid, error, crash, timeout or wrong.
 
-    ``at`` is the pass, or the nest of passes, that was running; ``detail`` the signal, the message, or the difference.
+    ``at`` is the pass that was running; ``detail`` the signal, the message, or the difference.
     ``module`` is the module as the pipeline left it, where it did and was asked for.
     """
 
@@ -46,12 +49,11 @@ class Outcome:
 
     @property
     def signature(self) -> tuple[str, str, str]:
-        """What has to stay the same: the kind, the message's normal form, and the op it names. Which pass it was is
-        told, not kept: an analysis that crashes is run by many."""
+        """What has to stay the same: the kind, the pass, and the message's normal form with the op that it names."""
         if self.kind in ("ok", "wrong", "timeout"):
-            return self.kind, "", ""
+            return self.kind, self.at, ""
         named = _OP.search(self.detail)
-        return self.kind, normalize(self.detail), named[1] if named else ""
+        return self.kind, self.at, normalize(self.detail) + (f" ({named[1]})" if named else "")
 
     def __str__(self) -> str:
         return f"{self.kind}{f' in {self.at}' if self.at else ''}{f': {self.detail}' if self.detail else ''}"
@@ -59,7 +61,8 @@ class Outcome:
 
 def try_pipeline(module: str, pipeline: Pipeline, timeout: float, text: bool = False) -> Outcome:
     """Parse the module, run the pipeline, and say how it went. ``text``: return the module that comes out, too."""
-    return in_child(lambda tell: _passes(module, pipeline, tell, text), timeout)
+    context = shared_context()
+    return in_child(lambda tell: _passes(module, pipeline, context, tell, text), timeout)
 
 
 def try_parse(module: str, timeout: float) -> Outcome:
@@ -147,17 +150,16 @@ def _death(status: int, said: str) -> str:
     return f"{name}: {why}" if why else name
 
 
-def _passes(module: str, pipeline: Pipeline, tell: Callable[..., None], text: bool) -> None:
+def _passes(module: str, pipeline: Pipeline, context: Any, tell: Callable[..., None], text: bool) -> None:
     bindings = mlir.bindings()
-    context = new_context()
     tell(kind="at", at="parse")
     try:
         parsed = bindings.ir.Module.parse(module, context)
     except bindings.ir.MLIRError as error:
         tell(kind="invalid", detail=_message(error))
         return
-    for entry in pipeline:
-        tell(kind="at", at=str(entry))
+    for entry in pipelines.leaves(pipeline):
+        tell(kind="at", at=pipelines.pass_name(entry))
         try:
             manager = bindings.passmanager.PassManager.parse(pipelines.text((entry,)), context)
         except ValueError as error:

@@ -6,16 +6,18 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.output import say, warn
+from torchstone.compiler import mlir
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, printable_lines, visible
-
-if TYPE_CHECKING:
-    from torchstone.reducers.mlir.shrink import Question, Subject
-    from torchstone.reducers.mlir.trial import Outcome
+from torchstone.reducers.engine import Budget
+from torchstone.reducers.mlir import pipeline, questions
+from torchstone.reducers.mlir.shrink import Question, Subject, shrink
+from torchstone.reducers.mlir.trial import RUN_BEFORE, Outcome
+from torchstone.reducers.mlir.write import ends_so, measure, write_reduction
+from torchstone.reducers.write import prepare_folder
 
 TIMEOUT = 20.0
 """Seconds that a trial may take: passes on a small module take milliseconds."""
@@ -43,13 +45,6 @@ def reduce_module(asked: Asked) -> int:
         raise InputError("--values and --test both say what the failure is: give one of them")
     if not asked.pipeline and not asked.test:
         raise InputError('give the --pipeline that fails, as "func.func(canonicalize),cse", or a --test of your own')
-    from torchstone.compiler import mlir
-    from torchstone.reducers.engine import Budget
-    from torchstone.reducers.mlir import pipeline
-    from torchstone.reducers.mlir.shrink import Subject, shrink
-    from torchstone.reducers.mlir.write import measure, write_reduction
-    from torchstone.reducers.write import prepare_folder
-
     subject = Subject(_text(asked.path), pipeline.parse(asked.pipeline))
     mlir.bindings()  # says how to install them where there are none
     question = _question(asked)
@@ -90,24 +85,22 @@ def _text(path: Path) -> str:
 
 
 def _question(asked: Asked) -> Question:
-    from torchstone.reducers.mlir import questions
-
     if asked.test:
         return questions.answering(asked.test, asked.timeout)
     if asked.values:
-        return questions.computing(asked.entry, asked.timeout, asked.tolerance)
+        from torchstone.reducers.mlir import values  # it loads PyTorch, which makes every trial dearer
+
+        return values.computing(asked.entry, asked.timeout, asked.tolerance)
     return questions.passing(asked.timeout)
 
 
 def _check_fails(asked: Asked, outcome: Outcome) -> None:
     """Raise InputError where there is no failure to keep."""
-    from torchstone.reducers.mlir.questions import BEFORE
-
+    if outcome.at == RUN_BEFORE:
+        raise InputError(f"{asked.path} cannot be run without the pipeline, so that nothing can be compared: {outcome}")
     if outcome.kind == "invalid":
         what = "is no valid module" if outcome.at == "parse" else "is refused with its pipeline"
         raise InputError(f"{asked.path} {what}: {outcome.detail}")
-    if outcome.at == BEFORE:
-        raise InputError(f"{asked.path} cannot be run without the pipeline, so that nothing can be compared: {outcome}")
     if outcome.kind != "ok":
         return
     if asked.test:
@@ -117,8 +110,6 @@ def _check_fails(asked: Asked, outcome: Outcome) -> None:
 
 
 def _confirm(asked: Asked, subject: Subject, outcome: Outcome, folder: Path) -> bool:
-    from torchstone.reducers.mlir.write import ends_so
-
     if asked.test:  # each trial of it is a process of its own
         return _question(asked)(subject).signature == outcome.signature
     values = (asked.entry, str(asked.tolerance)) if asked.values else ()

@@ -9,16 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.options import StoreOption
+from torchstone.cli.options import StoreOption, parse_duration
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 from torchstone.cli.paths import input_file, output_folder
 from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name, visible
+from torchstone.reducers.engine import Budget
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case
     from torchstone.reducers.failure import Reduction
+
+MlirOption = Annotated[
+    Path | None, input_file("--mlir", help="An MLIR module to shrink with its --pipeline, in place of a case.")
+]
+PipelineOption = Annotated[str, typer.Option("--pipeline", help="With --mlir: the passes that the module fails in.")]
+ValuesOption = Annotated[bool, typer.Option("--values", help="With --mlir: the pipeline changes what is computed.")]
+EntryOption = Annotated[str, typer.Option("--entry", help="With --values: the function to call.")]
+ToleranceOption = Annotated[
+    float, typer.Option("--tolerance", min=0, help="With --values: of the largest number, what is the same.")
+]
+TestOption = Annotated[
+    str | None,
+    typer.Option("--test", help="With --mlir: a shell command that ends with 0 if $MODULE with $PIPELINE fails."),
+]
 
 
 def reduce(
@@ -47,21 +62,12 @@ def reduce(
     ] = None,
     python: PythonOption = None,
     form: FormatOption = TableFormat.table,
-    mlir: Annotated[
-        Path | None, input_file("--mlir", help="An MLIR module to shrink with its --pipeline, in place of a case.")
-    ] = None,
-    pipeline: Annotated[str, typer.Option("--pipeline", help="Passes that the module fails in.")] = "",
-    values: Annotated[
-        bool, typer.Option("--values", help="With --mlir: the pipeline changes what the module computes.")
-    ] = False,
-    entry: Annotated[str, typer.Option("--entry", help="With --values: the function to call.")] = "main",
-    tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0, help="With --values: of the largest number, what is the same.")
-    ] = 1e-4,
-    test: Annotated[
-        str | None,
-        typer.Option("--test", help="With --mlir: a shell command that ends with 0 if $MODULE with $PIPELINE fails."),
-    ] = None,
+    mlir: MlirOption = None,
+    pipeline: PipelineOption = "",
+    values: ValuesOption = False,
+    entry: EntryOption = "main",
+    tolerance: ToleranceOption = 1e-4,
+    test: TestOption = None,
     store: StoreOption = None,
 ) -> int:
     """Shrink a failing case to a standalone script. Exit code 0 if a fresh worker confirms it, 1 if not.
@@ -71,26 +77,26 @@ def reduce(
 
     With --mlir: shrink a module and its pass pipeline that crash, fail, hang, or change what is computed.
     """
-    from torchstone.cli.options import parse_duration
-
     budget = parse_duration(time)
+    _check_module_options(mlir, [case, backend, every, outcome, keep, run], [pipeline, values, test])
     if mlir is not None:
-        if case or backend or every or outcome or keep or run:
-            raise InputError("--mlir is for a module: give it no case, --backend, --run, --all, --outcome or --keep")
         from torchstone.cli.module_reduction import TIMEOUT, Asked, reduce_module
 
-        limit = TIMEOUT if timeout is None else timeout
+        limit = timeout or TIMEOUT
         return reduce_module(Asked(mlir, pipeline, values, test, entry, tolerance, trials, budget, limit, out))
-    if pipeline or values or test:
-        raise InputError("--pipeline, --values and --test speak of a module: give it with --mlir FILE")
-    timeout = 60.0 if timeout is None else timeout
+    timeout = timeout or 60.0
     _check_combination(case, backend, every, outcome, keep)
     pythons = parse_pythons(python or [], [backend])
     if every:
         return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
-    assert case is not None
-    found = _found(case, backend, pythons, store, run)
-    from torchstone.reducers.engine import Budget
+    found = _found(case or "", backend, pythons, store, run)
+    return _one(found, backend, Budget(trials=trials, seconds=budget), timeout, out, keep, pythons.get(backend))
+
+
+def _one(
+    found: Case, backend: str, budget: Budget, timeout: float, out: Path | None, keep: Path | None, python: str | None
+) -> int:
+    """Reduce one case, and write and show what is left."""
     from torchstone.reducers.failure import reduce_case
     from torchstone.reducers.write import add_to_corpus as keep_in
     from torchstone.reducers.write import prepare_folder, write_reduction
@@ -102,9 +108,9 @@ def reduce(
     reduction = reduce_case(
         found,
         backend,
-        budget=Budget(trials=trials, seconds=budget),
+        budget=budget,
         timeout=timeout,
-        python=pythons.get(backend),
+        python=python,
         progress=lambda step: warn(f"  {step.name}: {_size(step.size)}") if live else None,
     )
     write_reduction(reduction, folder)
@@ -112,6 +118,14 @@ def reduce(
     if keep is not None and reduction.confirmed:
         say(f"kept      {keep_in(reduction, keep)}")
     return OK if reduction.confirmed else FAILURES
+
+
+def _check_module_options(mlir: Path | None, of_cases: list[Any], of_modules: list[Any]) -> None:
+    """Raise InputError for options of cases beside a module, and of modules without one."""
+    if mlir is not None and any(of_cases):
+        raise InputError("--mlir is for a module: give it no case, --backend, --run, --all, --outcome or --keep")
+    if mlir is None and any(of_modules):
+        raise InputError("--pipeline, --values and --test speak of a module: give it with --mlir FILE")
 
 
 def _found(case: str, backend: str, pythons: dict[str, str], store: Path | None, run: str | None) -> Case:
@@ -155,8 +169,7 @@ def _all(
             check_consent(stored, [backend], {}, f"run {record.run}")
         check_usable([backend], {backend: python} if python else {})
         from torchstone.reducers.batch import REDUCED, distinct_failures, reduce_failures
-        from torchstone.reducers.engine import Budget
-        from torchstone.reducers.write import prepare_folder
+            from torchstone.reducers.write import prepare_folder
 
         for name in outcomes:
             if name not in REDUCED:
