@@ -169,7 +169,7 @@ def _all(
             check_consent(stored, [backend], {}, f"run {record.run}")
         check_usable([backend], {backend: python} if python else {})
         from torchstone.reducers.batch import REDUCED, distinct_failures, reduce_failures
-            from torchstone.reducers.write import prepare_folder
+        from torchstone.reducers.write import prepare_folder
 
         for name in outcomes:
             if name not in REDUCED:
