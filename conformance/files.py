@@ -62,6 +62,16 @@ def check_folder(path: Path, option: str = "path") -> None:
         _write_into(target)
 
 
+def prepare_folder(folder: Path) -> Path:
+    """Make a folder and see that it can be written to. Raises InputError."""
+    check_folder(folder, "--out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}; give another --out") from error
+    return folder
+
+
 def _file(path: Path, option: str = "path") -> Path:
     """Return what a path leads to, which is a regular file or nothing yet. Raises InputError."""
     target = _resolved(path, option)

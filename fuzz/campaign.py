@@ -12,6 +12,7 @@ from typing import Any
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.fuzz.findings import Findings, FuzzFinding
@@ -20,7 +21,7 @@ from torchstone.fuzz.generator.rules import OpRule
 from torchstone.reducers import failure
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.signature import signature
-from torchstone.reducers.write import CASE, SUMMARY, prepare_folder, write_reduction
+from torchstone.reducers.write import CASE, SUMMARY, write_reduction
 
 UNSTABLE = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
 """Failures that do not come back on demand, so that there is no reducing them."""

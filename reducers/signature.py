@@ -8,19 +8,9 @@ from dataclasses import astuple, dataclass
 
 from torchstone.conformance.execution.later_calls import CALLS
 from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
+from torchstone.reducers.message import normalize
 
-# What differs between two runs into the same bug: addresses, paths, shapes, dtypes, names of values, numbers.
-_PARTICULARS = (
-    (re.compile(r"0x[0-9a-fA-F]+"), "ADDR"),
-    (re.compile(r"(?:/[\w.+-]+)+/?"), "PATH"),
-    (re.compile(r"\b(?:tensor|memref|vector)<[^>]*>"), "TYPE"),
-    (re.compile(r"[\[(][\d?,\s-]*[\])]"), "SHAPE"),
-    (re.compile(r"%[\w#]+|\b(?:x|v|s|arg)\d+\b"), "NAME"),
-    (re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"), "N"),
-    (re.compile(r"\s+"), " "),
-)
 _CLASS = re.compile(r"\s*(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|Unsupported))\b")
-LENGTH = 160
 
 
 @dataclass(frozen=True, order=True)
@@ -59,12 +49,3 @@ def signature(verdict: Verdict) -> Signature:
     error = str(verdict.evidence.get("class") or (found[1] if found else ""))
     op = str(verdict.evidence.get("op") or "")
     return Signature(stage, outcome, str(verdict.kind), error, op, normalize(verdict.message))
-
-
-def normalize(message: str) -> str:
-    """Return a message's first line without addresses, paths, shapes, names of values and numbers."""
-    lines = [line for line in message.strip().splitlines() if line.strip()]
-    text = lines[0] if lines else ""
-    for pattern, name in _PARTICULARS:
-        text = pattern.sub(name, text)
-    return text.strip()[:LENGTH]

@@ -7,23 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, replay_command
-from torchstone.conformance.files import check_folder
+from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Reduction
 
 SCRIPT, CASE, ORIGINAL, SUMMARY = "reproducer.py", "case.safetensors", "original.safetensors", "summary.json"
-
-
-def prepare_folder(folder: Path) -> Path:
-    """Make a folder and see that it can be written to. Raises InputError."""
-    check_folder(folder, "--out")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror or error}; give another --out") from error
-    return folder
 
 
 def write_reduction(reduction: Reduction, folder: Path) -> None:

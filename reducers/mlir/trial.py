@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from torchstone.compiler import mlir
+from torchstone.reducers.message import normalize
 from torchstone.reducers.mlir import pipeline as pipelines
 from torchstone.reducers.mlir.context import shared_context
 from torchstone.reducers.mlir.pipeline import Pipeline
-from torchstone.reducers.signature import normalize
 
 MEMORY = 8 << 30
 """Bytes of address space that a trial may take beyond what it starts with."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
-from torchstone.reducers.signature import normalize, signature
+from torchstone.reducers.message import normalize
+from torchstone.reducers.signature import signature
 
 
 def _verdict(stage=Stage.COMPILE, outcome=Outcome.ERROR, kind="", message="", **evidence) -> Verdict:

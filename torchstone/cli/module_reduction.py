@@ -12,12 +12,12 @@ from torchstone.cli.output import say, warn
 from torchstone.compiler import mlir
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, printable_lines, visible
+from torchstone.conformance.files import prepare_folder
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.mlir import pipeline, questions
 from torchstone.reducers.mlir.shrink import Question, Subject, shrink
 from torchstone.reducers.mlir.trial import RUN_BEFORE, Outcome
 from torchstone.reducers.mlir.write import ends_so, measure, write_reduction
-from torchstone.reducers.write import prepare_folder
 
 TIMEOUT = 20.0
 """Seconds that a trial may take: passes on a small module take milliseconds."""

@@ -15,6 +15,7 @@ from torchstone.cli.paths import input_file, output_folder
 from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name, visible
+from torchstone.conformance.files import prepare_folder
 from torchstone.reducers.engine import Budget
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _one(
     """Reduce one case, and write and show what is left."""
     from torchstone.reducers.failure import reduce_case
     from torchstone.reducers.write import add_to_corpus as keep_in
-    from torchstone.reducers.write import prepare_folder, write_reduction
+    from torchstone.reducers.write import write_reduction
 
     folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(found.id, backend))
     if keep is not None:
@@ -169,7 +170,6 @@ def _all(
             check_consent(stored, [backend], {}, f"run {record.run}")
         check_usable([backend], {backend: python} if python else {})
         from torchstone.reducers.batch import REDUCED, distinct_failures, reduce_failures
-        from torchstone.reducers.write import prepare_folder
 
         for name in outcomes:
             if name not in REDUCED:
