@@ -21,6 +21,7 @@ from torchstone.conformance.selection.filters import Pattern, Shard, has_wanted_
 from torchstone.conformance.selection.plan import plan_cases
 from torchstone.conformance.sources import FOLDER, Source, iterate, load_all, select
 from torchstone.conformance.sources.corpus import NO_DTYPE, Corpus
+from torchstone.conformance.sources.maker import CaseMaker
 from torchstone.conformance.sources.tags import OF_CASES, TAGS
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
@@ -83,23 +84,26 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
             return False
         return not tags or has_wanted_tag(_tags(loaded, entry), tags)
 
-    def entries(shard: Shard | None = shard) -> Iterator[Case | Untested]:
+    named = _variants(variants, patterns)
+
+    def make(source: str, op: str, sharded: bool) -> Iterator[Case | Untested]:
         def kept(entry: Case | Untested, variant: str) -> bool:
             name = entry.id if variant == DEFAULT else _id_in_variant(entry, variant)
-            return (shard is None or shard.holds(name)) and keep(entry, variant)
+            return not (sharded and shard is not None and not shard.holds(name)) and keep(entry, variant)
 
-        named = _variants(variants, patterns)
+        chosen = {source: [op]}
         if effort is not None:
-            return (entry for entry in plan_cases(ops, loaded, effort, named, dtypes) if kept(entry, entry.variant))
-        return iterate(ops, dtypes, options.get("limit"), named, kept, loaded)
+            return (entry for entry in plan_cases(chosen, loaded, effort, named, dtypes) if kept(entry, entry.variant))
+        return iterate(chosen, dtypes, options.get("limit"), named, kept, loaded)
 
-    if next(entries(None), None) is None:
+    maker = CaseMaker(make)
+    if next(maker.entries(ops, sharded=False), None) is None:
         chosen = sum(map(len, ops.values()))
         given = {key: options[key] for key in ("dtypes", "cases", "tags", "variants") if options.get(key)}
         filters = "; ".join(f"{key} {', '.join(values)}" for key, values in given.items())
         raise InputError(f"selects nothing: of {chosen} ops none has a case of {filters}")
     damaged = [problem for source in loaded.values() if isinstance(source, Corpus) for problem in source.damaged()]
-    return Selection(ops, entries, wanted, damaged)
+    return Selection(ops, lambda: maker.entries(ops, sharded=True), wanted, damaged)
 
 
 def _variants(wanted: Sequence[str], patterns: Iterable[Pattern]) -> list[str]:

@@ -163,13 +163,9 @@ def _checked(entry: Case | Untested, name: str) -> Case | Untested:
 
 def find_case(name: str) -> Case:
     """The case of an id, ``source:op:dtype:index`` and perhaps ``:variant``. Raises ``UnknownName``, ``InputError``."""
-    from torchstone.conformance.program.case import Untested
-    from torchstone.conformance.variants.apply import apply
+    from torchstone.conformance.sources.maker import make_case
 
     source, op, dtype, index, variant, *rest = [*name.split(":"), DEFAULT]
     if rest not in ([], [DEFAULT]) or not index.isdigit():
         raise InputError(f'"{name}" is not a case id; they look like opinfo:softmax:float32:0')
-    found = apply(load(source).case(op, dtype, int(index)), variant)
-    if isinstance(found, Untested):
-        raise InputError(f"{found.id} is no case: {found.reason}")
-    return found
+    return make_case(load(source), op, dtype, int(index), variant)

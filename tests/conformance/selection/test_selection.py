@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +13,11 @@ from hypothesis import strategies as st
 
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.selection.earlier_runs import EarlierRuns, changed_outcomes, not_passed
 from torchstone.conformance.selection.filters import Pattern, Shard, has_wanted_tag
 from torchstone.conformance.selection.selection import select_cases
-from torchstone.conformance.sources import select
+from torchstone.conformance.sources import opinfo, select
 from torchstone.conformance.store import Store
 
 IDS = [f"opinfo:{op}:{dtype}:{i}" for op in ("add", "nn.functional.relu") for dtype in ("f", "g") for i in range(1000)]
@@ -142,3 +145,20 @@ def test_earlier_runs_are_remembered_per_backend(tmp_path: Path) -> None:
         assert since.ids(db) == {"one": {"corpus:var-of-nothing:float32:0"}}
         with pytest.raises(InputError, match=r"selects nothing: no verdict has changed since \(one in r5"):
             select_cases(BASE | {"earlier": EarlierRuns.since("changed-since", db, "latest", ["one"])._asdict()}, db)
+
+
+@pytest.mark.parametrize("options", [{"limit": 1}, {"effort": "quick"}])
+def test_an_op_whose_samples_end_the_process_is_untested_and_the_others_are_asked(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = opinfo.iterate
+
+    def iterate(ops: list[str], *more: Any) -> Any:
+        return os.abort() if ops == ["neg"] else original(ops, *more)
+
+    monkeypatch.setattr(opinfo, "iterate", iterate)
+    base = {"sources": ["opinfo"], "ops": ["add", "neg", "sub"], "dtypes": ["float32"]}
+    entries = list(select_cases(base | options).entries())
+    assert {entry.op for entry in entries if isinstance(entry, Case)} == {"add", "sub"}
+    (told,) = (entry for entry in entries if isinstance(entry, Untested))
+    assert (told.op, told.reason) == ("neg", "making its inputs crashed eager: killed by SIGABRT")

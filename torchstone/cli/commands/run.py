@@ -184,10 +184,11 @@ def _resume(run_id: str, backends: list[str], store: Path | None, how: _How) -> 
         check_known("backend", backends, record.options["backends"], more=f"; run {record.run} has no other")
         check_consent(record.options, backends, how.pythons(record.options["backends"]), f"run {record.run}")
         check_options(record.options)
+        selection = _plan(record.options, db)  # what makes the cases is forked before a cluster starts threads
         how.workers.join()
         db.reopen(record.run)
         _warn_of_other_machine(db, record)
-        return _execute(db, record, how, baseline)
+        return _execute(db, record, how, baseline, selection)
 
 
 def _begin(options: dict[str, Any], store: Path | None, how: _How) -> int:
@@ -258,13 +259,7 @@ def _variants(options: dict[str, Any]) -> list[str]:
     return wanted
 
 
-def _execute(
-    db: Store,
-    record: RunRecord,
-    how: _How,
-    baseline: Baseline,
-    selection: Selection | None = None,
-) -> int:
+def _execute(db: Store, record: RunRecord, how: _How, baseline: Baseline, selection: Selection) -> int:
     """Run, journal, show; whatever ends it, the store says how far it came."""
     from torchstone.cli.progress import show_summary
     from torchstone.conformance.store import StoreError
@@ -292,14 +287,13 @@ def _execute(
     return OK if well and not errors else FAILURES
 
 
-def _try_cases(db: Store, record: RunRecord, how: _How, selection: Selection | None) -> dict[str, str]:
+def _try_cases(db: Store, record: RunRecord, how: _How, selection: Selection) -> dict[str, str]:
     """Try what is missing of a run; return the reasons of the backends that could not be run to the end."""
     from torchstone.cli.progress import Progress
     from torchstone.conformance.runner.run import run_cases
 
     options = record.options
     with sigterm_interrupts(), how.workers.pools(db, record.run) as pool:
-        selection = selection or _plan(options, db)
         for problem in selection.damaged:
             warn(f"warning: left out: {problem}")
         with Progress(options["backends"], selection.ops) as progress:

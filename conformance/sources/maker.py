@@ -1,0 +1,294 @@
+"""Entries made in a child process: what crashes or hangs as it makes an op's inputs takes nothing else with it.
+
+Sample functions and variants call eager, and some of its kernels corrupt memory or never return for arguments that no
+program has. So the process that runs the suite makes no case itself. A ``CaseMaker`` forks a *forker* once: from a
+process that has imported PyTorch and loaded the sources, before any worker, display or cluster has started a thread.
+The forker forks a child for each pass over the ops. The child makes their entries one after the other, with one thread,
+and sends each as a frame, as far ahead of who reads them as the socket holds.
+
+A child that dies is followed by one that goes on where it was, for an op before may have corrupted the memory. If that
+one dies there too, the op is at fault: an ``Untested`` names it, and the next child begins with the op after it.
+
+    asker -> forker   a byte + descriptors of a channel and of a file for what is printed: fork; a byte alone: kill
+    forker -> asker   {"died": EXIT CODE}   once for each child
+    asker -> child    {"ops": [[SOURCE, OP], …], "skip": N, "given": {...}}   where to begin: N entries of the first op
+                                                                              are there
+    child -> asker    {} + a case's bytes, {"untested": {...}}, {"raised": CLASS, "message": TEXT, "input": BOOL},
+                      {"done": true} after each op
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import faulthandler
+import gc
+import os
+import resource
+import select
+import signal
+import socket
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import torch
+
+from torchstone.conformance.errors import HarnessError, InputError
+from torchstone.conformance.program.case import Case, CaseError, Untested
+from torchstone.conformance.runner.frames import Header, encode_frame, receive_frame
+from torchstone.conformance.runner.progress_mark import describe_exit
+from torchstone.conformance.sources.corpus import NO_DTYPE
+from torchstone.conformance.sources.sampling import first_line
+from torchstone.conformance.variants.apply import apply
+
+if TYPE_CHECKING:
+    from torchstone.conformance.sources import Source
+
+PROCESSOR_SECONDS = 120
+"""Of the processor's time that one entry may take, with those before it that are filtered out."""
+SECONDS = 600.0
+"""Without an entry, of one that waits and does not compute."""
+TAIL = 4096
+"""Bytes of what a child has printed that its last words are looked for in."""
+
+Entry: TypeAlias = Case | Untested
+
+
+class CaseMaker:
+    """Makes entries in children of this process, as it is when this is called.
+
+    ``make(source, op, **given)`` gives the entries of an op: the same ones in the same order every time.
+    """
+
+    def __init__(self, make: Callable[..., Iterable[Entry]]) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            pid = _fork(lambda: _serve(theirs, make), keep=[theirs.fileno()])
+        self._busy = False
+        self.close = weakref.finalize(self, _end, self._control, pid)
+        """Ends the forker; it ends with the maker at the latest."""
+
+    def entries(self, ops: Mapping[str, Sequence[str]], **given: Any) -> Iterator[Entry]:
+        """The entries of the ops of each source; ``given`` (JSON) is passed on to ``make``.
+
+        An ``Untested`` stands for the rest of an op that cannot be made, for it ends its process, takes too long or
+        raises. Raises the ``InputError`` that ``make`` raises, and ``HarnessError`` where nothing can be forked.
+        """
+        if self._busy:
+            raise HarnessError("a maker of cases makes one pass at a time")
+        self._busy = True
+        try:
+            yield from self._pass([(source, op) for source, chosen in ops.items() for op in chosen], given)
+        finally:
+            self._busy = False
+
+    def _pass(self, rest: list[tuple[str, str]], given: Header) -> Iterator[Entry]:
+        skip, died = 0, False
+        while rest:
+            child = _Child(self._control, {"ops": rest, "skip": skip, "given": given})
+            try:
+                for header, body in child.frames():
+                    died = False
+                    if "done" in header:
+                        rest, skip = rest[1:], 0
+                    else:
+                        skip += 1
+                        yield _entry(header, body, *rest[0])
+            finally:
+                reason = child.end()
+            if rest and (died or child.late):
+                yield _unmade(*rest[0], reason)
+                rest, skip = rest[1:], 0
+            died = not (died or child.late)
+
+
+def make_case(source: Source, op: str, dtype: str, index: int, variant: str) -> Case:
+    """One case of a source, in a variant. Raises ``UnknownName``, and ``InputError`` where there is none."""
+    source.op_names()  # what a source loads once is loaded here, and not in each child
+    maker = CaseMaker(lambda *_: [apply(source.case(op, dtype, index), variant)])
+    found = next(maker.entries({"": [op]}))
+    maker.close()
+    if isinstance(found, Untested):
+        raise InputError(f"{found.id} is no case: {found.reason}")
+    return found
+
+
+def _entry(header: Header, body: bytes, source: str, op: str) -> Entry:
+    """What a frame of an op says. Raises InputError."""
+    if "untested" in header:
+        return Untested(**header["untested"])
+    if "raised" not in header:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that complex32 is young
+            return Case.from_bytes(body)
+    if header["input"]:
+        known: list[type[InputError]] = [InputError]
+        for kind in known:
+            known += kind.__subclasses__()
+        kind = next((kind for kind in known if kind.__name__ == header["raised"]), InputError)
+        error = kind.__new__(kind)
+        Exception.__init__(error, header["message"])
+        raise error
+    return _unmade(source, op, f"raises {header['raised']}: {header['message']}")
+
+
+def _unmade(source: str, op: str, reason: str) -> Untested:
+    return Untested(source.partition("=")[0], op, NO_DTYPE, f"making its inputs {reason}")
+
+
+class _Child:
+    """A child of the forker, as the process that reads its frames sees it."""
+
+    def __init__(self, control: socket.socket, request: Header) -> None:
+        self._control = control
+        self._channel, theirs = socket.socketpair()
+        self._channel.settimeout(SECONDS)
+        self._output = os.memfd_create("output")
+        self.late = False
+        try:
+            with theirs:
+                socket.send_fds(control, [b"+"], [theirs.fileno(), self._output])
+            self._channel.sendall(encode_frame(request))
+        except OSError as error:
+            raise HarnessError("the process that makes the cases has died") from error
+
+    def frames(self) -> Iterator[tuple[Header, bytes]]:
+        """The frames that it sends, until it ends or is ``late``."""
+        try:
+            while (frame := receive_frame(self._channel)) is not None:
+                yield frame
+        except TimeoutError:
+            self.late = True
+        except ConnectionError:
+            return
+
+    def end(self) -> str:
+        """Kill it if it lives, and say what became of it."""
+        self._channel.close()
+        with contextlib.suppress(OSError):
+            self._control.sendall(b"-")
+        answer = receive_frame(self._control)
+        if answer is None:
+            raise HarnessError("the process that makes the cases has died")
+        code = answer[0]["died"]
+        size = os.fstat(self._output).st_size
+        words = os.pread(self._output, TAIL, max(0, size - TAIL)).decode(errors="replace").strip().splitlines()
+        os.close(self._output)
+        if self.late:
+            return f"gave nothing for {SECONDS:g} s"
+        if code == -signal.SIGXCPU:
+            self.late = True
+            return f"took over {PROCESSOR_SECONDS} s of the processor's time"
+        return ": ".join([f"crashed eager: {describe_exit(code)}", *words[-1:]])
+
+
+# -- the forker and its children, which no function here returns to ---------------------------------------------------
+
+
+def _fork(run: Callable[[], object], keep: Iterable[int]) -> int:
+    """Fork a process that does this and ends; return its number. Of this one's files it holds those to ``keep``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, which a fork has not: none of them holds what eager needs
+        pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the asker, which ends this
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in map(int, os.listdir("/proc/self/fd")):  # others wait for the asker to close what it holds
+            if number > 2 and number != nothing and number not in keep:
+                with contextlib.suppress(OSError):  # the listing's own
+                    os.fstat(number)
+                    os.dup2(nothing, number)
+        run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _serve(control: socket.socket, make: Callable[..., Iterable[Entry]]) -> NoReturn:
+    """Be the forker until the asker's end of the socket closes."""
+    gc.freeze()  # no collection in a child touches, and so copies, what is there
+    faulthandler.disable()
+    torch.set_num_threads(1)  # the threads of the asker are not in its forks, which would wait for them for ever
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        if not data:
+            os._exit(0)
+        if not descriptors:
+            continue  # to kill one that has ended
+        channel, output = descriptors
+        pid = _fork(lambda channel=channel, output=output: _make_all(channel, output, make), keep=descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _wait(pid, control)
+        _, status = os.waitpid(pid, 0)
+        control.sendall(encode_frame({"died": os.waitstatus_to_exitcode(status)}))
+
+
+def _wait(pid: int, control: socket.socket) -> None:
+    """Wait until a child ends; one that the asker wants no more of is killed."""
+    ended = os.pidfd_open(pid)
+    poll = select.poll()
+    for descriptor in (ended, control.fileno()):
+        poll.register(descriptor, select.POLLIN)
+    ready = [descriptor for descriptor, _ in poll.poll()]
+    if ended not in ready:
+        control.recv(1)
+        os.kill(pid, signal.SIGKILL)
+    os.close(ended)
+
+
+def _make_all(channel: int, output: int, make: Callable[..., Iterable[Entry]]) -> None:
+    """Be a child: send what ``make`` gives for each op that is asked for."""
+    for number in (1, 2):
+        os.dup2(output, number)
+    with socket.socket(fileno=channel) as asker:
+        request = receive_frame(asker)
+        assert request is not None
+        skip = request[0]["skip"]
+        for source, op in request[0]["ops"]:
+            _allow_time()
+            try:
+                for entry in islice(make(source, op, **request[0]["given"]), skip, None):
+                    asker.sendall(_frame(entry))
+                    _allow_time()
+            except (BrokenPipeError, ConnectionResetError):  # the asker wants no more
+                os._exit(0)
+            except BaseException as error:
+                raised = {"raised": type(error).__name__, "input": isinstance(error, InputError)}
+                text = str(error) if raised["input"] else first_line(error)
+                asker.sendall(encode_frame({**raised, "message": text}))
+            asker.sendall(encode_frame({"done": True}))
+            skip = 0
+    os._exit(0)
+
+
+def _frame(entry: Entry) -> bytes:
+    if isinstance(entry, Case):
+        try:
+            return encode_frame({}, entry.to_bytes())
+        except CaseError as error:
+            entry = Untested(entry.source, entry.op, entry.dtype, str(error), entry.index, entry.variant)
+    return encode_frame({"untested": dataclasses.asdict(entry)})
+
+
+def _allow_time() -> None:
+    """Let the kernel end this process where the next entry takes too long."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft, hard = int(used.ru_utime + used.ru_stime) + 1 + PROCESSOR_SECONDS, resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+def _end(control: socket.socket, pid: int) -> None:
+    control.close()
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
