@@ -128,7 +128,7 @@ def varied(op: str, dtype: str, variant: str) -> tuple[Case, ...]:
 def planned(op: str) -> tuple[Case, ...]:
     """What a run without options asks of an op."""
     ops = {name: [op] for name in ("opinfo", "errors") if op in load_source(name).op_names()}
-    entries = plan_cases(ops, load_all(ops), Effort.standard, list(VARIANTS.rows))
+    entries = plan_cases(ops, load_all(ops), Effort.standard.budget, list(VARIANTS.rows))
     return tuple(entry for entry in entries if isinstance(entry, Case))
 
 

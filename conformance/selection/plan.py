@@ -19,7 +19,6 @@ from typing import Generic, TypeVar
 
 from torchstone.conformance.execution.verdict import REFUSED
 from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.selection.effort import Effort
 from torchstone.conformance.selection.features import Feature, features
 from torchstone.conformance.sources import Source
 from torchstone.conformance.variants.apply import apply
@@ -71,6 +70,7 @@ class OpPlan:
     variants: Sequence[str]
     samples_of: Callable[[str], list[Case | Untested]]
     met: Counter[Feature] = field(default_factory=Counter)
+    known: dict[str, frozenset[Feature]] = field(default_factory=dict)
 
     def cases(self, budget: int) -> Iterator[Case | Untested]:
         """The cases to ask, most telling first; a single ``Untested`` where the op has none."""
@@ -108,8 +108,7 @@ class OpPlan:
         """
         dtype = kind[(turn + _hash(self.key)) % len(kind)]
         samples = [entry for entry in self.samples_of(dtype) if isinstance(entry, Case)]
-        facts = {sample.index: features(sample) for sample in samples}
-        samples.sort(key=lambda sample: (-self._novelty(facts[sample.index]), sample.index))
+        samples.sort(key=lambda sample: (-self._novelty(self._facts(sample)), sample.index))
         if variant != DEFAULT:
             samples = [sample for sample in samples if f"{sample.id}:{variant}" not in asked]
             richest = sorted(samples, key=lambda sample: -_elements(sample))[: len(samples) // 2 + 1]
@@ -117,9 +116,14 @@ class OpPlan:
         for sample in samples:
             case = apply(sample, variant)
             if isinstance(case, Case) and case.id not in asked:
-                self.met.update(facts[sample.index])
+                self.met.update(self._facts(sample))
                 return case
         return None
+
+    def _facts(self, sample: Case) -> frozenset[Feature]:
+        if sample.id not in self.known:
+            self.known[sample.id] = features(sample)
+        return self.known[sample.id]
 
     def _novelty(self, facts: Iterable[Feature]) -> float:
         return sum(1 / (1 + self.met[fact]) ** 2 for fact in facts)
@@ -151,15 +155,18 @@ def _hash(text: str) -> int:
 def plan_cases(
     ops: Mapping[str, Sequence[str]],
     sources: Mapping[str, Source],
-    effort: Effort,
+    budget: int,
     variants: Sequence[str],
     dtypes: Sequence[str] | None = None,
 ) -> Iterator[Case | Untested]:
-    """The plans of the ops of each source, one after the other. What is to be refused is asked as it is."""
+    """The plans of the ops of each source, one after the other, of ``budget`` cases each.
+
+    What is to be refused is asked as it is.
+    """
     for name, chosen in ops.items():
         for op in chosen:
             refused = REFUSED in sources[name].tags_of(op)
-            yield from planned(sources[name], op, effort.budget, [DEFAULT] if refused else variants, dtypes)
+            yield from planned(sources[name], op, budget, [DEFAULT] if refused else variants, dtypes)
 
 
 def planned(

@@ -23,7 +23,7 @@ OPS = ["add", "sort"]
 
 
 def plan_of(op: str, effort: Effort = Effort.standard) -> list[Case | Untested]:
-    return list(plan_cases({"opinfo": [op]}, load_all(["opinfo"]), effort, list(VARIANTS.rows)))
+    return list(plan_cases({"opinfo": [op]}, load_all(["opinfo"]), effort.budget, list(VARIANTS.rows)))
 
 
 @settings(max_examples=50, deadline=None)
