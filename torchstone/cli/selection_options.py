@@ -84,8 +84,11 @@ ChangedSinceOption = Annotated[
 ]
 
 
-PLANNED_SOURCES = ["opinfo", "errors"]
-"""The sources of a plan: what ops have to compute, and what they have to refuse. Without a plan, the first of them."""
+PLANNED_SOURCES = ["opinfo", "errors", "programs"]
+"""The sources of a plan: what ops have to compute, what they have to refuse, and what two have to compute together.
+
+Without a plan, the first of them.
+"""
 
 
 def run_options(
