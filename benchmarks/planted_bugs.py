@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from torchstone.cli.selection_options import DEFAULT_EFFORT, PLANNED_SOURCES
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.backends import load as load_backend
@@ -40,7 +41,6 @@ from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.planted import BUGS, PlantedBackend, PlantedBug
 from torchstone.conformance.planted import load as load_bug
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.selection.effort import Effort
 from torchstone.conformance.selection.plan import plan_cases
 from torchstone.conformance.sources import iterate, load_all, opinfo
 from torchstone.conformance.sources import load as load_source
@@ -126,10 +126,16 @@ def varied(op: str, dtype: str, variant: str) -> tuple[Case, ...]:
 
 @functools.lru_cache(maxsize=1000)
 def planned(op: str) -> tuple[Case, ...]:
-    """What a run without options asks of an op."""
-    ops = {name: [op] for name in ("opinfo", "errors") if op in load_source(name).op_names()}
-    entries = plan_cases(ops, load_all(ops), Effort.standard, list(VARIANTS.rows))
+    """What a run without options asks of an op of any source."""
+    ops = {name: [op] for name in PLANNED_SOURCES if op in load_source(name).op_names()}
+    entries = plan_cases(ops, load_all(ops), DEFAULT_EFFORT.budget, list(VARIANTS.rows))
     return tuple(entry for entry in entries if isinstance(entry, Case))
+
+
+def near(cases: Iterable[Case], ops: list[str]) -> list[Case]:
+    """Programs, those first that call most of some ops."""
+    names = {op.rpartition(".")[2] for op in ops}
+    return sorted(cases, key=lambda case: -len(names & {call.operator for call in case.program.calls}))
 
 
 def few_dtypes(op: str) -> list[str]:
@@ -142,6 +148,7 @@ def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
     if stage == "plan":
         for op in ops:
             yield from planned(op)
+        yield from near((case for op in load_source("programs").op_names() for case in planned(op)), ops)
     elif stage == "float32":
         for op in ops:
             yield from samples(op, "float32", LIMIT) if "float32" in opinfo.dtypes_of(op) else ()
@@ -159,8 +166,7 @@ def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
             for dtype in few_dtypes(op)[:1] if stage == "variants" else more:
                 yield from varied(op, dtype, variant)
     elif stage == "programs":
-        names = {op.rpartition(".")[2] for op in ops}
-        yield from sorted(programs(), key=lambda case: -len(names & {call.operator for call in case.program.calls}))
+        yield from near(programs(), ops)
     else:
         for op in ops[:3]:
             for dtype in few_dtypes(op):
@@ -212,6 +218,7 @@ def _mark(bug: str, stage: str, case: str = "") -> None:
 
 def try_stage(bug: PlantedBug, stage: str, ops: list[str], seconds: float) -> dict[str, Any]:
     """What became of a bug in one stage: the first case that finds it, and how many cases were asked."""
+    next(iter(cases_of(stage, [])), None)  # what all bugs are asked is made in nobody's time
     backend, started, tried = load_bug(bug.name), time.process_time(), 0
     row: dict[str, Any] = {"bug": bug.name, "stage": stage, "ops": len(ops), "found": "", "complete": True}
     for case in cases_of(stage, ops):

@@ -3,8 +3,8 @@
 A case has three factors: the sample, the variant it is asked in, and the dtype. All of their combinations are far too
 many. As in a covering array, one case stands for a level of each factor at a time, so that a few cases meet every
 variant, every kind of dtype and every kind of argument once before any of them is met twice. What is worth more is met
-more often: levels take turns in proportion to their weight (the method of D'Hondt). Equal levels take turns in an order
-that the name of the op decides, so that the ops together meet what one op has no budget for.
+more often: levels take turns in proportion to their weight. The name of the op decides when the first turn of each is,
+so that the ops together meet what one op has no budget for.
 
 A plan depends on the op, its samples and the variants there are: never on a backend, a clock or a random number.
 """
@@ -12,27 +12,30 @@ A plan depends on the op, its samples and the variants there are: never on a bac
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeAlias
 
 from torchstone.conformance.execution.verdict import REFUSED
 from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.selection.effort import Effort
 from torchstone.conformance.selection.features import Feature, features
 from torchstone.conformance.sources import Source
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import DEFAULT
 
-Level = TypeVar("Level", bound=Hashable)
+SHARES = {"programs": 0.5}
+"""How much of the budget of an op an op of a source gets that holds many: several steps in each of its cases."""
 
+Kind: TypeAlias = tuple[str, ...]
+"""Names of dtypes or variants that stand for each other."""
 
 ATTEMPTS = 3
 """How many samples are tried for a variant and a dtype, and the largest, before these are held not to go together."""
 
-DTYPE_KINDS: tuple[tuple[float, tuple[str, ...]], ...] = (
-    (4.0, ("float32",)),
+DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (
+    (10.0, ("float32",)),
     (1.0, ("float64",)),
     (1.0, ("bfloat16", "float16")),
     (1.0, ("complex64", "complex128", "complex32")),
@@ -42,21 +45,45 @@ DTYPE_KINDS: tuple[tuple[float, tuple[str, ...]], ...] = (
 )
 """Kinds of dtype, each with its weight. float32 is what most programs compute in, and it is held to the most digits."""
 
-VARIANT_WEIGHTS = {DEFAULT: 4.0, "special": 3.0, "backward": 3.0, "extremes": 2.0}
-"""The weights of variants; 1 where none is given. Those have more that alone show the most planted bugs."""
+VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
+    (3.0, (DEFAULT,)),
+    (2.5, ("special",)),
+    (3.5, ("magnitudes", "extremes", "ties", "uniform", "shifted", "small")),
+    (1.5, ("arguments",)),
+    (1.5, ("backward",)),
+    (2.5, ("strided", "transposed", "offset", "expanded", "lazy", "channels_last")),
+    (3.0, ("large", "long", "odd", "dims", "square", "single", "empty", "scalar")),
+    (1.0, ("wide", "mixed")),
+    (0.6, ("same", "inplace")),
+    (0.6, ("outside",)),
+    (0.8, ("constants", "dynamic", "batch")),
+)
+"""Kinds of variant, by what they change, each with its weight: within a kind a bug that one shows, others show, too.
+
+The weights follow from a greedy cover of planted bugs: which kind of case, for the time that it takes, finds most of
+those that the cases before it have not found. Another variant, a plugin's, is a kind of its own.
+"""
 
 
-class Turns(Generic[Level]):
-    """Levels taking turns: each is due in proportion to its weight, equal ones in the order of a hash of the key."""
+class Turns:
+    """Kinds taking turns: systematic sampling, each in proportion to its weight, from a phase that hashes the key.
 
-    def __init__(self, weights: Mapping[Level, float], key: str) -> None:
-        self.weights = weights
-        self.taken: Counter[Level] = Counter()
-        self.order = {level: hashlib.blake2b(f"{key}:{level}".encode(), digest_size=8).digest() for level in weights}
+    So over many keys a kind's share of the first few turns is that of its weight, too. The first kind begins.
+    """
 
-    def due(self, level: Level) -> float:
-        """How near a level's turn is: the lowest number is next."""
-        return -self.weights[level] / (1 + self.taken[level])
+    def __init__(self, weights: Mapping[Kind, float], key: str) -> None:
+        self.weights, self.total = weights, sum(weights.values())
+        self.taken: Counter[Kind] = Counter()
+        self.key = key
+        self.phase = {kind: _hash(f"{key}:{kind[0]}") / 2**32 if at else 0.0 for at, kind in enumerate(weights)}
+
+    def due(self, kind: Kind) -> float:
+        """The turn at which a kind is due: the lowest number is next."""
+        return (self.taken[kind] + self.phase[kind]) * self.total / self.weights[kind]
+
+    def rank(self, kind: Kind, name: str) -> int:
+        """How many others of a kind come before this one in its next turn."""
+        return (kind.index(name) - self.taken[kind] - _hash(self.key)) % len(kind)
 
 
 @dataclass
@@ -71,45 +98,44 @@ class OpPlan:
     variants: Sequence[str]
     samples_of: Callable[[str], list[Case | Untested]]
     met: Counter[Feature] = field(default_factory=Counter)
+    known: dict[str, frozenset[Feature]] = field(default_factory=dict)
 
     def cases(self, budget: int) -> Iterator[Case | Untested]:
         """The cases to ask, most telling first; a single ``Untested`` where the op has none."""
-        kinds = {names: weight for weight, names in _kinds(self.dtypes)}
-        dtypes = Turns(kinds, self.key)
-        weights = {name: VARIANT_WEIGHTS.get(name, 1.0) for name in self.variants}
-        variants = Turns(weights, self.key)
+        dtypes = Turns(_kinds(DTYPE_KINDS, self.dtypes), self.key)
+        variants = Turns(_kinds(VARIANT_KINDS, self.variants), self.key)
         asked: set[str] = set()
-        barren: set[tuple[tuple[str, ...], str]] = set()
+        barren: set[tuple[Kind, str]] = set()
         while len(asked) < budget:
             pairs = [
-                (variants.due(variant) + dtypes.due(kind), variants.order[variant], dtypes.order[kind], kind, variant)
-                for kind in kinds
-                for variant in weights
-                if (kind, variant) not in barren
+                (variants.due(ways) + dtypes.due(kind), variants.rank(ways, name), kind, name, ways)
+                for kind in dtypes.weights
+                for ways in variants.weights
+                for name in ways
+                if (kind, name) not in barren
             ]
             if not pairs:
                 break
-            *_, kind, variant = min(pairs)
+            *_, kind, variant, ways = min(pairs)
             found = self._find(kind, variant, dtypes.taken[kind], asked)
             if found is None:
                 barren.add((kind, variant))
                 continue
             dtypes.taken[kind] += 1
-            variants.taken[variant] += 1
+            variants.taken[ways] += 1
             asked.add(found.id)
             yield found
         if not asked:
             yield from self._nothing()
 
-    def _find(self, kind: tuple[str, ...], variant: str, turn: int, asked: set[str]) -> Case | None:
+    def _find(self, kind: Kind, variant: str, turn: int, asked: set[str]) -> Case | None:
         """The sample with the most that is new, in a variant and a dtype of the kind; None where there is none left.
 
         Of a variant, only the larger half of the samples comes into question.
         """
         dtype = kind[(turn + _hash(self.key)) % len(kind)]
         samples = [entry for entry in self.samples_of(dtype) if isinstance(entry, Case)]
-        facts = {sample.index: features(sample) for sample in samples}
-        samples.sort(key=lambda sample: (-self._novelty(facts[sample.index]), sample.index))
+        samples.sort(key=lambda sample: (-self._novelty(self._facts(sample)), sample.index))
         if variant != DEFAULT:
             samples = [sample for sample in samples if f"{sample.id}:{variant}" not in asked]
             richest = sorted(samples, key=lambda sample: -_elements(sample))[: len(samples) // 2 + 1]
@@ -117,9 +143,14 @@ class OpPlan:
         for sample in samples:
             case = apply(sample, variant)
             if isinstance(case, Case) and case.id not in asked:
-                self.met.update(facts[sample.index])
+                self.met.update(self._facts(sample))
                 return case
         return None
+
+    def _facts(self, sample: Case) -> frozenset[Feature]:
+        if sample.id not in self.known:
+            self.known[sample.id] = features(sample)
+        return self.known[sample.id]
 
     def _novelty(self, facts: Iterable[Feature]) -> float:
         return sum(1 / (1 + self.met[fact]) ** 2 for fact in facts)
@@ -132,11 +163,11 @@ class OpPlan:
                     return
 
 
-def _kinds(dtypes: Sequence[str]) -> list[tuple[float, tuple[str, ...]]]:
-    """The kinds of dtype that there are, with their weights; those of no kind are one of their own."""
-    known = [(weight, tuple(name for name in names if name in dtypes)) for weight, names in DTYPE_KINDS]
-    others = tuple(name for name in dtypes if not any(name in names for _, names in DTYPE_KINDS))
-    return [(weight, names) for weight, names in [*known, (1.0, others)] if names]
+def _kinds(table: Iterable[tuple[float, Kind]], chosen: Sequence[str]) -> dict[Kind, float]:
+    """The weights of the kinds of a table that there are, with what is chosen of each; what has none is its own."""
+    known = {tuple(name for name in names if name in chosen): weight for weight, names in table}
+    others = {(name,): 1.0 for name in chosen if not any(name in names for names in known)}
+    return {names: weight for names, weight in (known | others).items() if names}
 
 
 def _elements(sample: Case) -> int:
@@ -151,15 +182,19 @@ def _hash(text: str) -> int:
 def plan_cases(
     ops: Mapping[str, Sequence[str]],
     sources: Mapping[str, Source],
-    effort: Effort,
+    budget: int,
     variants: Sequence[str],
     dtypes: Sequence[str] | None = None,
 ) -> Iterator[Case | Untested]:
-    """The plans of the ops of each source, one after the other. What is to be refused is asked as it is."""
+    """The plans of the ops of each source, one after the other, of ``budget`` cases each.
+
+    What is to be refused is asked as it is.
+    """
     for name, chosen in ops.items():
+        most = math.ceil(budget * SHARES.get(name, 1.0))
         for op in chosen:
             refused = REFUSED in sources[name].tags_of(op)
-            yield from planned(sources[name], op, effort.budget, [DEFAULT] if refused else variants, dtypes)
+            yield from planned(sources[name], op, most, [DEFAULT] if refused else variants, dtypes)
 
 
 def planned(

@@ -46,15 +46,15 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
     """What a run of these options asks. Raises ``InputError`` where that is nothing, ``UnknownName``.
 
     ``sources``, ``ops``, ``dtypes``, ``variants``, ``limit`` as in ``sources.iterate``; and, each of them optional,
-    ``effort`` (of a plan, which then chooses among the dtypes and variants), ``shard`` (``2/5``), ``tags``, ``cases``
-    (patterns), ``earlier`` (an ``Earlier``, of the ``store``).
+    ``effort`` or its ``budget`` (of a plan, which then chooses among the dtypes and variants), ``shard`` (``2/5``),
+    ``tags``, ``cases`` (patterns), ``earlier`` (an ``Earlier``, of the ``store``).
     """
     loaded = load_all(options["sources"])
     ops = select(loaded, options.get("ops"))
     if not any(ops.values()):
         raise InputError(f"selects nothing: no op is left of {', '.join(options['ops'])}")
     tags, variants = options.get("tags") or [], options.get("variants", [DEFAULT])
-    effort = Effort(options["effort"]) if options.get("effort") else None
+    budget = options.get("budget") or (Effort(options["effort"]).budget if options.get("effort") else None)
     patterns = [Pattern.parse(text) for text in options.get("cases") or []]
     shard = Shard.parse(options["shard"]) if options.get("shard") else None
     if tags:
@@ -92,8 +92,8 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
             return not (sharded and shard is not None and not shard.holds(name)) and keep(entry, variant)
 
         chosen = {source: [op]}
-        if effort is not None:
-            return (entry for entry in plan_cases(chosen, loaded, effort, named, dtypes) if kept(entry, entry.variant))
+        if budget is not None:
+            return (entry for entry in plan_cases(chosen, loaded, budget, named, dtypes) if kept(entry, entry.variant))
         return iterate(chosen, dtypes, options.get("limit"), named, kept, loaded)
 
     maker = CaseMaker(make)

@@ -7,12 +7,14 @@ The forker forks a child for each pass over the ops. The child makes their entri
 and sends each as a frame, as far ahead of who reads them as the socket holds.
 
 A child that dies is followed by one that goes on where it was, for an op before may have corrupted the memory. If that
-one dies there too, the op is at fault: an ``Untested`` names it, and the next child begins with the op after it.
+one dies there too, an ``Untested`` names the case in a variant that both were making, and the next child leaves it out.
+Where it was no variant but the op's samples, the ``Untested`` names the op, and the next child begins after it.
 
-    asker -> forker   a byte + descriptors of a channel and of a file for what is printed: fork; a byte alone: kill
+    asker -> forker   a byte + descriptors of a channel, of a file for what is printed and of one for the id that is
+                      being made: fork; a byte alone: kill
     forker -> asker   {"died": EXIT CODE}   once for each child
-    asker -> child    {"ops": [[SOURCE, OP], …], "skip": N, "given": {...}}   where to begin: N entries of the first op
-                                                                              are there
+    asker -> child    {"ops": [[SOURCE, OP], …], "skip": N, "fatal": {ID: WHY}, "given": {...}}   where to begin: N
+                      entries of the first op are there
     child -> asker    {} + a case's bytes, {"untested": {...}}, {"raised": CLASS, "message": TEXT, "input": BOOL},
                       {"done": true} after each op
 """
@@ -43,7 +45,7 @@ from torchstone.conformance.runner.frames import Header, encode_frame, receive_f
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.sources.corpus import NO_DTYPE
 from torchstone.conformance.sources.sampling import first_line
-from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.apply import apply, attempts
 
 if TYPE_CHECKING:
     from torchstone.conformance.sources import Source
@@ -53,7 +55,7 @@ PROCESSOR_SECONDS = 120
 SECONDS = 600.0
 """Without an entry, of one that waits and does not compute."""
 TAIL = 4096
-"""Bytes of what a child has printed that its last words are looked for in."""
+"""Bytes of what a child has printed that its last words are looked for in; and of an id."""
 
 Entry: TypeAlias = Case | Untested
 
@@ -88,21 +90,27 @@ class CaseMaker:
 
     def _pass(self, rest: list[tuple[str, str]], given: Header) -> Iterator[Entry]:
         skip, died = 0, False
+        fatal: dict[str, str] = {}
         while rest:
-            child = _Child(self._control, {"ops": rest, "skip": skip, "given": given})
+            child = _Child(self._control, {"ops": rest, "skip": skip, "fatal": fatal, "given": given})
             try:
                 for header, body in child.frames():
                     died = False
                     if "done" in header:
                         rest, skip = rest[1:], 0
-                    else:
-                        skip += 1
-                        yield _entry(header, body, *rest[0])
+                        continue
+                    skip += 1
+                    if (entry := _entry(header, body, *rest[0])).id not in fatal:
+                        yield entry
             finally:
-                reason = child.end()
+                reason, at = child.end()
             if rest and (died or child.late):
-                yield _unmade(*rest[0], reason)
-                rest, skip = rest[1:], 0
+                found = _unmade(*rest[0], reason, at)
+                yield found
+                if at:
+                    fatal[at] = found.reason
+                else:
+                    rest, skip = rest[1:], 0
             died = not (died or child.late)
 
 
@@ -136,7 +144,11 @@ def _entry(header: Header, body: bytes, source: str, op: str) -> Entry:
     return _unmade(source, op, f"raises {header['raised']}: {header['message']}")
 
 
-def _unmade(source: str, op: str, reason: str) -> Untested:
+def _unmade(source: str, op: str, reason: str, at: str = "") -> Untested:
+    """What cannot be made: a case in a variant, by its id, or an op."""
+    if at:
+        source, op, dtype, index, variant = at.split(":")
+        return Untested(source, op, dtype, f"making its inputs {reason}", int(index), variant)
     return Untested(source.partition("=")[0], op, NO_DTYPE, f"making its inputs {reason}")
 
 
@@ -147,11 +159,11 @@ class _Child:
         self._control = control
         self._channel, theirs = socket.socketpair()
         self._channel.settimeout(SECONDS)
-        self._output = os.memfd_create("output")
+        self._output, self._mark = os.memfd_create("output"), os.memfd_create("mark")
         self.late = False
         try:
             with theirs:
-                socket.send_fds(control, [b"+"], [theirs.fileno(), self._output])
+                socket.send_fds(control, [b"+"], [theirs.fileno(), self._output, self._mark])
             self._channel.sendall(encode_frame(request))
         except OSError as error:
             raise HarnessError("the process that makes the cases has died") from error
@@ -166,8 +178,8 @@ class _Child:
         except ConnectionError:
             return
 
-    def end(self) -> str:
-        """Kill it if it lives, and say what became of it."""
+    def end(self) -> tuple[str, str]:
+        """Kill it if it lives; say what became of it, and which case in a variant it was making, if one."""
         self._channel.close()
         with contextlib.suppress(OSError):
             self._control.sendall(b"-")
@@ -177,13 +189,15 @@ class _Child:
         code = answer[0]["died"]
         size = os.fstat(self._output).st_size
         words = os.pread(self._output, TAIL, max(0, size - TAIL)).decode(errors="replace").strip().splitlines()
+        at = os.pread(self._mark, TAIL, 0).rstrip(b"\0").decode()
         os.close(self._output)
+        os.close(self._mark)
         if self.late:
-            return f"gave nothing for {SECONDS:g} s"
+            return f"gave nothing for {SECONDS:g} s", at
         if code == -signal.SIGXCPU:
             self.late = True
-            return f"took over {PROCESSOR_SECONDS} s of the processor's time"
-        return ": ".join([f"crashed eager: {describe_exit(code)}", *words[-1:]])
+            return f"took over {PROCESSOR_SECONDS} s of the processor's time", at
+        return ": ".join([f"crashed eager: {describe_exit(code)}", *words[-1:]]), at
 
 
 # -- the forker and its children, which no function here returns to ---------------------------------------------------
@@ -220,13 +234,12 @@ def _serve(control: socket.socket, make: Callable[..., Iterable[Entry]]) -> NoRe
     torch.set_num_threads(1)  # the threads of the asker are not in its forks, which would wait for them for ever
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        data, descriptors, _, _ = socket.recv_fds(control, 1, 3)
         if not data:
             os._exit(0)
         if not descriptors:
             continue  # to kill one that has ended
-        channel, output = descriptors
-        pid = _fork(lambda channel=channel, output=output: _make_all(channel, output, make), keep=descriptors)
+        pid = _fork(lambda files=descriptors: _make_all(*files, make), keep=descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _wait(pid, control)
@@ -247,14 +260,19 @@ def _wait(pid: int, control: socket.socket) -> None:
     os.close(ended)
 
 
-def _make_all(channel: int, output: int, make: Callable[..., Iterable[Entry]]) -> None:
+def _make_all(channel: int, output: int, mark: int, make: Callable[..., Iterable[Entry]]) -> None:
     """Be a child: send what ``make`` gives for each op that is asked for."""
     for number in (1, 2):
         os.dup2(output, number)
+
+    def begin(name: str) -> None:
+        os.pwrite(mark, name.encode().ljust(TAIL, b"\0"), 0)
+
     with socket.socket(fileno=channel) as asker:
         request = receive_frame(asker)
         assert request is not None
         skip = request[0]["skip"]
+        attempts.begin, attempts.fatal = begin, request[0]["fatal"]
         for source, op in request[0]["ops"]:
             _allow_time()
             try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
@@ -14,6 +15,20 @@ from torchstone.conformance.variants.protocol import NotApplicable
 from torchstone.conformance.variants.registry import DEFAULT, RUN_BY_PLUGIN, VARIANTS
 
 
+@dataclass
+class Attempts:
+    """What this process makes: ``begin`` is told the id of each case in a variant that is made, and "" when it is made.
+
+    Those of ``fatal`` are not tried: each has ended a process before, in the way that it says.
+    """
+
+    begin: Callable[[str], object] = lambda name: None
+    fatal: Mapping[str, str] = field(default_factory=dict)
+
+
+attempts = Attempts()
+
+
 def apply(case: Case, name: str) -> Case | Untested:
     """The case in a variant, or why there is none: nothing to change, or eager does not take what comes of it.
 
@@ -22,8 +37,12 @@ def apply(case: Case, name: str) -> Case | Untested:
     if name == DEFAULT:
         return case
     variant = VARIANTS.load(name)
+    asked = f"{case.id}:{name}"
+    if asked in attempts.fatal:
+        return Untested(case.source, case.op, case.dtype, attempts.fatal[asked], case.index, name)
+    attempts.begin(asked)
     try:
-        with seeded(f"{case.id}:{name}"):
+        with seeded(asked):
             changed = variant.make(case).replace(variant=name)
             if variant.run is not None and name not in VARIANTS.rows:
                 changed = changed.replace(tags=(*changed.tags, RUN_BY_PLUGIN))
@@ -37,6 +56,8 @@ def apply(case: Case, name: str) -> Case | Untested:
         reason = str(error)
     except Exception as error:
         reason = f"eager raises {type(error).__name__}: {first_line(error)}"
+    finally:
+        attempts.begin("")
     return Untested(case.source, case.op, case.dtype, reason, case.index, name)
 
 

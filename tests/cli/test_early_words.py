@@ -19,7 +19,7 @@ from torchstone import cli
 from torchstone.cli.paths import input_file, path_option
 from torchstone.conformance import files
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.sources import error_inputs, names, opinfo
+from torchstone.conformance.sources import error_inputs, names, opinfo, programs
 from torchstone.conformance.store import Store, opening
 from torchstone.fuzz.selftrial import results
 from torchstone.reports import junit
@@ -252,6 +252,7 @@ def database(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     names.keep_names("opinfo", opinfo.op_names())
     names.keep_names("errors", error_inputs.op_names())
+    names.keep_names("programs", programs.op_names())
     return tmp_path / "torchstone" / "names-opinfo.json"
 
 

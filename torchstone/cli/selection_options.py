@@ -18,6 +18,9 @@ from torchstone.conformance.sources import FOLDER, SOURCES, check_ops
 from torchstone.conformance.sources.names import DATABASES, is_pattern
 from torchstone.conformance.variants.registry import VARIANTS
 
+DEFAULT_EFFORT = Effort.standard
+"""Of a run whose options say nothing of samples, dtypes, variants or cases."""
+
 BackendsOption = Annotated[
     list[str] | None, typer.Option("--backend", "-b", help="Backend to try; repeatable. Names or module:attribute.")
 ]
@@ -44,24 +47,30 @@ CasesOption = Annotated[
     typer.Option("--case", help="Case id, its beginning, or a pattern of each field; repeatable."),
 ]
 DtypesOption = Annotated[
-    list[str] | None, typer.Option("--dtype", help="Dtype, or all; repeatable [default: float32].")
+    list[str] | None,
+    typer.Option("--dtype", help="Dtype, or all; repeatable [default: those of the plan; without one, float32]."),
 ]
 VariantsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--variant",
-        help=f"How a case is asked: {', '.join(VARIANTS.rows)}, a plugin's, or all; repeatable [default: default].",
+        help=f"How a case is asked: {', '.join(VARIANTS.rows)}, a plugin's, or all; repeatable "
+        "[default: those of the plan; without one, default].",
     ),
 ]
 EffortOption = Annotated[
     Effort | None,
     typer.Option(
         "--effort",
-        help="Ask what a plan chooses for each op: samples, variants and dtypes that differ in as much as they can. "
-        "--dtype and --variant narrow down what it chooses from [default: no plan, every sample].",
+        help="Ask what a plan chooses for each op: samples, variants and dtypes that differ in as much as they can; "
+        f"{', '.join(f'{effort} {effort.budget}' for effort in Effort)} cases of an op at most. --dtype and --variant "
+        f"beside it narrow down what it chooses from [default: {DEFAULT_EFFORT}; no plan but every sample with one of "
+        "--limit, --dtype, --variant, --case, --corpus, --last-failed, --changed-since].",
     ),
 ]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="First samples only, per op and dtype.")]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, help="No plan: the first samples only, per op and dtype.")
+]
 ShardOption = Annotated[
     str | None, typer.Option("--shard", help="Part I of N of the cases, as I/N: the same parts everywhere.")
 ]
@@ -75,8 +84,11 @@ ChangedSinceOption = Annotated[
 ]
 
 
-PLANNED_SOURCES = ["opinfo", "errors"]
-"""The sources of a plan: what ops have to compute, and what they have to refuse. Without a plan, the first of them."""
+PLANNED_SOURCES = ["opinfo", "errors", "programs"]
+"""The sources of a plan: what ops have to compute, what they have to refuse, and what two have to compute together.
+
+Without a plan, the first of them.
+"""
 
 
 def run_options(
@@ -106,6 +118,9 @@ def run_options(
         raise InputError("give either --last-failed or --changed-since")
     folders = [f"{FOLDER}{folder.absolute()}" for folder in corpus or ()]
     sources = [*(source or ()), *folders]
+    of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
+    if not (effort or limit or dtype or variant or case or last_failed or changed_since or of_corpora):
+        effort = DEFAULT_EFFORT
     variants = list(variant or ())
     options: dict[str, Any] = {
         "backends": list(dict.fromkeys(backend or ())),
@@ -132,10 +147,9 @@ def run_options(
         variants = variants or sorted({[*name.split(":"), "default"][4] for names in ids.values() for name in names})
         if not backend:
             check_consent({"backends": options["backends"]}, (), {}, f"run {', '.join(set(earlier.runs.values()))}")
-    of_corpora = bool(sources) and all(name.partition("=")[0] == "corpus" for name in sources)
     named = case or options.get("earlier") or of_corpora
     if effort is not None:
-        options["effort"] = str(effort)
+        options |= {"effort": str(effort), "budget": effort.budget}
     every = named or effort is not None
     options["sources"] = list(dict.fromkeys(sources or PLANNED_SOURCES[: None if effort is not None else 1]))
     options["dtypes"] = dtypes if dtype or every else ["float32"]

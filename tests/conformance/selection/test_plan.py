@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -23,18 +24,35 @@ OPS = ["add", "sort"]
 
 
 def plan_of(op: str, effort: Effort = Effort.standard) -> list[Case | Untested]:
-    return list(plan_cases({"opinfo": [op]}, load_all(["opinfo"]), effort, list(VARIANTS.rows)))
+    return list(plan_cases({"opinfo": [op]}, load_all(["opinfo"]), effort.budget, list(VARIANTS.rows)))
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 60), st.text())
 def test_levels_take_turns_in_proportion_to_their_weights(weights: list[int], rounds: int, key: str) -> None:
-    turns = Turns({str(at): float(weight) for at, weight in enumerate(weights)}, key)
-    for _ in range(rounds):
-        turns.taken[min(turns.weights, key=lambda level: (turns.due(level), turns.order[level]))] += 1
-    for level, weight in turns.weights.items():
+    turns = Turns({(str(at),): float(weight) for at, weight in enumerate(weights)}, key)
+    for at in range(rounds):
+        due = min(turns.weights, key=turns.due)
+        assert at or due == ("0",)
+        turns.taken[due] += 1
+    for kind, weight in turns.weights.items():
         share = rounds * weight / sum(weights)
-        assert abs(turns.taken[level] - share) <= len(weights)
+        assert abs(turns.taken[kind] - share) <= len(weights)
+
+
+def test_over_many_ops_the_first_turns_are_in_proportion_to_the_weights() -> None:
+    weights = {("first",): 1.0, ("dear",): 0.5, ("good",): 4.0, ("one", "other"): 2.0}
+    asked: Counter[str] = Counter()
+    for op in range(1000):
+        turns = Turns(weights, f"op {op}")
+        turns.taken["first",] = 1
+        for _ in range(4):
+            due = min(weights, key=turns.due)
+            asked[min(due, key=lambda name, due=due, turns=turns: turns.rank(due, name))] += 1
+            turns.taken[due] += 1
+    shares = {"dear": 0.5, "good": 4.0, "one": 1.0, "other": 1.0}
+    for name, share in shares.items():
+        assert asked[name] == pytest.approx(4000 * share / 6.5, rel=0.2)
 
 
 @pytest.mark.parametrize("op", OPS)

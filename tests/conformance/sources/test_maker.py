@@ -17,6 +17,9 @@ from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.sources import find_case, maker, opinfo
 from torchstone.conformance.sources.maker import CaseMaker
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.protocol import Variant
+from torchstone.conformance.variants.registry import VARIANTS
 
 OPS = {"test": ["first", "bad", "last"]}
 
@@ -139,3 +142,26 @@ def test_nothing_is_left_of_a_maker_and_files_of_its_owner_are_not_held_open() -
 def _children() -> list[str]:
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         return file.read().split()
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["every variant", "a plan"])
+def test_a_variant_that_ends_the_process_is_told_of_and_the_others_are_made(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told of once, whether its maker passes on what cannot be made or looks for something else."""
+    monkeypatch.setitem(VARIANTS.rows, "fatal", f"{__name__}:FATAL")
+    wanted = ["strided", "fatal", "offset"]
+
+    def make(source: str, op: str) -> Iterator[Case | Untested]:
+        found = [apply(case_of(op, index), variant) for index in range(2) for variant in wanted]
+        yield from (entry for entry in found if whole or isinstance(entry, Case))
+
+    entries = list(CaseMaker(make).entries({"test": ["bad"]}))
+    made = [f"test:bad:float32:{index}:{name}" for index in range(2) for name in wanted]
+    assert sorted(entry.id for entry in entries) == sorted(made)
+    told = {entry.id: entry.reason for entry in entries if isinstance(entry, Untested)}
+    reason = "making its inputs crashed eager: killed by SIGFPE"
+    assert told == dict.fromkeys((name for name in made if name.endswith(":fatal")), reason)
+
+
+FATAL = Variant("Ends the process.", lambda case: os.kill(os.getpid(), signal.SIGFPE))
