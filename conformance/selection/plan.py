@@ -64,6 +64,7 @@ class OpPlan:
     """The plan of one op of a source.
 
     ``dtypes`` and ``variants`` are those to choose from. ``samples_of`` gives the entries of one dtype in order.
+    ``ask`` makes the case of a sample in a variant.
     """
 
     key: str
@@ -71,6 +72,7 @@ class OpPlan:
     variants: Sequence[str]
     samples_of: Callable[[str], list[Case | Untested]]
     met: Counter[Feature] = field(default_factory=Counter)
+    ask: Callable[[Case, str], Case | Untested] = apply
 
     def cases(self, budget: int) -> Iterator[Case | Untested]:
         """The cases to ask, most telling first; a single ``Untested`` where the op has none."""
@@ -115,7 +117,7 @@ class OpPlan:
             richest = sorted(samples, key=lambda sample: -_elements(sample))[: len(samples) // 2 + 1]
             samples = [sample for sample in samples if sample in richest][:ATTEMPTS] + richest[:1]
         for sample in samples:
-            case = apply(sample, variant)
+            case = self.ask(sample, variant)
             if isinstance(case, Case) and case.id not in asked:
                 self.met.update(facts[sample.index])
                 return case

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.options import StoreOption
+from torchstone.cli.options import OpsFromOption, StoreOption, load_ops, parse_duration
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 from torchstone.cli.paths import output_folder
 from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
@@ -25,6 +25,7 @@ def reduce(
     case: Annotated[str | None, typer.Argument(metavar="FILE|CASE", help="A saved case, or a case's id.")] = None,
     backend: Annotated[str, typer.Option("--backend", "-b", help="Backend it fails on.")] = "",
     run: Annotated[str | None, typer.Option("--run", help="Take the stored case of this run.")] = None,
+    ops_from: OpsFromOption = None,
     every: Annotated[
         bool,
         typer.Option("--all", help="Reduce all failures of a run (the last, or --run) on the backend, each bug once."),
@@ -52,9 +53,8 @@ def reduce(
     With --all: 0 if all are confirmed, and their scripts, once run, show what fails. What an earlier command has left
     in --out is not done again.
     """
-    from torchstone.cli.options import parse_duration
-
     _check_combination(case, backend, every, outcome, keep)
+    load_ops(ops_from)
     budget = parse_duration(time)
     pythons = parse_pythons(python or [], [backend])
     if every:
