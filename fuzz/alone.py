@@ -64,6 +64,8 @@ def run_alone(
     sample, HarnessError when the backend's workers cannot start.
     """
     prepare_folder(plan.out)
+    if where == source.SOURCE:
+        source.prepare(op)
     report = OpReport(op, where)
     tally = report.tally
     made = stream(lambda steps: _cases(op, where, steps))

@@ -72,8 +72,12 @@ def _takes(report: OpReport) -> Iterator[str]:
 
 
 def _origin(op: CustomOp) -> str:
-    from_whom = "its sample function" if op.sample is not None else "what was learned of it"
-    return f"Arguments come from {from_whom}."
+    if op.sample is not None:
+        return "Arguments come from its sample function."
+    calls = len(source.domain_of(op).calls)
+    return (
+        f"It has no sample function: {calls} calls were learned, and are kept in {source.domain_file(op)} to be edited."
+    )
 
 
 def _span(ranks: list[int]) -> str:

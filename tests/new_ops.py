@@ -226,3 +226,18 @@ def clips_negative(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> Ca
 def changes_nothing(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> Callable[..., Any]:
     """A backend of ``torch.compile`` that is right."""
     return gm.forward
+
+
+def _rows(x: Tensor, places: Tensor) -> Tensor:
+    torch._check(places.dtype == torch.int64, lambda: "places has to be int64")
+    return x.index_select(0, places)
+
+
+define("rows(Tensor x, Tensor places) -> Tensor", _rows)
+
+
+def _takes_nothing(x: Tensor) -> Tensor:
+    raise ValueError("this op takes nothing at all")
+
+
+define("takes_nothing(Tensor x) -> Tensor", _takes_nothing)

@@ -111,11 +111,11 @@ def load_modules(specs: Iterable[str]) -> None:
         except Exception as error:  # anything: it is the user's code
             message = f"--ops-from {spec}: {module} cannot be imported: {type(error).__name__}: {error}"
             raise InputError(message) from error
+        if colon and not callable(getattr(found, attribute, None)):
+            raise InputError(f"--ops-from {spec}: {module} has no function or module {attribute}")
         _MODULES.append(spec)
-        if colon and f"{module}.{attribute}" not in _OPS:
-            if not callable(getattr(found, attribute, None)):
-                raise InputError(f"--ops-from {spec}: {module} has no function or module {attribute}")
-            _OPS[f"{module}.{attribute}"] = CustomOp(f"{module}.{attribute}", f"{module}.{attribute}")
+        if colon:
+            _OPS.setdefault(f"{module}.{attribute}", CustomOp(f"{module}.{attribute}", f"{module}.{attribute}"))
 
 
 def modules() -> list[str]:

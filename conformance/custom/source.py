@@ -7,9 +7,11 @@ that takes ``out=``, and with a number written into a result that is a view of a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,8 +19,13 @@ from torch import Tensor
 
 from torchstone.compiler._torch import operators
 from torchstone.conformance.custom import registration
+from torchstone.conformance.custom.domain import PROFILES, Domain, filled
+from torchstone.conformance.custom.learn import learn
 from torchstone.conformance.custom.registration import CustomOp
+from torchstone.conformance.custom.signature import arguments_of, split
 from torchstone.conformance.errors import InputError, UnknownName
+from torchstone.conformance.escape import file_name
+from torchstone.conformance.files import replace_file
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES, ProgramError, Ref, leaf_paths
 from torchstone.conformance.program.program import Call, Program
@@ -36,6 +43,8 @@ ASKED = (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
 """The dtypes that an op is asked for, float32 first."""
+FOLDER = Path(".torchstone/ops")
+"""Where domains are kept."""
 IN_OTHER_FORMS = 12
 """Samples that are asked in other forms, too."""
 
@@ -66,13 +75,13 @@ def tags_of(op: str) -> frozenset[str]:
 
 def dtypes_of(op: str) -> list[str]:
     """The dtypes of which eager takes a sample, float32 first. Raises ``UnknownName``."""
-    return [name for name in ASKED if any(isinstance(entry, Case) for entry in _entries(op, name))]
+    return [name for name in ASKED if any(isinstance(entry, Case) for entry in entries(op, name))]
 
 
 def refusals(op: str, taken: Iterable[str]) -> dict[str, str]:
     """Why eager takes no sample of a dtype, for each that is not among ``taken``."""
-    entries = {dtype: _entries(op, dtype) for dtype in ASKED if dtype not in set(taken)}
-    return {dtype: found[0].reason for dtype, found in entries.items() if found and isinstance(found[0], Untested)}
+    found = {dtype: entries(op, dtype) for dtype in ASKED if dtype not in set(taken)}
+    return {dtype: those[0].reason for dtype, those in found.items() if those and isinstance(those[0], Untested)}
 
 
 def iterate(
@@ -83,7 +92,7 @@ def iterate(
     for op in select(ops):
         for dtype in dtypes_of(op):
             if wanted is None or dtype in wanted:
-                yield from itertools.islice(_entries(op, dtype), limit_per_op)
+                yield from itertools.islice(entries(op, dtype), limit_per_op)
 
 
 def case(op: str, dtype: str, index: int) -> Case:
@@ -91,7 +100,7 @@ def case(op: str, dtype: str, index: int) -> Case:
     op_of(op)
     if dtype not in DTYPES:
         raise UnknownName("dtype", dtype, DTYPES)
-    found = _entries(op, dtype)
+    found = entries(op, dtype)
     for entry in found:
         if entry.index == index:
             if isinstance(entry, Case):
@@ -101,7 +110,8 @@ def case(op: str, dtype: str, index: int) -> Case:
 
 
 @functools.cache
-def _entries(op: str, dtype: str) -> tuple[Case | Untested, ...]:
+def entries(op: str, dtype: str) -> tuple[Case | Untested, ...]:
+    """The samples of an op in a dtype, and the first ones in other forms."""
     found = list(_of_samples(op_of(op), dtype))
     cases = [entry for entry in found if isinstance(entry, Case)]
     forms = [form for entry in cases[:IN_OTHER_FORMS] for form in _other_forms(op_of(op), entry)]
@@ -111,7 +121,10 @@ def _entries(op: str, dtype: str) -> tuple[Case | Untested, ...]:
 def arguments(op: CustomOp, dtype: torch.dtype) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """The arguments of calls with tensors of a dtype. Raises what the sample function raises."""
     if op.sample is None:
-        raise InputError(f"{op.name} has no sample function: torchstone.fuzz.register takes one")
+        known = arguments_of(op)
+        for number, call in enumerate(domain_of(op).calls):
+            yield split(known, filled(call, dtype, PROFILES[number % len(PROFILES)]))
+        return
     for given in op.sample(dtype):
         pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple | list)
         if pair and isinstance(given[1], dict):
@@ -120,6 +133,38 @@ def arguments(op: CustomOp, dtype: torch.dtype) -> Iterator[tuple[tuple[Any, ...
             yield tuple(given), {}
         else:
             yield (given,), {}
+
+
+def prepare(op: str) -> None:
+    """Learn what an op takes, if that is to be learned. Raises as ``domain_of``."""
+    if op_of(op).sample is None:
+        domain_of(op_of(op))
+
+
+@functools.cache
+def domain_of(op: CustomOp) -> Domain:
+    """What the op takes, where it has no sample function: read from its file, else learned and written there.
+
+    Raises ``InputError`` for a file that is damaged or was learned from another schema, and for an op of which nothing
+    could be learned.
+    """
+    path = domain_file(op)
+    if path.exists():
+        found = Domain.from_toml(path.read_text(encoding="utf-8"), str(path))
+        if found.schema != str(op.schema or op.target):
+            raise InputError(f"{path} is of another schema, {found.schema}: delete it, or change its schema")
+        return found
+    found = learn(op)
+    with contextlib.suppress(OSError, InputError):  # it is learned alike the next time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replace_file(path) as file:
+            file.write(found.to_toml().encode())
+    return found
+
+
+def domain_file(op: CustomOp) -> Path:
+    """Where the domain of an op is kept, in the current folder."""
+    return FOLDER / f"{file_name(op.name)}.toml"
 
 
 def _of_samples(op: CustomOp, dtype: str) -> Iterator[Case | Untested]:

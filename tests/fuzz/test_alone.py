@@ -63,3 +63,13 @@ def test_a_function_for_torch_compile_is_a_backend():
     assert verdict.outcome is Outcome.MISMATCH
     right = run_case(case, load(f"{MODULE}:changes_nothing"))
     assert right.outcome is Outcome.PASS, right.message
+
+
+def test_an_op_without_samples_is_learned(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "FOLDER", tmp_path / "ops")
+    report = _report("misses_the_write", "accumulate", tmp_path, 2)
+    (finding,) = report.tally.findings.ranked()
+    assert finding.signature.kind == "mutation"
+    assert report.dtypes["float32"]["ranks"] == [0, 1, 2, 3, 4, 5]
+    text = page(report, _plan("misses_the_write", tmp_path, 2))
+    assert f"are kept in {tmp_path / 'ops' / 'newops.accumulate.toml'}" in text
