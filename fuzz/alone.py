@@ -24,6 +24,7 @@ from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import VARIANTS
 from torchstone.fuzz.campaign import CampaignOptions, Tally, count, triage
 from torchstone.fuzz.causes import Causes
+from torchstone.fuzz.findings import FuzzFinding
 from torchstone.reducers.write import prepare_folder
 
 MOST_CASES = 4000
@@ -38,6 +39,7 @@ class OpReport:
 
     ``dtypes`` maps each dtype that eager takes to what the samples of it are like; ``refused`` the others to why not.
     ``complaints`` are promises that the op itself breaks, ``variants`` the outcomes on the backend by variant.
+    ``among`` is the campaign of programs that call it among others, or why there was none.
     """
 
     op: str
@@ -48,11 +50,21 @@ class OpReport:
     variants: dict[str, Counter[str]] = field(default_factory=dict)
     unsupported: Counter[str] = field(default_factory=Counter)
     tally: Tally = field(default_factory=lambda: Tally(findings=Causes()))
+    among: Tally | str = ""
+    seconds: float = 0.0
+
+    @property
+    def findings(self) -> list[FuzzFinding]:
+        """What was found, alone first; of the programs what is not the op's own bug again."""
+        alone = self.tally.findings.ranked()
+        known = {(finding.signature, finding.ops) for finding in alone}
+        programs = self.among.findings.ranked() if isinstance(self.among, Tally) else []
+        return alone + [finding for finding in programs if (finding.signature, finding.ops) not in known]
 
     @property
     def failed(self) -> bool:
         """Whether anything was wrong, of the op or of the backend."""
-        return bool(len(self.tally.findings)) or any(complaint.blame for complaint in self.complaints)
+        return bool(self.findings) or any(complaint.blame for complaint in self.complaints)
 
 
 def run_alone(
@@ -77,6 +89,7 @@ def run_alone(
             tally.interrupted = True
         finally:
             made.close()
+            report.seconds = tally.seconds
     return report
 
 

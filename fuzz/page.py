@@ -19,7 +19,7 @@ from torchstone.conformance.escape import (
     shell_command,
 )
 from torchstone.fuzz.alone import OpReport
-from torchstone.fuzz.campaign import CampaignOptions
+from torchstone.fuzz.campaign import CampaignOptions, Tally
 from torchstone.fuzz.causes import traits
 from torchstone.fuzz.findings import FuzzFinding
 from torchstone.reducers.write import CASE
@@ -41,9 +41,11 @@ def page(report: OpReport, plan: CampaignOptions) -> str:
 def _summary(report: OpReport) -> Iterator[str]:
     tally = report.tally
     outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
-    yield f"{tally.tried} cases in {tally.seconds:.0f} s: {outcomes or 'nothing tried'}."
+    yield f"{tally.tried} cases in {report.seconds:.0f} s: {outcomes or 'nothing tried'}."
     broken = sum(complaint.blame for complaint in report.complaints)
-    yield f"Wrong on the backend: {len(tally.findings)}. Promises that the op itself breaks: {broken}."
+    if isinstance(report.among, Tally):
+        yield f"{report.among.tried} programs that call it among others in {report.among.seconds:.0f} s."
+    yield f"Wrong on the backend: {len(report.findings)}. Promises that the op itself breaks: {broken}."
 
 
 def _takes(report: OpReport) -> Iterator[str]:
@@ -87,7 +89,7 @@ def _span(ranks: list[int]) -> str:
 
 
 def _wrong(report: OpReport) -> Iterator[str]:
-    findings = report.tally.findings.ranked()
+    findings = report.findings
     if not findings and not report.complaints:
         yield "Nothing was found."
     for number, finding in enumerate(findings, 1):
@@ -135,6 +137,15 @@ def _tensor(tensor: Tensor) -> str:
 
 
 def _asked(report: OpReport) -> Iterator[str]:
+    yield from _variants(report)
+    if isinstance(report.among, Tally):
+        outcomes = ", ".join(f"{name} {count}" for name, count in report.among.outcomes.most_common())
+        yield from ("", f"Programs of {len(report.among.ops)} ops: {outcomes or 'none'}.")
+    elif report.among:
+        yield from ("", f"It was not asked among others: {markdown(report.among)}.")
+
+
+def _variants(report: OpReport) -> Iterator[str]:
     outcomes = sorted({name for counts in report.variants.values() for name in counts})
     rows = [
         (variant, *(counts.get(name, "") for name in outcomes)) for variant, counts in sorted(report.variants.items())

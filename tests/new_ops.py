@@ -165,7 +165,7 @@ def swish(x: Tensor, beta: float = 1.0) -> Tensor:
     return x * torch.sigmoid(beta * x)
 
 
-# Ops that break what they promise.
+# Ops that break what they promise, and functions that torch.compile takes for backends.
 
 
 @torch.library.custom_op("newops::badly_faked", mutates_args=())
@@ -221,6 +221,19 @@ register(
 def clips_negative(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> Callable[..., Any]:
     """A backend of ``torch.compile`` whose results are never negative."""
     return lambda *args: tuple(out.clamp(min=0) for out in gm(*args))
+
+
+def doubles_gradients(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> Callable[..., Any]:
+    """A backend of ``torch.compile`` whose gradients are twice what they should be."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def twice(backward: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        return make_boxed_func(lambda *args: [2 * out if isinstance(out, Tensor) else out for out in backward(*args)])
+
+    return aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward), bw_compiler=twice)(
+        gm, example_inputs
+    )
 
 
 def changes_nothing(gm: torch.fx.GraphModule, example_inputs: list[Tensor]) -> Callable[..., Any]:

@@ -326,7 +326,7 @@ def _replaced(value: Any, stand_ins: dict[int, Tensor]) -> Any:
 CHECKS: dict[str, tuple[Check, int, int | None]] = {
     "repeatable": (_repeats, 16, None),
     "schema": (_schema, 16, None),
-    "fake kernel": (_fake, 16, None),
+    "fake kernel": (_fake, 8, None),
     "reference": (_reference, 24, None),
     "gradient": (_gradient, 6, None),
     "opcheck": (_opcheck, 3, 2),

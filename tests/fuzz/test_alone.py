@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from torchstone.cli import invoke
 from torchstone.conformance.backends import load
 from torchstone.conformance.custom import checks, registration, source
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.variants.apply import apply
 from torchstone.fuzz.alone import OpReport, run_alone
 from torchstone.fuzz.campaign import CampaignOptions
 from torchstone.fuzz.causes import traits
+from torchstone.fuzz.generator.families.samples import rule_of_custom
+from torchstone.fuzz.generator.generate import nth_program
 from torchstone.fuzz.page import page
 
 pytestmark = pytest.mark.usefixtures("fork_server")
@@ -61,15 +65,37 @@ def test_a_function_for_torch_compile_is_a_backend():
     verdict = run_case(case, load(f"{MODULE}:clips_negative"))
     assert bool((case.program(*case.args) < 0).any())
     assert verdict.outcome is Outcome.MISMATCH
-    right = run_case(case, load(f"{MODULE}:changes_nothing"))
-    assert right.outcome is Outcome.PASS, right.message
+    for variant in ("default", "dynamic", "backward"):
+        right = run_case(apply(case, variant), load(f"{MODULE}:changes_nothing"))
+        assert (right.variant, right.outcome) == (variant, Outcome.PASS), right.message
 
 
-def test_an_op_without_samples_is_learned(tmp_path, monkeypatch):
+def test_a_wrong_backward_graph_of_a_backend_for_torch_compile_is_seen():
+    case = apply(source.case("newops.reduced", "float32", 0), "backward")
+    verdict = run_case(case, load(f"{MODULE}:doubles_gradients"))
+    assert (verdict.outcome, verdict.kind) == (Outcome.MISMATCH, "value")
+    assert "output[1]" in verdict.message
+
+
+def test_an_op_without_samples_is_learned_by_one_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(source, "FOLDER", tmp_path / "ops")
-    report = _report("misses_the_write", "accumulate", tmp_path, 2)
-    (finding,) = report.tally.findings.ranked()
-    assert finding.signature.kind == "mutation"
-    assert report.dtypes["float32"]["ranks"] == [0, 1, 2, 3, 4, 5]
-    text = page(report, _plan("misses_the_write", tmp_path, 2))
+    backend = ["--backend", f"{MODULE}:misses_the_write", "--ops-from", MODULE]
+    out = ["--out", str(tmp_path / "out"), "--programs", "2", "--reduce-time", "5s", "--jobs", "1"]
+    assert invoke(["fuzz", "--op", "newops::accumulate", *backend, *out]) == 1
+    text = capsys.readouterr().out
+    assert (tmp_path / "out" / "page.md").read_text() in text
+    assert "mismatch (mutation)" in text and "| float32 | 36 | 0 to 5 |" in text
     assert f"are kept in {tmp_path / 'ops' / 'newops.accumulate.toml'}" in text
+    assert "It was not asked among others: " in text and "it writes to its arguments" in text
+    (case,) = (tmp_path / "out").glob("*/case.safetensors")
+    assert invoke(["replay", str(case), *backend]) == 1
+    assert "verdict  mismatch (mutation)" in capsys.readouterr().out
+
+
+def test_an_op_is_called_among_others(monkeypatch, tmp_path):
+    monkeypatch.setattr(source, "FOLDER", tmp_path)
+    rule = rule_of_custom(registration.ask("newops::shifted"))
+    cases = [nth_program(0, index, must=(rule,)) for index in range(4)]
+    assert all(any(call.target == rule.target for call in case.program.calls) for case in cases)
+    assert any(len(case.program.calls) > 1 for case in cases)
+    assert all(case.tags == registration.needed_tags() for case in cases)

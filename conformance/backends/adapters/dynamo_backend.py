@@ -1,7 +1,8 @@
 """A function that ``torch.compile`` takes for a backend, as a backend under test: ``--backend mymodule:my_compiler``.
 
 It is called with a ``torch.fx.GraphModule`` and example inputs, and returns a callable, as PyTorch's manual of custom
-backends has it. TorchDynamo captures the program, in one graph, and guards it.
+backends has it. TorchDynamo captures the program, in one graph, and guards it. Of a program that takes gradients it
+captures the forward part, and autograd runs through what the backend made, as in training.
 """
 
 from __future__ import annotations
@@ -40,16 +41,34 @@ class DynamoBackend:
         return self._compile(fn, args, dynamic=True)
 
     def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
+        from torchstone.conformance.program.fx import around_gradients, as_module
+        from torchstone.conformance.program.tensor_storage import copy_tensors
+
+        parts = around_gradients(fn)
+        if parts is None:
+            return self._whole(as_module(fn), copy_tensors(args), dynamic)
         import torch
 
-        from torchstone.conformance.program.fx import as_module
-        from torchstone.conformance.program.tensor_storage import copy_tensors
+        leaves, forward, rest = parts
+        given = copy_tensors(args)
+        with torch.enable_grad():
+            compiled = self._whole(as_module(forward), (*given, *leaves(*given)), dynamic)
+
+        def run(*tensors: Tensor) -> Any:
+            with torch.enable_grad():
+                known = (*tensors, *leaves(*tensors))
+                return rest(*known, *compiled(*known))
+
+        return run
+
+    def _whole(self, module: Any, args: tuple[Any, ...], dynamic: bool) -> Callable[..., Any]:
+        import torch
 
         dynamo.reset()
         with dynamo.config.patch(suppress_errors=False):
-            compiled = torch.compile(as_module(fn), fullgraph=True, dynamic=dynamic, backend=self.function)
+            compiled = torch.compile(module, fullgraph=True, dynamic=dynamic, backend=self.function)
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
-                compiled(*copy_tensors(args))
+                compiled(*args)
             except (dynamo.Unsupported, dynamo.UserError) as error:
                 raise BackendUnsupported(_brief(error), "capture") from error
             except dynamo.BackendCompilerFailed as error:
@@ -58,7 +77,7 @@ class DynamoBackend:
                 raise BackendError(_brief(error), "compile") from error
             except dynamo.TorchDynamoException as error:
                 raise BackendError(_brief(error), "capture") from error
-        return compiled
+        return lambda *tensors: compiled(*tensors)  # a module has no truth value
 
 
 def is_dynamo_backend(found: Any) -> bool:
