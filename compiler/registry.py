@@ -49,7 +49,8 @@ class Registry(Collection[str], Generic[T]):
     class or function that makes it.
 
     ``unknown(kind, name, names)`` makes the exception for a name that is not registered. ``broken(message)`` makes the
-    one for a plugin that cannot be used; the message names the plugin and its distribution.
+    one for a plugin that cannot be used; the message names the plugin and its distribution. ``adapt(name, found)`` may
+    turn what was found into what is needed.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class Registry(Collection[str], Generic[T]):
         *,
         unknown: Callable[[str, str, Iterable[str]], Exception],
         broken: type[Exception],
+        adapt: Callable[[str, Any], Any] = lambda name, found: found,
     ) -> None:
         self.kind, self.group, self.needs = kind, group, needs
         self.rows: Mapping[str, str] = rows or {}
-        self._unknown, self._broken = unknown, broken
+        self._unknown, self._broken, self._adapt = unknown, broken, adapt
 
     def __iter__(self) -> Iterator[str]:
         yield from self.rows
@@ -130,6 +132,7 @@ class Registry(Collection[str], Generic[T]):
             found: Any = importlib.import_module(module)
             for part in filter(None, attribute.split(".")):
                 found = getattr(found, part)
+            found = self._adapt(name, found)
             if isinstance(found, type) or (callable(found) and self._complaint(found)):
                 found = found()
         except Exception as error:  # anything: a plugin is imported and called

@@ -87,13 +87,13 @@ def run_campaign(plan: CampaignOptions, progress: Callable[[Tally], None] = lamb
     with Pool(plan.backend, jobs=plan.jobs, timeout=plan.timeout, tick=lambda: progress(tally)) as pool:
         try:
             for result in pool.results(_stream(plan, tally)):
-                _count(tally, result.case, result.verdict)
+                count(tally, result.case, result.verdict)
                 if result.verdict.failed:
-                    _triage(plan, tally, pool, result.case, result.verdict, progress)
+                    triage(plan, tally, pool, result.case, result.verdict, progress)
                 progress(tally)
         except KeyboardInterrupt:
             tally.interrupted = True
-    (plan.out / "campaign.json").write_text(json.dumps(_summary(plan, tally), indent=2) + "\n", encoding="utf-8")
+    (plan.out / "campaign.json").write_text(json.dumps(summary(plan, tally), indent=2) + "\n", encoding="utf-8")
     return tally
 
 
@@ -104,14 +104,15 @@ def _stream(plan: CampaignOptions, tally: Tally) -> Iterator[Case]:
         index += 1
 
 
-def _count(tally: Tally, case: Case, verdict: Verdict) -> None:
+def count(tally: Tally, case: Case, verdict: Verdict) -> None:
+    """Count a program that was tried."""
     tally.tried += 1
     tally.outcomes[str(verdict.outcome)] += 1
     tally.dtypes[case.dtype] += 1
     tally.ops.update(call.target for call in case.program.calls)
 
 
-def _triage(
+def triage(
     plan: CampaignOptions, tally: Tally, pool: Pool, case: Case, verdict: Verdict, progress: Callable[[Tally], None]
 ) -> None:
     """Reduce a failure that no known finding explains; with no time left, keep it as it is."""
@@ -160,7 +161,8 @@ def _write(finding: FuzzFinding) -> None:
         (finding.folder / SUMMARY).write_text(json.dumps(finding.to_json(), indent=2) + "\n", encoding="utf-8")
 
 
-def _summary(plan: CampaignOptions, tally: Tally) -> dict[str, Any]:
+def summary(plan: CampaignOptions, tally: Tally) -> dict[str, Any]:
+    """Return a campaign as JSON values."""
     return {
         "backend": plan.backend,
         "seed": plan.seed,

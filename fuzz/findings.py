@@ -9,6 +9,7 @@ from typing import Any
 from torchstone.conformance.escape import file_name
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call
 from torchstone.reducers.failure import Judge, Reduction
 from torchstone.reducers.passes.cut_to_inputs import cut
 from torchstone.reducers.signature import Signature, signature
@@ -39,6 +40,7 @@ class FuzzFinding:
     reduction: Reduction | None = None
     seen: list[str] = field(default_factory=list)
     folder: Path | None = None
+    suffix: str = ""
 
     @property
     def best(self) -> Case:
@@ -53,9 +55,9 @@ class FuzzFinding:
     @property
     def name(self) -> str:
         """A folder name that stays the same from campaign to campaign."""
-        ops = "-".join(call.target.rpartition(".")[2] for call in self.best.program.calls[:3])
+        ops = "-".join(_short(call) for call in self.best.program.calls[:3])
         outcome = self.signature.outcome
-        return file_name(outcome, ops, self.signature.digest)
+        return file_name(outcome, ops, self.signature.digest, *([self.suffix] if self.suffix else []))
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON values."""
@@ -69,6 +71,11 @@ class FuzzFinding:
             "cases": self.seen,
             **found,
         }
+
+
+def _short(call: Call) -> str:
+    """What a call is named by in a folder's name: an operator without its overload."""
+    return call.operator.replace("::", ".") if call.target.startswith("torch.ops.") else call.target.rpartition(".")[2]
 
 
 class Findings:

@@ -1,7 +1,8 @@
 """The registry that finds backends by name.
 
 A backend is named by its entry point in the group ``torchstone.backends`` or, while it is being developed, by
-``package.module:attribute`` (the current folder is searched too). Options follow the name: ``linalg+no-library-calls``
+``package.module:attribute`` (the current folder is searched too). What that is may be a backend, or a function that
+``torch.compile`` takes for one. Options follow the name: ``linalg+no-library-calls``
 is a backend of its own in stores and reports. Loading one imports its module and nothing of the compiler behind it:
 that happens in ``available``, ``versions`` and ``compile``.
 """
@@ -15,6 +16,7 @@ from importlib.machinery import PathFinder
 from typing import Any, cast
 
 from torchstone.compiler.registry import Registry
+from torchstone.conformance.backends.adapters.dynamo_backend import DynamoBackend, is_dynamo_backend
 from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.errors import InputError, UnknownName
 
@@ -25,8 +27,18 @@ def _unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     return UnknownName(kind, name, known, more="; `torchstone backends` lists them")
 
 
+def _adapted(name: str, found: Any) -> Any:
+    """A function of two arguments is one that ``torch.compile`` takes for a backend."""
+    return DynamoBackend(name, found) if is_dynamo_backend(found) else found
+
+
 BACKENDS: Registry[Backend] = Registry(
-    "backend", GROUP, ("name", "available", "versions", "compile"), unknown=_unknown, broken=InputError
+    "backend",
+    GROUP,
+    ("name", "available", "versions", "compile"),
+    unknown=_unknown,
+    broken=InputError,
+    adapt=_adapted,
 )
 
 

@@ -1,7 +1,8 @@
 """From a dotted public PyTorch name to the callable it names, and back, within an allowlist.
 
 A case file is data from anywhere, so a name in it may reach nothing but tensor operators. A name resolves only when it
-sits in one of ``NAMESPACES``, passes that namespace's rule and is not denied. Denied, with the reason, is what takes an
+sits in one of ``NAMESPACES``, passes that namespace's rule and is not denied, or is an op of the user's own
+(``conformance.custom.registration``). Denied, with the reason, is what takes an
 address, a file or a function, what trusts its arguments about memory, and what changes a setting of the process.
 Private names are denied unless they are in ``PRIVATE_OPERATORS``.
 """
@@ -29,6 +30,7 @@ from torchstone.compiler._torch.operators import (
     schema_of,
 )
 from torchstone.compiler.diagnostics import did_you_mean
+from torchstone.conformance.custom import registration
 from torchstone.conformance.program.literals import ProgramError
 
 NAMESPACES: dict[str, Any] = {
@@ -95,9 +97,13 @@ def _lookup_aten(rest: str) -> Callable[..., Any] | None:
     return getattr(packet, overload) if overload else packet
 
 
-@functools.cache
 def lookup(target: str) -> Callable[..., Any] | None:
     """Like ``resolve``, with ``None`` for a name that is unknown or forbidden."""
+    return _of_pytorch(target) or registration.lookup(target)  # what is the user's own may come later: it is not kept
+
+
+@functools.cache
+def _of_pytorch(target: str) -> Callable[..., Any] | None:
     found = _lookup(target)
     return found if callable(found) else None
 
@@ -136,7 +142,8 @@ def resolve(target: str) -> Callable[..., Any]:
     if found is not None:
         return found
     lacking = f": PyTorch {torch.__version__} has none of this name" if _is_missing(target) else ""
-    raise ProgramError(f"unknown or forbidden target {target!r}{_reason(target) or lacking + _suggest(target)}")
+    why = _reason(target) or registration.why_unknown(target) or lacking + _suggest(target)
+    raise ProgramError(f"unknown or forbidden target {target!r}{why}")
 
 
 def _is_missing(target: str) -> bool:

@@ -17,6 +17,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from torchstone.conformance.custom import registration
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import one_line, visible
 from torchstone.conformance.program.literals import ProgramError
@@ -103,6 +104,9 @@ class Case:
             if not all(isinstance(value, str) for value in [*labels.values(), *tags]) or type(index) is not int:
                 raise CaseError("damaged case: source, op, dtype, variant, index or tags are of the wrong type")
             _check_labels([*labels.items(), *(("tag", tag) for tag in tags)])
+            if missing := registration.needs(tags):
+                message = f"the case needs {', '.join(missing)}: give --ops-from {missing[0]}, if you want it imported"
+                raise CaseError(message)
             program = Program.from_data(header["program"])
             views = unpack(storages, header["inputs"])
             missing = [name for name in program.inputs if name not in views]

@@ -55,6 +55,32 @@ def to_module(program: Program) -> fx.GraphModule:
     return fx.GraphModule(torch.nn.Module(), graph, class_name="Program")
 
 
+def around_gradients(fn: Callable[..., Any]) -> tuple[Program, Program, Program] | None:
+    """A program that takes gradients in three parts: its leaves, the forward part, and what follows from there.
+
+    So a user trains with a compiled model: the forward part alone is compiled, autograd calls what the compiler made.
+    The first part gives the leaves; the second takes the inputs and the leaves; the third these and the results of all
+    calls of the second. None for a program that takes no gradients.
+    """
+    if not isinstance(fn, Program) or not any(call.target == _GRADIENTS for call in fn.calls):
+        return None
+    calls = list(fn.calls)
+    first = next((at for at, call in enumerate(calls) if call.target not in _LEAVES), len(calls))
+    last = next(at for at, call in enumerate(calls) if call.target == _GRADIENTS)
+    leaves, forward, rest = calls[:first], calls[first:last], calls[last:]
+    names = (*fn.inputs, *(call.result for call in leaves))
+    results = tuple(call.result for call in forward)
+    return (
+        Program(fn.inputs, tuple(leaves), tuple(Ref(call.result) for call in leaves)),
+        Program(names, tuple(forward), tuple(map(Ref, results))),
+        Program((*names, *results), tuple(rest), fn.outputs),
+    )
+
+
+_GRADIENTS = "torch.autograd.grad"
+_LEAVES = ("torch.Tensor.detach", "torch.Tensor.requires_grad_")
+
+
 def as_module(fn: Callable[..., Any]) -> torch.nn.Module:
     """Return ``fn`` as a module: a Program's graph, a module as it is, any other callable called by ``forward``."""
     if isinstance(fn, Program):

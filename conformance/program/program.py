@@ -49,7 +49,14 @@ class Call:
 
     @property
     def operator(self) -> str:
-        """The name without namespace, overload and in-place underscore: ``add`` of ``torch.ops.aten.add_.Tensor``."""
+        """The name without namespace, overload and in-place underscore: ``add`` of ``torch.ops.aten.add_.Tensor``.
+
+        An op that is not PyTorch's has its namespace in front: ``mylib::add`` has nothing in common with ``add``.
+        """
+        if not self.target.startswith("torch."):
+            return self.target
+        if self.target.startswith("torch.ops.") and not self.target.startswith("torch.ops.aten."):
+            return "::".join(self.target.split(".")[2:4])
         if self.target.startswith("torch.ops."):
             return self.target.split(".")[3].rstrip("_")
         return self.target.rpartition(".")[2].rstrip("_")

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torchstone.conformance.custom.registration import OPS_FROM
 from torchstone.conformance.escape import docstring, visible
 from torchstone.conformance.execution.later_calls import LaterCall
 from torchstone.conformance.execution.verdict import Outcome, Verdict
@@ -41,7 +42,8 @@ def render_script(case: Case, backend: str | None = None, verdict: Verdict | Non
     lines = source.function("program", case.program.inputs, source.body(case))
     lines += source.function("inputs", (), source.inputs(case)) + later_calls.functions(later)
     packed = any("b64decode" in line for line in lines)
-    lines = [*_title(case, backend, verdict), "", *_imports(packed, backend, verdict, path), "", "", *lines]
+    imports = [*_imports(packed, backend, verdict, path), *_modules(case)]
+    lines = [*_title(case, backend, verdict), "", *imports, "", "", *lines]
     if path is not None:
         lines += standalone.definitions(path, case, later)
     lines += standalone.subprocess_guard() if standalone.kills_process(verdict) else []
@@ -92,6 +94,14 @@ def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: A
     elif backend not in (None, "eager", "inductor"):
         lines += ["", "from torchstone.conformance.backends import load"]
     return lines
+
+
+def _modules(case: Case) -> list[str]:
+    """The imports of the modules that define the case's ops."""
+    specs = [tag.removeprefix(OPS_FROM) for tag in case.tags if tag.startswith(OPS_FROM)]
+    names = dict.fromkeys(spec.partition(":")[0] for spec in specs)
+    used = [name for name in names if all(part.isidentifier() for part in name.split("."))]
+    return ["", *(f"import {name}  # noqa: F401, which defines ops" for name in used)] if used else []
 
 
 def _main(case: Case, backend: str | None, verdict: Verdict | None, later: list[LaterCall]) -> list[str]:

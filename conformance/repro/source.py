@@ -17,7 +17,7 @@ from torch import Tensor
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.escape import string_literal
 from torchstone.conformance.oracle.equality import same_bits
-from torchstone.conformance.program.call_targets import PROPERTIES
+from torchstone.conformance.program.call_targets import PROPERTIES, resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves, map_leaves
 from torchstone.conformance.program.program import Call, is_name
@@ -53,6 +53,11 @@ def _call(call: Call) -> str:
             return f"{this}[{python_source(args[1])}]"
         function = _attribute(this, name)
         args = args[1:]
+    elif "module" in getattr(resolve(call.target), "__dict__", ()) and "parameters" in call.kwargs:
+        keywords = {key: value for key, value in call.kwargs.items() if key != "parameters"}
+        args = [call.kwargs["parameters"], tuple(args), *([keywords] if keywords else [])]
+        parts = ", ".join([call.target, *map(python_source, args)])
+        return f"torch.func.functional_call({parts})"
     else:
         function = _attribute(*call.target.split("."))
     parts = [python_source(arg) for arg in args]

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.registry import describe_backend
+from torchstone.conformance.custom import registration
 from torchstone.conformance.runner import cleanup
 from torchstone.conformance.runner.frames import VERSION, encode_frame, receive_frame
 
@@ -206,8 +207,10 @@ def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     from torchstone.conformance.runner import progress_mark
 
     torch.set_num_threads(WORKER_THREADS)
-    if ":" in hello["backend"] and hello["folder"] not in sys.path:  # one under development, beside the user
+    beside_the_user = ":" in hello["backend"] or hello["ops_from"]  # under development
+    if beside_the_user and hello["folder"] not in sys.path:
         sys.path.insert(0, hello["folder"])
+    registration.load_modules(hello["ops_from"])
     progress_mark.ProgressMark(mark).set(progress_mark.LOADING)
     return load(hello["backend"])
 

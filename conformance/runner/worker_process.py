@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
+from torchstone.conformance.custom import registration
 from torchstone.conformance.execution.verdict import Stage
 from torchstone.conformance.runner import forkserver, progress_mark
 from torchstone.conformance.runner.cleanup import LockedFolder, remove_folder
@@ -92,6 +93,7 @@ class ForkServerClient:
             "environment": environment,
             "describe_only": describe_only,
             "torch": version("torch"),
+            "ops_from": registration.modules(),
         }
         worker.send(hello)
         return worker

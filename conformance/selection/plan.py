@@ -91,6 +91,7 @@ class OpPlan:
     """The plan of one op of a source.
 
     ``dtypes`` and ``variants`` are those to choose from. ``samples_of`` gives the entries of one dtype in order.
+    ``ask`` makes the case of a sample in a variant.
     """
 
     key: str
@@ -99,6 +100,7 @@ class OpPlan:
     samples_of: Callable[[str], list[Case | Untested]]
     met: Counter[Feature] = field(default_factory=Counter)
     known: dict[str, frozenset[Feature]] = field(default_factory=dict)
+    ask: Callable[[Case, str], Case | Untested] = apply
 
     def cases(self, budget: int) -> Iterator[Case | Untested]:
         """The cases to ask, most telling first; a single ``Untested`` where the op has none."""
@@ -141,7 +143,7 @@ class OpPlan:
             richest = sorted(samples, key=lambda sample: -_elements(sample))[: len(samples) // 2 + 1]
             samples = [sample for sample in samples if sample in richest][:ATTEMPTS] + richest[:1]
         for sample in samples:
-            case = apply(sample, variant)
+            case = self.ask(sample, variant)
             if isinstance(case, Case) and case.id not in asked:
                 self.met.update(self._facts(sample))
                 return case

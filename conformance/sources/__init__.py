@@ -50,6 +50,7 @@ SOURCES: Registry[Source] = Registry(
         "errors": "torchstone.conformance.sources.error_inputs",
         "programs": "torchstone.conformance.sources.programs",
         "corpus": "torchstone.conformance.sources.corpus:Corpus",
+        "custom": "torchstone.conformance.custom.source",
     },
     unknown=UnknownName,
     broken=InputError,

@@ -21,6 +21,8 @@ from torchstone.conformance.sources.tags import tags_of_info
 from torchstone.conformance.sources.tracing import NotExpressible, record, single_call
 
 SOURCE = "opinfo"
+FIRST_DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128", "int64", "int32", "bool")
+"""float32 first, because it is what most people ask for; then by kind and width. The others follow by name."""
 
 
 @functools.cache
@@ -48,9 +50,7 @@ def dtypes_of(op: str) -> list[str]:
 
 
 def _dtype_order() -> list[str]:
-    """float32 first, because it is what most people ask for; then by kind and width."""
-    first = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128", "int64", "int32", "bool")
-    return [*first, *sorted(set(DTYPES) - set(first))]
+    return [*FIRST_DTYPES, *sorted(set(DTYPES) - set(FIRST_DTYPES))]
 
 
 def info_of(op: str) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from torchstone.conformance.custom.registration import lookup as lookup_own
+from torchstone.conformance.custom.registration import needed_tags
 from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import dtype_name, leaves
@@ -116,9 +118,11 @@ def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[t
 def _case(draft: Draft, seed: str, index: int) -> Case:
     program = draft.program()
     inputs = {name: draft.inputs[name] for name in program.inputs}
-    names = [call.target.removeprefix("torch.").removeprefix("Tensor.") for call in program.calls]
+    names = [call.target.removeprefix("torch.").removeprefix("Tensor.").removeprefix("ops.") for call in program.calls]
     dtype = dtype_name(next(iter(inputs.values())).dtype if inputs else draft.base)
-    return Case(program, inputs, source="fuzz", op="+".join(names), dtype=dtype, variant=f"seed-{seed}", index=index)
+    label = "+".join(names)
+    tags = needed_tags() if any(lookup_own(call.target) for call in program.calls) else ()
+    return Case(program, inputs, "fuzz", label, dtype, f"seed-{seed}", index, tags)
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:

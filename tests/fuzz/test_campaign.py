@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.cli import invoke
-from torchstone.cli.commands.fuzz import _Progress
+from torchstone.cli.commands.fuzz import Progress
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
@@ -144,14 +144,14 @@ def test_exit_codes_and_the_ranked_list(tmp_path, capsys):
 
 
 def test_ctrl_c_keeps_the_findings(tmp_path, capsys, monkeypatch):
-    show = _Progress.show
+    show = Progress.show
 
     def interrupt(self, tally):
         if len(tally.findings):
             signal.raise_signal(signal.SIGINT)
         show(self, tally)
 
-    monkeypatch.setattr(_Progress, "show", interrupt)
+    monkeypatch.setattr(Progress, "show", interrupt)
     args = ["--backend", "tests.mutants:swapped_sub", "--op", "sub", "--seed", "1", "--time", "10m"]
     assert invoke(["fuzz", *args, "--out", str(tmp_path)]) == 130
     done = capsys.readouterr()

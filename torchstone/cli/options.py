@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from torchstone.cli.paths import path_option
+from torchstone.conformance.custom import registration
 
 # The dtypes a case may have, by their torch names: checked before torch is imported, held equal to torch's by a test.
 DTYPES = (
@@ -44,6 +45,16 @@ CpuLevelOption = Annotated[
 ]
 
 
+OpsFromOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ops-from",
+        metavar="MODULE",
+        help="Import this module, which defines ops of your own, here and in the workers; module:function for a Python "
+        "function of it. Repeatable.",
+    ),
+]
+
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")]
 
 
@@ -65,6 +76,11 @@ def set_cpu_level(wanted: str | None) -> str:
     if wanted != here:
         os.environ[VARIABLE] = wanted
     return wanted
+
+
+def load_ops(wanted: Sequence[str] | None) -> None:
+    """Import the modules of ``--ops-from``. Raises InputError."""
+    registration.load_modules(wanted or ())
 
 
 def parse_dtypes(wanted: Sequence[str]) -> list[str] | None:

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from torchstone.compiler._torch import dynamo, symbolic_shapes
 from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported, counted
 
@@ -60,8 +61,6 @@ class Inductor:
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         import torch
 
-        from torchstone.compiler._torch import dynamo
-        from torchstone.compiler._torch.symbolic_shapes import GuardOnDataDependentSymNode
         from torchstone.conformance.program.fx import as_module
         from torchstone.conformance.program.tensor_storage import copy_tensors
 
@@ -81,7 +80,9 @@ class Inductor:
             except (dynamo.Unsupported, dynamo.UserError) as error:  # the second: a branch that hangs on data
                 raise BackendUnsupported(_first_lines(error), "capture") from error
             except dynamo.BackendCompilerFailed as error:
-                if isinstance(error.inner_exception, GuardOnDataDependentSymNode):  # seen as late as in a decomposition
+                if isinstance(
+                    error.inner_exception, symbolic_shapes.GuardOnDataDependentSymNode
+                ):  # seen as late as in a decomposition
                     raise BackendUnsupported(_first_lines(error), "capture") from error
                 raise BackendError(_first_lines(error), "compile") from error
             except dynamo.TorchDynamoException as error:

@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 
+from torchstone.conformance.custom import source as custom
+from torchstone.conformance.custom.registration import CustomOp
 from torchstone.conformance.oracle.op_traits.right_answers import MANY_RIGHT_ANSWERS
 from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS, UNINITIALIZED
 from torchstone.conformance.program.call_targets import lookup, name_of
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import Ref, dtype_name, map_leaves
+from torchstone.conformance.program.literals import DTYPES, Ref, dtype_name, map_leaves
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.generator.draft import NUMEL, Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
@@ -38,6 +40,12 @@ def rules(taken: Collection[str]) -> Iterator[OpRule]:
             yield from rules_for(op, _lifted(op, target), target)
 
 
+def rule_of_custom(op: CustomOp) -> OpRule:
+    """The rule of an op of the user's own: it may jump, for all that is known, and round."""
+    dtypes = frozenset(DTYPES[dtype] for dtype in custom.dtypes_of(op.name))
+    return OpRule(op.name, op.target, _lifted(op.name, op.target, custom), dtypes, jumps=True, exact=False, cuts=True)
+
+
 def _public_name(info: Any) -> str | None:
     """Return the name under which a program calls exactly what the database calls."""
     for candidate in (f"torch.{info.name}", f"torch.Tensor.{info.name}"):
@@ -46,9 +54,9 @@ def _public_name(info: Any) -> str | None:
     return name_of(info.op)
 
 
-def _lifted(op: str, target: str) -> Callable[[Draft], Arguments]:
+def _lifted(op: str, target: str, source: Any = opinfo) -> Callable[[Draft], Arguments]:
     def draw(draft: Draft) -> Arguments:
-        samples = _samples(op, dtype_name(draft.dtype()))
+        samples = _samples(source, op, dtype_name(draft.dtype()))
         if not samples:
             raise CallRejected(f"no sample of {op}")
         sample = draft.choices.pick(samples)
@@ -88,6 +96,6 @@ def _stand_in(draft: Draft, tensor: torch.Tensor) -> DraftValue:
 
 
 @functools.cache
-def _samples(op: str, dtype: str) -> tuple[Case, ...]:
-    found = opinfo.iterate([op], [dtype], SAMPLES)
+def _samples(source: Any, op: str, dtype: str) -> tuple[Case, ...]:
+    found = source.iterate([op], [dtype], SAMPLES)
     return tuple(case for case in found if isinstance(case, Case) and len(case.program.calls) == 1)

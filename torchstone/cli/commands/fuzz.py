@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
-from torchstone.cli.options import StoreOption, check_known, parse_duration
+from torchstone.cli.options import OpsFromOption, StoreOption, check_known, load_ops, parse_duration
 from torchstone.cli.output import replace_line, say, warn
 from torchstone.cli.paths import output_folder
 from torchstone.cli.workers import check_backend_names, check_usable, sigterm_interrupts, worker_count
+from torchstone.conformance.custom import registration
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, shell_command
+from torchstone.conformance.execution.verdict import CORRECT
 from torchstone.conformance.files import check_folder
 from torchstone.conformance.sources.names import known_names
 from torchstone.conformance.store import VERDICT_COLUMNS, Store
@@ -27,16 +30,24 @@ if TYPE_CHECKING:
     from torchstone.fuzz.generator.rules import OpRule
 
 
+_OP = (
+    "Every program calls one of these ops [default: any]; repeatable. An op of your own, mylib::op or module:function, "
+)
+OpOption = Annotated[list[str] | None, typer.Option("--op", help=f"{_OP}is asked alone.")]
+_ALONE = "Ask each --op alone, in every variant; at the end is a page about it."
+AloneOption = Annotated[bool, typer.Option("--alone", help=_ALONE)]
+_PASSING = "Only ops that passed in this run, or latest."
+PassingOption = Annotated[str | None, typer.Option("--passing", metavar="RUN", help=_PASSING)]
+_OUT = "Folder for findings [default: .torchstone/fuzz/BACKEND-SEED]."
+
+
 def fuzz(
     backend: Annotated[str, typer.Option("--backend", "-b", help="Backend to try. A name or module:attribute.")],
     time: Annotated[str, typer.Option("--time", help="How long: 60s, 10m, 1h30m.")] = "60s",
-    op: Annotated[
-        list[str] | None, typer.Option("--op", help="Every program calls one of these ops; repeatable [default: any].")
-    ] = None,
-    passing: Annotated[
-        str | None,
-        typer.Option("--passing", metavar="RUN", help="Only ops that passed in this run, or latest."),
-    ] = None,
+    op: OpOption = None,
+    ops_from: OpsFromOption = None,
+    alone: AloneOption = False,
+    passing: PassingOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Stream of programs [default: a random one].")] = None,
     max_ops: Annotated[int, typer.Option("--max-ops", min=1, max=100, help="Calls in a program, at most.")] = 5,
     special_values: Annotated[
@@ -46,20 +57,21 @@ def fuzz(
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
     reduce_time: Annotated[str, typer.Option("--reduce-time", help="How long one reduction may take.")] = "60s",
-    out: Annotated[
-        Path | None, output_folder("--out", help="Folder for findings [default: .torchstone/fuzz/BACKEND-SEED].")
-    ] = None,
+    out: Annotated[Path | None, output_folder("--out", help=_OUT)] = None,
     store: StoreOption = None,
 ) -> int:
-    """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did."""
+    """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did.
 
+    With an op of your own, or --alone: that op in every way the suite knows, and what it promises.
+    """
     budget, reduce_seconds, workers = parse_duration(time), parse_duration(reduce_time), worker_count(jobs)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     out = out or _default_folder(backend, seed)
-    _check_names(backend, op or (), passing, store)
+    load_ops(ops_from)
+    alone = alone or any(registration.is_custom(name) for name in op or ())
+    _check_names(backend, [name for name in op or () if not registration.is_custom(name)], passing, store)
     check_usable([backend], {})
-    from torchstone.fuzz.campaign import CampaignOptions, run_campaign
-    from torchstone.fuzz.generator.catalog import select_rules
+    from torchstone.fuzz.campaign import CampaignOptions
 
     plan = CampaignOptions(
         backend=backend,
@@ -67,7 +79,6 @@ def fuzz(
         seed=seed,
         out=out,
         pool=_passing(passing, backend, store) if passing else (),
-        must=select_rules(op or ()),
         max_ops=max_ops,
         jobs=workers,
         timeout=timeout,
@@ -77,13 +88,41 @@ def fuzz(
     )
     warn(f"fuzzing {backend} with seed {seed}")
     again = shell_command(["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(out)])
-    with sigterm_interrupts(), _Progress() as progress, _full_disk_named(out, again):
-        tally = run_campaign(plan, progress.show)
+    with sigterm_interrupts(), Progress() as progress, _full_disk_named(out, again):
+        return _alone(plan, op or (), progress) if alone else _together(plan, op or (), progress, again)
+
+
+def _together(plan: CampaignOptions, ops: Sequence[str], progress: Progress, again: str) -> int:
+    """A campaign of programs, and the list that it ends with."""
+    from torchstone.fuzz.campaign import run_campaign
+    from torchstone.fuzz.generator.catalog import select_rules
+
+    plan = replace(plan, must=select_rules(ops))
+    tally = run_campaign(plan, progress.show)
+    progress.close()
     _show(plan, tally)
     if tally.interrupted:
         warn(f"interrupted; the findings so far are kept. To start over:\n  {again}")
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
+
+
+def _alone(plan: CampaignOptions, ops: Sequence[str], progress: Progress) -> int:
+    """Ops asked alone, and the page of each."""
+    from torchstone.fuzz.session import ask_alone
+
+    if not ops:
+        raise InputError("--alone is of an op: give --op")
+    failed = False
+    for asked in ask_alone(plan, ops, progress.show):
+        progress.close()
+        say(asked.page)
+        say(f"this page: {asked.path}")
+        failed |= asked.report.failed
+        if asked.report.tally.interrupted:
+            warn("interrupted; the findings so far are kept")
+            return INTERRUPTED
+    return FAILURES if failed else OK
 
 
 def _default_folder(backend: str, seed: int) -> Path:
@@ -116,7 +155,6 @@ def _full_disk_named(out: Path, again: str) -> Iterator[None]:
 
 def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:
     """Return the rules of the ops of which the backend passed a sample in a run: what it is known to take."""
-    from torchstone.conformance.execution.verdict import CORRECT
     from torchstone.fuzz.generator.catalog import all_rules
 
     with Store(store, readonly=True) as db:
@@ -129,14 +167,18 @@ def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:
     return found
 
 
-class _Progress:
+class Progress:
     """One line on stderr: live on a terminal, every ten seconds elsewhere."""
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Progress:
         self.live, self.shown = sys.stderr.isatty(), 0.0
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Clear the line."""
         if self.live:
             replace_line()
 

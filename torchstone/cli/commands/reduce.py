@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.options import StoreOption, parse_duration
+from torchstone.cli.options import OpsFromOption, StoreOption, load_ops, parse_duration
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 from torchstone.cli.paths import input_file, output_folder
 from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
@@ -41,6 +41,7 @@ def reduce(
     case: Annotated[str | None, typer.Argument(metavar="FILE|CASE", help="A saved case, or a case's id.")] = None,
     backend: Annotated[str, typer.Option("--backend", "-b", help="Backend it fails on.")] = "",
     run: Annotated[str | None, typer.Option("--run", help="Take the stored case of this run.")] = None,
+    ops_from: OpsFromOption = None,
     every: Annotated[
         bool,
         typer.Option("--all", help="Reduce all failures of a run (the last, or --run) on the backend, each bug once."),
@@ -87,6 +88,7 @@ def reduce(
         return reduce_module(Asked(mlir, pipeline, values, test, entry, tolerance, trials, budget, limit, out))
     timeout = timeout or 60.0
     _check_combination(case, backend, every, outcome, keep)
+    load_ops(ops_from)
     pythons = parse_pythons(python or [], [backend])
     if every:
         return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)

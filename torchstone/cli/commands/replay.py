@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchstone.cli.errors import FAILURES, OK
-from torchstone.cli.options import DTYPES, CpuLevelOption, StoreOption, check_known, set_cpu_level
+from torchstone.cli.options import (
+    DTYPES,
+    CpuLevelOption,
+    OpsFromOption,
+    StoreOption,
+    check_known,
+    load_ops,
+    set_cpu_level,
+)
 from torchstone.cli.output import say, write_raw
 from torchstone.cli.workers import check_backend_names, check_usable
 from torchstone.conformance.errors import InputError, UnknownName
@@ -37,6 +45,7 @@ def replay(
         list[str] | None,
         typer.Option("--after", metavar="FILE|CASE", help="Try this one before, in the same worker; repeatable."),
     ] = None,
+    ops_from: OpsFromOption = None,
     script: Annotated[
         bool, typer.Option("--script", help="Print the case as a standalone script; run nothing.")
     ] = False,
@@ -48,6 +57,7 @@ def replay(
     from torchstone.conformance.execution.verdict import CORRECT
 
     set_cpu_level(cpu_level)
+    load_ops(ops_from)
     check_backend_names([backend])
     for name in (*(after or ()), case):
         check_case(name, store, run)

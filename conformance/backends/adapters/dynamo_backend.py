@@ -1,0 +1,93 @@
+"""A function that ``torch.compile`` takes for a backend, as a backend under test: ``--backend mymodule:my_compiler``.
+
+It is called with a ``torch.fx.GraphModule`` and example inputs, and returns a callable, as PyTorch's manual of custom
+backends has it. TorchDynamo captures the program, in one graph, and guards it. Of a program that takes gradients it
+captures the forward part, and autograd runs through what the backend made, as in training.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from torchstone.compiler._torch import dynamo
+from torchstone.conformance.backends.protocol import Availability, BackendError, BackendUnsupported
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class DynamoBackend:
+    """A backend of ``torch.compile``: a function of a graph module and example inputs."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.function = function
+
+    def available(self) -> Availability:
+        return Availability(True)
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": version("torch")}
+
+    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        return self._compile(fn, args, dynamic=False)
+
+    def compile_dynamic(
+        self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Any]:
+        return self._compile(fn, args, dynamic=True)
+
+    def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
+        from torchstone.conformance.program.fx import around_gradients, as_module
+        from torchstone.conformance.program.tensor_storage import copy_tensors
+
+        parts = around_gradients(fn)
+        if parts is None:
+            return self._whole(as_module(fn), copy_tensors(args), dynamic)
+        import torch
+
+        leaves, forward, rest = parts
+        given = copy_tensors(args)
+        with torch.enable_grad():
+            compiled = self._whole(as_module(forward), (*given, *leaves(*given)), dynamic)
+
+        def run(*tensors: Tensor) -> Any:
+            with torch.enable_grad():
+                known = (*tensors, *leaves(*tensors))
+                return rest(*known, *compiled(*known))
+
+        return run
+
+    def _whole(self, module: Any, args: tuple[Any, ...], dynamic: bool) -> Callable[..., Any]:
+        import torch
+
+        dynamo.reset()
+        with dynamo.config.patch(suppress_errors=False):
+            compiled = torch.compile(module, fullgraph=True, dynamic=dynamic, backend=self.function)
+            try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
+                compiled(*args)
+            except (dynamo.Unsupported, dynamo.UserError) as error:
+                raise BackendUnsupported(_brief(error), "capture") from error
+            except dynamo.BackendCompilerFailed as error:
+                if isinstance(error.inner_exception, BackendUnsupported):
+                    raise error.inner_exception from error
+                raise BackendError(_brief(error), "compile") from error
+            except dynamo.TorchDynamoException as error:
+                raise BackendError(_brief(error), "capture") from error
+        return lambda *tensors: compiled(*tensors)  # a module has no truth value
+
+
+def is_dynamo_backend(found: Any) -> bool:
+    """Whether something is a function that ``torch.compile`` may take for a backend: of two arguments at least."""
+    if not inspect.isroutine(found):
+        return False
+    parameters = [p for p in inspect.signature(found).parameters.values() if p.default is p.empty]
+    return len([p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]) == 2
+
+
+def _brief(error: BaseException) -> str:
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: " + "\n".join(lines[:6])

@@ -1,0 +1,178 @@
+"""A campaign on one op: what it promises, and its cases in every variant, on a backend.
+
+The cases are made in a fork of this process, as the workers try them: an op under development may end the process in
+which eager runs it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchstone.conformance.custom import source
+from torchstone.conformance.custom.apart import Died, Made, Steps, stream
+from torchstone.conformance.custom.checks import Complaint, check_op
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.selection.plan import OpPlan
+from torchstone.conformance.sources import load
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.registry import VARIANTS
+from torchstone.fuzz.campaign import CampaignOptions, Tally, count, triage
+from torchstone.fuzz.causes import Causes
+from torchstone.fuzz.findings import FuzzFinding
+from torchstone.reducers.write import prepare_folder
+
+MOST_CASES = 4000
+"""Cases of one op: far more than there is time for."""
+CHECKS_SHARE = 0.25
+"""Of the time, how much the op's own promises may take."""
+
+
+@dataclass
+class OpReport:
+    """What is known of an op at the end of its campaign.
+
+    ``dtypes`` maps each dtype that eager takes to what the samples of it are like; ``refused`` the others to why not.
+    ``complaints`` are promises that the op itself breaks, ``variants`` the outcomes on the backend by variant.
+    ``among`` is the campaign of programs that call it among others, or why there was none.
+    """
+
+    op: str
+    source: str
+    dtypes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    complaints: list[Complaint] = field(default_factory=list)
+    variants: dict[str, Counter[str]] = field(default_factory=dict)
+    unsupported: Counter[str] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=lambda: Tally(findings=Causes()))
+    among: Tally | str = ""
+    seconds: float = 0.0
+
+    @property
+    def findings(self) -> list[FuzzFinding]:
+        """What was found, alone first; of the programs what is not the op's own bug again."""
+        alone = self.tally.findings.ranked()
+        known = {(finding.signature, finding.ops) for finding in alone}
+        programs = self.among.findings.ranked() if isinstance(self.among, Tally) else []
+        return alone + [finding for finding in programs if (finding.signature, finding.ops) not in known]
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything was wrong, of the op or of the backend."""
+        return bool(self.findings) or any(complaint.blame for complaint in self.complaints)
+
+
+def run_alone(
+    plan: CampaignOptions, op: str, where: str = source.SOURCE, progress: Callable[[Tally], None] = lambda tally: None
+) -> OpReport:
+    """Ask an op of the source ``where`` alone, for ``plan.seconds`` or until nothing is left. Ctrl-C ends it early.
+
+    A folder per finding is written to ``plan.out`` as it is found. Raises InputError for an op of which eager takes no
+    sample, HarnessError when the backend's workers cannot start.
+    """
+    prepare_folder(plan.out)
+    if where == source.SOURCE:
+        source.prepare(op)
+    report = OpReport(op, where)
+    tally = report.tally
+    made = stream(lambda steps: _cases(op, where, steps))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of dtypes that PyTorch calls experimental
+        try:
+            _ask(report, plan, made, progress)
+        except KeyboardInterrupt:
+            tally.interrupted = True
+        finally:
+            made.close()
+            report.seconds = tally.seconds
+    return report
+
+
+def _ask(
+    report: OpReport, plan: CampaignOptions, made: Generator[Made | Died], progress: Callable[[Tally], None]
+) -> None:
+    _learn(report, made)
+    tally = report.tally
+    if report.source == source.SOURCE:
+        seconds = plan.seconds * CHECKS_SHARE
+        for complaint in check_op(source.op_of(report.op), list(report.dtypes), seconds):
+            report.complaints.append(complaint)
+            progress(tally)
+    with Pool(plan.backend, jobs=plan.jobs, timeout=plan.timeout, tick=lambda: progress(tally)) as pool:
+        for result in pool.results(_until(tally, plan, _loaded(report, made))):
+            count(tally, result.case, result.verdict)
+            report.variants.setdefault(result.case.variant, Counter())[str(result.verdict.outcome)] += 1
+            if result.verdict.outcome == "unsupported":
+                report.unsupported[result.verdict.message.split("\n", 1)[0]] += 1
+            if result.verdict.failed:
+                triage(plan, tally, pool, result.case, result.verdict, progress)
+            progress(tally)
+
+
+def _cases(op: str, where: str, steps: Steps) -> Iterator[Made]:
+    """What is learned of the op's samples, under the empty key, and its cases as the bytes of files."""
+    found = load(where)
+    if not steps.begin("its samples"):
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dtypes = found.dtypes_of(op)
+        samples = {dtype: list(found.iterate([op], [dtype])) for dtype in dtypes}
+        facts = {dtype: _facts(entries) for dtype, entries in samples.items()}
+        yield Made("", [facts, _refusals(op, where, dtypes)])
+
+        def ask(case: Case, variant: str) -> Case | Untested:
+            if steps.begin(f"{case.id}:{variant}", variant):
+                return apply(case, variant)
+            return Untested(case.source, case.op, case.dtype, "it ends the process", case.index, variant)
+
+        cases = OpPlan(op, dtypes, list(VARIANTS.usable()), samples.__getitem__, ask=ask).cases(MOST_CASES)
+        yield from (Made(case.id, data=case.to_bytes()) for case in cases if isinstance(case, Case))
+
+
+def _facts(entries: list[Case | Untested]) -> dict[str, Any]:
+    """What the samples of a dtype are like, as JSON values."""
+    cases = [entry for entry in entries if isinstance(entry, Case)]
+    return {
+        "samples": len(cases),
+        "ranks": sorted({tensor.dim() for case in cases for tensor in case.args}),
+        "inputs": sorted({str(tensor.dtype).removeprefix("torch.") for case in cases for tensor in case.args}),
+    }
+
+
+def _refusals(op: str, where: str, taken: list[str]) -> dict[str, str]:
+    """Why eager takes no sample of the other dtypes, as far as that is known."""
+    return source.refusals(op, taken) if where == source.SOURCE else {}
+
+
+def _learn(report: OpReport, made: Generator[Made | Died]) -> None:
+    for found in made:
+        if isinstance(found, Died):
+            raise InputError(f"{report.op}: eager ends the process on its samples: it was {found.how}")
+        report.dtypes, report.refused = found.told
+        break
+    if not report.dtypes:
+        why = "; ".join(sorted(set(report.refused.values()))[:3])
+        raise InputError(f"eager takes no sample of {report.op}: {why or 'there is none'}")
+
+
+def _loaded(report: OpReport, made: Generator[Made | Died]) -> Iterator[Case]:
+    for found in made:
+        if isinstance(found, Died):
+            message = f"eager ends the process: it was {found.how}"
+            report.complaints.append(Complaint("survival", found.step, message))
+        else:
+            yield Case.from_bytes(found.data)
+
+
+def _until(tally: Tally, plan: CampaignOptions, cases: Iterator[Case]) -> Iterator[Case]:
+    """The cases until the time is up, or as many were tried as are wanted."""
+    for number, case in enumerate(cases):
+        if tally.seconds >= plan.seconds or (plan.programs is not None and number >= plan.programs):
+            return
+        yield case
