@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from torchstone import cli
-from torchstone.cli import output
+from torchstone.cli import module_reduction, output
 from torchstone.cli import output as say
 from torchstone.cli.commands import fuzz as fuzz_command
 from torchstone.cli.commands import reduce as reduce_command
@@ -37,7 +37,12 @@ from torchstone.fuzz.findings import FuzzFinding
 from torchstone.fuzz.selftrial import mutation_results
 from torchstone.reducers import write
 from torchstone.reducers.batch import Failure
+from torchstone.reducers.engine import Reduced
 from torchstone.reducers.failure import Reduction
+from torchstone.reducers.mlir import write as of_modules
+from torchstone.reducers.mlir.pipeline import Entry
+from torchstone.reducers.mlir.shrink import Subject
+from torchstone.reducers.mlir.trial import Outcome as Ended
 from torchstone.reducers.signature import signature
 
 from .corpus import TEXTS, ran
@@ -135,8 +140,23 @@ def pytests(text: str, tmp_path: Path) -> None:
     print(failure_text(*hostile(text), "again"))
 
 
+def modules(text: str, tmp_path: Path) -> None:
+    """The text is in the module, in an option of its pass, and in the message of the failure."""
+    held = "".join(f"\\{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
+    subject = Subject(f'module attributes {{a = "{held}"}} {{}}', (Entry("cse", "{" + text + "}"),))
+    outcome = Ended("error", text, text)
+    folder = tmp_path / "module"
+    folder.mkdir(exist_ok=True)
+    of_modules.write_reduction(folder, subject, Reduced(subject, 1, (), True), outcome, True, 0.1)
+    module_reduction._show(subject, Reduced(subject, 1, (), True), True, 0.1, folder)
+    lines = (folder / of_modules.MODULE).read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines[:-1] if not line.startswith("// ")] == [] and lines[-1] == subject.module
+    json.loads((folder / of_modules.SUMMARY).read_text(encoding="utf-8"))
+
+
 WRITERS: dict[str, Callable[[str, Path], None]] = {
-    function.__name__: function for function in (says, errors, replayed, reduced, found, trials, listed, pytests)
+    function.__name__: function
+    for function in (says, errors, replayed, reduced, found, trials, listed, pytests, modules)
 }
 
 

@@ -13,7 +13,7 @@ from torchstone.compiler import mlir
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, printable_lines, visible
 from torchstone.conformance.files import prepare_folder
-from torchstone.reducers.engine import Budget
+from torchstone.reducers.engine import Budget, Reduced
 from torchstone.reducers.mlir import pipeline, questions
 from torchstone.reducers.mlir.shrink import Question, Subject, shrink
 from torchstone.reducers.mlir.trial import RUN_BEFORE, Outcome
@@ -65,6 +65,12 @@ def reduce_module(asked: Asked) -> int:
     outcome = question(reduced.value)
     confirmed = _confirm(asked, reduced.value, outcome, folder)
     write_reduction(folder, subject, reduced, outcome, confirmed, took)
+    _show(subject, reduced, confirmed, took, folder)
+    return OK if confirmed else FAILURES
+
+
+def _show(subject: Subject, reduced: Reduced[Subject], confirmed: bool, took: float, folder: Path) -> None:
+    """Say what is left, and how it was found."""
     before, after = measure(subject), measure(reduced.value)
     for what in before:
         say(f"{what:<9} {before[what]} -> {after[what]}")
@@ -73,8 +79,7 @@ def reduce_module(asked: Asked) -> int:
     end = "nothing more to take away" if reduced.complete else "stopped by its budget"
     state = "confirmed" if confirmed else "NOT confirmed"
     say(f"search    {reduced.trials} trials, {took:.1f} s, {end}, {state} in a fresh process")
-    say(f"written   {folder}")
-    return OK if confirmed else FAILURES
+    say(f"written   {visible(str(folder))}")
 
 
 def _text(path: Path) -> str:
