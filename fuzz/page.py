@@ -115,7 +115,7 @@ def _finding(number: int, finding: FuzzFinding) -> Iterator[str]:
     needs = ", ".join(sorted(traits(finding.best))) or "plain numbers"
     yield f"### {number}. {verdict.outcome}{kind}: {needs}"
     yield ""
-    yield markdown(one_line(verdict.message))
+    yield f"Verdict: {markdown(one_line(verdict.message))}"  # in front of it, nothing in it begins a line
     yield ""
     inputs = [f"{name}: {_tensor(tensor)}" for name, tensor in finding.best.inputs.items()]
     yield markdown_block("\n".join([*inputs, str(finding.best.program)]))

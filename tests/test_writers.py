@@ -29,6 +29,8 @@ WRITERS: dict[str, str] = {
     "torchstone.cli.expectation_report": HERE + "store.py",
     "torchstone.cli.commands.expect": HERE + "store.py",
     "torchstone.cli.commands.prune": HERE + "terminal.py",
+    "torchstone.fuzz.session": HERE + "terminal.py",
+    "torchstone.conformance.custom.source": "tests/conformance/custom/test_learning.py",
     "torchstone.reducers.batch": HERE + "store.py",
     "torchstone.fuzz.campaign": HERE + "terminal.py",
     "torchstone.fuzz.selftrial.results": HERE + "terminal.py",

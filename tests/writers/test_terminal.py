@@ -24,6 +24,7 @@ from torchstone.cli.commands import replay as replay_command
 from torchstone.cli.errors import report_error
 from torchstone.cli.progress import Progress
 from torchstone.conformance.controls import results as controls
+from torchstone.conformance.custom.checks import Complaint
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import visible
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
@@ -32,8 +33,10 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.pytest_plugin.items import failure_text
 from torchstone.fuzz import selftrial
+from torchstone.fuzz.alone import OpReport
 from torchstone.fuzz.campaign import CampaignOptions, Tally
 from torchstone.fuzz.findings import FuzzFinding
+from torchstone.fuzz.page import page
 from torchstone.fuzz.selftrial import mutation_results
 from torchstone.reducers import write
 from torchstone.reducers.batch import Failure
@@ -48,6 +51,7 @@ from torchstone.reducers.signature import signature
 from .corpus import TEXTS, ran
 from .test_escape import commands, quiet
 
+SECTIONS = ("What it takes", "What was wrong", "What was asked")
 CASE = Case(
     Program(("x",), (Call("torch.neg", (Ref("x"),), {}, "v0"),), Ref("v0")), {"x": torch.ones(2)}, "s", "o", "d"
 )  # fmt: skip
@@ -109,7 +113,7 @@ def found(text: str, tmp_path: Path) -> None:
     tally = Tally(outcomes=Counter({text: 1}))
     tally.findings.add(finding)
     tally.reducing = text
-    say.warn(fuzz_command._Progress.line(tally))
+    say.warn(fuzz_command.Progress.line(tally))
     fuzz_command._show(CampaignOptions(text, 1.0, 1, Path("out")), tally)
 
 
@@ -140,23 +144,36 @@ def pytests(text: str, tmp_path: Path) -> None:
     print(failure_text(*hostile(text), "again"))
 
 
+def pages(text: str, tmp_path: Path) -> None:
+    case, verdict = hostile(text)
+    report = OpReport("mylib::op", "opinfo", refused={"float32": text}, complaints=[Complaint(text, text, text)])
+    report.unsupported[text] = 1
+    report.tally.findings.add(FuzzFinding(signature(verdict), case, verdict, reduction(text), [text]))
+    report.among = text
+    shown = page(report, CampaignOptions("eager", 1.0, 1, Path("out")))
+    headings = [line for line in shown.splitlines() if line.startswith(("#", "<", "=", "---"))]
+    known = [line for line in headings if line.removeprefix("## ") in SECTIONS or line.startswith(("# mylib", "### "))]
+    assert headings == known
+    print(shown)
+
+
 def modules(text: str, tmp_path: Path) -> None:
     """The text is in the module, in an option of its pass, and in the message of the failure."""
     held = "".join(f"\\{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
-    subject = Subject(f'module attributes {{a = "{held}"}} {{}}', (Entry("cse", "{" + text + "}"),))
+    subject = Subject(f'module attributes {{x.a = "{held}"}} {{}}', (Entry("cse", "{" + text + "}"),))
     outcome = Ended("error", text, text)
     folder = tmp_path / "module"
     folder.mkdir(exist_ok=True)
     of_modules.write_reduction(folder, subject, Reduced(subject, 1, (), True), outcome, True, 0.1)
     module_reduction._show(subject, Reduced(subject, 1, (), True), True, 0.1, folder)
     lines = (folder / of_modules.MODULE).read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines[:-1] if not line.startswith("// ")] == [] and lines[-1] == subject.module
+    assert [line for line in lines[:-1] if not line.startswith("// ")] == [] and lines[-1:] == [subject.module]
     json.loads((folder / of_modules.SUMMARY).read_text(encoding="utf-8"))
 
 
 WRITERS: dict[str, Callable[[str, Path], None]] = {
     function.__name__: function
-    for function in (says, errors, replayed, reduced, found, trials, listed, pytests, modules)
+    for function in (says, errors, replayed, reduced, found, trials, listed, pytests, pages, modules)
 }
 
 
