@@ -32,7 +32,15 @@ SHOWN = 8
 
 def page(report: OpReport, plan: CampaignOptions) -> str:
     """The page of an op on a backend."""
-    lines = [f"# {report.op} on {plan.backend}", "", *_summary(report), "", "## What it takes", "", *_takes(report)]
+    lines = [
+        f"# {markdown(report.op)} on {markdown(plan.backend)}",
+        "",
+        *_summary(report),
+        "",
+        "## What it takes",
+        "",
+        *_takes(report),
+    ]
     lines += ["", "## What was wrong", "", *_wrong(report)]
     lines += ["", "## What was asked", "", *_asked(report)]
     return printable_lines("\n".join(lines)) + "\n"
@@ -106,12 +114,12 @@ def _wrong(report: OpReport) -> Iterator[str]:
 
 
 def _complaint(complaint: Complaint) -> str:
-    return f"- {complaint.check}: {markdown(complaint.message, 500)} ({markdown_code(complaint.case)})"
+    return f"- {markdown(complaint.check)}: {markdown(complaint.message, 500)} ({markdown_code(complaint.case)})"
 
 
 def _finding(number: int, finding: FuzzFinding) -> Iterator[str]:
     verdict = finding.reduction.verdict if finding.reduction else finding.verdict
-    kind = f" ({verdict.kind})" if verdict.kind else ""
+    kind = f" ({markdown(verdict.kind)})" if verdict.kind else ""
     needs = ", ".join(sorted(traits(finding.best))) or "plain numbers"
     yield f"### {number}. {verdict.outcome}{kind}: {needs}"
     yield ""

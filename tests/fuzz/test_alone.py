@@ -80,7 +80,7 @@ def test_a_wrong_backward_graph_of_a_backend_for_torch_compile_is_seen():
 def test_an_op_without_samples_is_learned_by_one_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(source, "FOLDER", tmp_path / "ops")
     backend = ["--backend", f"{MODULE}:misses_the_write", "--ops-from", MODULE]
-    out = ["--out", str(tmp_path / "out"), "--programs", "2", "--reduce-time", "5s", "--jobs", "1"]
+    out = ["--out", str(tmp_path / "out"), "--programs", "6", "--reduce-time", "5s", "--jobs", "1"]
     assert invoke(["fuzz", "--op", "newops::accumulate", *backend, *out]) == 1
     text = capsys.readouterr().out
     assert (tmp_path / "out" / "page.md").read_text() in text
