@@ -1,6 +1,6 @@
 """Float division in TOSA, which has a reciprocal and no quotient.
 
-``quotient`` is x * (1/y), as everybody writes it. That is up to 1.5 ULP off (49 * (1/49) is not 1), and 1/y overflows or
+``quotient`` is x * (1/y), the usual form. That is up to 1.5 ULP off (49 * (1/49) is not 1), and 1/y overflows or
 loses bits where y is tiny or huge; our own runtime divides once instead, told by the attribute ``torchstone.quotient``.
 
 ``divide`` is correctly rounded wherever it runs, by one corrected multiplication, in forty ops: for quotients that are

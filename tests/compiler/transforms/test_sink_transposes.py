@@ -95,7 +95,8 @@ def test_channels_get_last() -> None:
     window = "stride=[1, 2], low=[0, 1], high=[1, 0], dilation=[1, 1], groups=1"
     head = "graph @f(%x: f32[1, 2, 4, 6], %w: f32[3, 2, 2, 2], %b: f32[3]) {"
     graph = parse_graph(
-        f'{head}\n  %0: f32[1, 3, 4, 3] = flat.convolution(%x, %w, %b) {{{window}, channels="first"}}\n  return %0\n}}\n'
+        f'{head}\n  %0: f32[1, 3, 4, 3] = flat.convolution(%x, %w, %b) {{{window}, channels="first"}}\n'
+        "  return %0\n}\n"
     )
     assert str(channels_last(graph)) == "\n".join(
         [
