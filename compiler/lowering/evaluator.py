@@ -7,10 +7,14 @@ from typing import Any
 
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+from torchstone.compiler.ops import PRIMITIVES
 
 
 def takes(op: Operation) -> str | None:
-    return None if op.name.startswith("flat.") else f"{op.name} has no expansion to FlatIR"
+    if not op.name.startswith("flat."):
+        return f"{op.name} has no expansion to FlatIR"
+    # The bodies of composites are what is to be held against eager.
+    return f"{op.name}: the evaluator runs its body" if PRIMITIVES[op.name].composite else None
 
 
 def lower(graph: Graph) -> Lowered:

@@ -21,6 +21,7 @@ class Primitive:
     op on torch tensors, attributes holding no symbols any more; a graph among them is given as a function of tensors.
     ``arity`` None means any number of operands.
     ``elementwise`` ops take operands of one shape and give that shape.
+    ``composite`` ones have a body of others, for targets that lack them.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Primitive:
     evaluate: Callable[..., Any]
     attributes: tuple[str, ...] = ()
     elementwise: bool = False
+    composite: bool = False
 
     @property
     def op(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
 from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
+from torchstone.compiler.transforms.bodies import BODIES
 from torchstone.compiler.transforms.expansions import EXPANSIONS
 from torchstone.compiler.transforms.legalizations import LEGALIZATIONS
 from torchstone.compiler.transforms.legalizations.windows import narrowed
@@ -45,7 +46,7 @@ def expand(graph: Graph, takes: Takes, calls: Calls = lambda op: False) -> Graph
             keep(op)
             return
         operands = tuple(map_operand(o, mapped) for o in op.operands)
-        row = EXPANSIONS.get(op.name) or LEGALIZATIONS.get(op.name)
+        row = EXPANSIONS.get(op.name) or BODIES.get(op.name) or LEGALIZATIONS.get(op.name)
         if row is None or depth > _DEEPEST:
             raise _unsupported(op, origin, refusal)
         try:

@@ -1,4 +1,4 @@
-"""Tables of rules from one op to FlatIR: the ATen expansions and the FlatIR legalizations share this mechanism."""
+"""Tables of rules from one op to FlatIR: ATen expansions, bodies of composites and legalizations share them."""
 
 from __future__ import annotations
 
@@ -88,6 +88,8 @@ class Rules(Mapping[str, Row]):
 expands = Rules()
 # ``legalizes(op)(rule)``: a FlatIR op a target does not take -> other FlatIR ops; operands, then attributes by name.
 legalizes = Rules()
+# ``body(op)(rule)``: a composite -> what it is made of, for targets that do not take it; arguments as for legalizes.
+body = Rules()
 
 
 def apply(row: Row, op: Operation, operands: tuple[Any, ...], ops: list[Operation]) -> tuple[Value | None, ...]:

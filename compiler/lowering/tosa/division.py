@@ -1,17 +1,57 @@
-"""Float division in TOSA, which has a reciprocal and no quotient: correctly rounded, by one corrected multiplication.
+"""Float division in TOSA, which has a reciprocal and no quotient.
 
-x * (1/y) is up to 1.5 ULP off (49 * (1/49) is not 1), and 1/y overflows or loses bits where y is tiny or huge. So both
+``quotient`` is x * (1/y), the usual form. That is up to 1.5 ULP off (49 * (1/49) is not 1), and 1/y overflows or
+loses bits where y is tiny or huge; our own runtime divides once instead, told by the attribute ``torchstone.quotient``.
+
+``divide`` is correctly rounded wherever it runs, by one corrected multiplication, in forty ops: for quotients that are
+rounded to integers or compared, where the last bit is a whole step. Both
 operands are scaled by powers of two into the middle of the range, the residual x - q*y is computed exactly (Dekker,
 "A floating-point technique for extending the available precision", 1971), and q is corrected by it (Markstein).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from torchstone.compiler.ir import Operation, Value
+from torchstone.compiler.lowering.tosa.corrections import QUOTIENT
 from torchstone.compiler.lowering.tosa.emitter import Handle, TosaEmitter
 
 # Magnitudes end up in [2**-67, 2**46], quotients in [2**-113, 2**113]: splitting them does not overflow (2**13 more),
 # and no part of a product is subnormal.
 _LARGE, _SMALL, _SCALE = 2.0**36, 2.0**-46, 2.0**82
+
+
+# What makes a step of the last bit of an operand.
+_JUMPS = frozenset(
+    f"flat.{name}" for name in ("floor", "ceil", "round", "trunc", "rem", "eq", "ne", "lt", "le", "gt", "ge")
+)
+
+
+def exact_quotients(ops: Sequence[Operation]) -> set[int]:
+    """Return the ids of the values that are rounded to integers or compared."""
+    users = [op for op in ops if op.name in _JUMPS or (op.name == "flat.cast" and not op.result.dtype.is_float)]
+    return {id(v) for op in users for v in op.values}
+
+
+def quotient(e: TosaEmitter, x: Value, y: Value) -> Handle:
+    """Return x * (1/y) in float32: the reciprocal alone where x is 1, a constant factor where y is a constant."""
+    by = e.numbers.get(id(y))
+    if isinstance(by, float) and 2.0**-126 <= abs(by) <= 2.0**126:
+        exact = math.frexp(by)[0] in (0.5, -0.5)
+        out = e.multiply(e.thin(x), e.like(e.thin(y), 1.0 / by))
+        return out if exact else _told(e, out, e.ir.FloatAttr.get(e.ir.F32Type.get(), by))
+    inverse = e.map("reciprocal", e.thin(y))
+    if e.numbers.get(id(x)) == 1:
+        return inverse
+    return _told(e, e.multiply(e.thin(x), inverse), e.ir.UnitAttr.get())
+
+
+def _told(e: TosaEmitter, product: Handle, divisor: Any) -> Handle:
+    product.owner.attributes[QUOTIENT] = divisor
+    return product
 
 
 def divide(e: TosaEmitter, x: Handle, y: Handle) -> Handle:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchstone.compiler.ir import DType, Operation
-from torchstone.compiler.lowering.tosa.division import divide
+from torchstone.compiler.lowering.tosa.division import divide, quotient
 from torchstone.compiler.lowering.tosa.emitter import Handle, TosaEmitter
 from torchstone.compiler.lowering.tosa.table import TosaRule, names
 
@@ -51,9 +51,10 @@ def _neg(e: TosaEmitter, x: Handle) -> Handle:
     return e.tosa.negate(x.type, x, zero, zero)
 
 
-def _div(e: TosaEmitter, x: Handle, y: Handle) -> Handle:
+def _div(e: TosaEmitter, op: Operation) -> Handle:
+    x, y = (e.thin(v) for v in op.values)
     if _is_float(e, x):
-        return divide(e, x, y)
+        return divide(e, x, y) if id(op.result) in e.exact else quotient(e, *op.values)
     # The processor traps on a division by 0 and on minimum / -1: neither divisor reaches it.
     zero, one, minus = (e.like(y, v) for v in (0, 1, -1))
     is_minus = e.compare("equal", y, minus)
@@ -90,7 +91,7 @@ ROWS = (
     _row("add", FLOAT | WRAPPING, _map("add")),
     _row("sub", FLOAT | WRAPPING, _map("sub")),
     _row("mul", FLOAT | WRAPPING, lambda e, x, y: e.multiply(x, y)),
-    _row("div", F32 | INT, _div),
+    TosaRule("div", F32 | INT, _div, dynamic=True),
     _row("max", FLOAT | INT, _map("maximum")),
     _row("min", FLOAT | INT, _map("minimum")),
     _row("and", BOOL | BITS, _logic("and")),
@@ -146,7 +147,14 @@ def _cast(e: TosaEmitter, op: Operation) -> Handle:
     return e.cast(x, e.element(target))
 
 
+def _clamp(e: TosaEmitter, op: Operation) -> Handle:
+    x = e.thin(next(op.values))
+    low, high = (e.ir.FloatAttr.get(x.type.element_type, op.attributes[name]) for name in ("low", "high"))
+    return e.tosa.clamp(x.type, x, low, high)  # a NaN is propagated, unless asked otherwise
+
+
 STRUCTURED = (
+    TosaRule("clamp", FLOAT, _clamp, dynamic=True),
     TosaRule("select", frozenset(), _select, dynamic=True),
     TosaRule("cast", frozenset(), _cast, dynamic=True, takes=takes_cast),
 )

@@ -35,7 +35,8 @@ class TosaEmitter:
         self.any = self.ir.ShapedType.get_dynamic_size()
         self.values: dict[int, Handle] = {}
         self._constants: dict[Any, Handle] = {}
-        self.numbers: dict[int, Any] = {}  # of the values that are one number, written in the graph
+        self.numbers: dict[int, Any] = {}  # of the values that are one number all over, written in the graph
+        self.exact: set[int] = set()  # the ids of quotients that are rounded to integers or compared
 
     # Types
 
@@ -98,6 +99,9 @@ class TosaEmitter:
         if attribute not in self._constants:
             self._constants[attribute] = self.tosa.const_shape(kind, attribute)
         return self._constants[attribute]
+
+    def numbers_attribute(self, values: Sequence[int]) -> Any:
+        return self.ir.DenseI64ArrayAttr.get(list(values))
 
     # Elementwise
 

@@ -22,6 +22,9 @@ def _broadcast(e: TosaEmitter, op: Operation) -> Handle:
     x, aligned = e.thin(value), [1] * len(op.attributes["shape"])
     for size, dim in zip(e.shape(x), op.attributes["dims"], strict=True):
         aligned[dim] = size
+    if id(value) in e.numbers:
+        e.numbers[id(op.result)] = e.numbers[id(value)]
+        return e.constant(e.numbers[id(value)], aligned, value.dtype)
     return x if value.rank == len(aligned) else e.reshape(x, aligned)
 
 

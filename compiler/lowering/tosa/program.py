@@ -10,16 +10,19 @@ from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, ma
 from torchstone.compiler.ir.dims import evaluate
 from torchstone.compiler.ir.sizes import bind_symbols
 from torchstone.compiler.lowering.target import Kernel, Lowered
-from torchstone.compiler.lowering.tosa import elementwise, movement, reduction
+from torchstone.compiler.lowering.tosa import elementwise, movement, reduction, windowed
+from torchstone.compiler.lowering.tosa.division import exact_quotients
 from torchstone.compiler.lowering.tosa.emitter import TosaEmitter, location
 from torchstone.compiler.lowering.tosa.table import MOVABLE, TosaRule
 from torchstone.compiler.lowering.tosa.validate import to_linalg, validate
 from torchstone.compiler.ops import PRIMITIVES
+from torchstone.compiler.transforms.channels_last import channels_last
 from torchstone.compiler.transforms.legalizations.empty import checks_to_outputs, fold_empty, is_empty
+from torchstone.compiler.transforms.sink_transposes import sink_transposes
 
 RULES: dict[str, TosaRule] = {
     f"flat.{rule.name}": rule
-    for rule in (*elementwise.ROWS, *elementwise.STRUCTURED, *movement.ROWS, *reduction.ROWS)
+    for rule in (*elementwise.ROWS, *elementwise.STRUCTURED, *movement.ROWS, *reduction.ROWS, *windowed.ROWS)
 }  # fmt: skip
 for _name in RULES:
     _ = PRIMITIVES[_name]  # a row for an op that does not exist is an error here, not a row nobody reads
@@ -39,7 +42,7 @@ def takes(op: Operation) -> str | None:
 
 def lower(graph: Graph) -> Lowered:
     """Return the TOSA of a graph of taken ops, validated; Unsupported for what the profile does not allow."""
-    graph, messages = checks_to_outputs(fold_empty(graph))
+    graph, messages = checks_to_outputs(sink_transposes(channels_last(fold_empty(graph))))
     outputs = list({id(v): v for v in values_in(graph.outputs)}.values())
     module = build(graph, outputs)
     validate(module)
@@ -107,15 +110,24 @@ def build(graph: Graph, outputs: Sequence[Value]) -> Any:
         with ir.InsertionPoint(function.add_entry_block()):
             for arg, handle in zip(graph.args, function.arguments, strict=True):
                 e.values[id(arg)] = handle
+            e.exact = exact_quotients(graph.ops)
             for op in graph.ops:
                 with blaming(op):
                     _emit(e, op)
             mlir.func.ReturnOp([e.full(v) for v in outputs])
+            _drop_unused(function)
         try:
             module.operation.verify()
         except ir.MLIRError as error:
             raise Unsupported(f"TOSA refuses the program: {error}", stage="lower") from None
     return module
+
+
+def _drop_unused(function: Any) -> None:
+    """Erase ops that nobody uses: constants written before it was known in which shape they are wanted."""
+    for op in reversed(list(function.entry_block.operations)):
+        if op.results and not any(list(r.uses) for r in op.results):
+            op.operation.erase()
 
 
 def _emit(e: TosaEmitter, op: Operation) -> None:

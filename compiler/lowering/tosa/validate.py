@@ -7,11 +7,13 @@ is computed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.lowering.mlir_passes import pipelines
+from torchstone.compiler.lowering.tosa.corrections import as_specified, widen
 from torchstone.compiler.passes import Pass, Pipeline
 
 EXTENSIONS = ("int16", "int64", "bf16", "dynamic")
@@ -99,11 +101,23 @@ def to_linalg(module: Any) -> None:
     TOSA_TO_LINALG.run(module)
 
 
-def _run_to_linalg(module: Any, _: Any) -> Any:
+def _in_place(change: Callable[[Any], None]) -> Callable[[Any, Any], Any]:
+    def run(module: Any, _: Any) -> Any:
+        change(module)
+        return module
+
+    return run
+
+
+def _run_to_linalg(module: Any) -> None:
     pipelines.run_text(TO_LINALG, module, label="tosa-to-linalg")
-    return module
 
 
 TOSA_TO_LINALG = Pipeline(
-    "tosa-to-linalg", (Pass("tosa-to-linalg", "TOSA becomes linalg on tensors", _run_to_linalg, mlir=TO_LINALG),)
+    "tosa-to-linalg",
+    (
+        Pass("as-specified", "TOSA that is lowered to something else is written otherwise", _in_place(as_specified)),
+        Pass("tosa-to-linalg", "TOSA becomes linalg on tensors", _in_place(_run_to_linalg), mlir=TO_LINALG),
+        Pass("widen", "sums are kept in float64, and extrema start at infinity", _in_place(widen)),
+    ),
 )

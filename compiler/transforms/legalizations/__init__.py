@@ -22,7 +22,8 @@ FAMILIES = (
 )  # fmt: skip
 
 for _name, _row in PRIMITIVES.items():
-    if _row.elementwise and _row.arity and _name not in (*LEGALIZATIONS, "flat.select", "flat.bitcast"):
+    basic = _row.elementwise and _row.arity and not _row.composite
+    if basic and _name not in (*LEGALIZATIONS, "flat.select", "flat.bitcast"):
         legalization(_row.name)(only_wider)
 
 __all__ = ["FAMILIES", "LEGALIZATIONS"]

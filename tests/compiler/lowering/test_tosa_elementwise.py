@@ -35,8 +35,8 @@ ANY_ZERO = {"max", "min"}
 # TOSA does not see the sign of a NaN.
 NOT_OF_NAN = {"copysign"}
 
-APART = ("cast", "bitcast", "select", "complex", "fma")
-ELEMENTWISE = [p.name for p in PRIMITIVES.values() if p.elementwise and p.name not in APART]
+APART = ("select", "complex", "fma")
+ELEMENTWISE = [p.name for p in PRIMITIVES.values() if p.elementwise and not p.attributes and p.name not in APART]
 
 
 def operands(name: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:

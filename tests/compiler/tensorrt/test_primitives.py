@@ -49,7 +49,8 @@ def _elementwise() -> list[tuple[str, torch.dtype]]:
     """Every (primitive, dtype) that is taken as it is or legalized, by asking."""
     cells = []
     for row in PRIMITIVES.values():
-        for dtype in ALL if row.elementwise and row.name not in ("select", "cast", "bitcast", "complex") else ():
+        plain = row.elementwise and not row.attributes and row.name not in ("select", "complex")
+        for dtype in ALL if plain else ():
             x = values(dtype, (4,))
             try:
                 legal(static(lambda b, *x, row=row: b.emit(row.name, *x)[0], *[x] * (row.arity or 0)))

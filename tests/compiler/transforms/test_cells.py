@@ -45,6 +45,21 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
         "reduce": [([x], {"kind": k, "dims": d}) for k in ("sum", "prod", "max", "and", "or") for d in ((1,), (0, 2))],
         "arg_reduce": [([x], {"kind": k, "dim": 1}) for k in ("argmax", "argmin")],
         "contract": [([x, TensorType((2, 4, 5), dtype)], batched), ([x, x], {**batched, "b_sum": (2,)})],
+        "convolution": [
+            (
+                [x, TensorType((6, 3 // groups, 2), dtype), *bias],
+                {
+                    "stride": (1,),
+                    "low": (0,),
+                    "high": (2,),
+                    "dilation": (1,),
+                    "groups": groups,
+                    "channels": "first",
+                },
+            )
+            for groups, bias in ((1, []), (3, [TensorType((6,), dtype)]))
+        ],
+        "clamp": [([x], {"low": -1.0, "high": high}) for high in (0.5, float("inf"))],
         "windows": [([x], {"dims": (1, 2), "kernel": (2, 2), "stride": (1, 2), "dilation": (2, 1)})],
         "gather": [([x, places, places], {"dims": (0, 2)})],
         "scatter": [

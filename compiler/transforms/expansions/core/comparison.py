@@ -193,16 +193,15 @@ def clamp(b: Expander, x: Value, low: Any = None, high: Any = None) -> Value:
     bounds = [v for v in (low, high) if v is not None]
     numbers = all(isinstance(v, int | float) and not math.isnan(v) for v in bounds)
 
+    if numbers and b.type.dtype.is_float:
+        least, most = -math.inf if low is None else float(low), math.inf if high is None else float(high)
+        return stepwise(b, lambda x: b.clamp(x, low=min(least, most), high=most), x)
+
     def formula(x: Value, *bounds: Value) -> Value:
         rest = list(bounds)
-        chosen = numbers and x.dtype.is_float
         if low is not None:
-            bound = rest.pop(0)
-            x = b.select(b.lt(x, bound), bound, x) if chosen else larger(b, x, bound)
-        if rest:
-            bound = rest.pop(0)
-            x = b.select(b.gt(x, bound), bound, x) if chosen else smaller(b, x, bound)
-        return x
+            x = larger(b, x, rest.pop(0))
+        return smaller(b, x, rest.pop(0)) if rest else x
 
     return stepwise(b, formula, x, *bounds)
 

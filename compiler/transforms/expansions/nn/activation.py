@@ -15,7 +15,7 @@ from torchstone.compiler.transforms.rules import Expander, expands
 @expands("aten.relu.default")
 def relu(b: Expander, x: Value) -> Value:
     """0 below 0, else x; NaN and -0 stay."""
-    return stepwise(b, lambda x: b.select(b.lt(x, const(b, x, 0)), const(b, x, 0), x), x)
+    return clamp(b, x, 0)
 
 
 @expands("aten.relu6.default")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir.dims import Dim, Shape
+from torchstone.compiler.ops.composite import FIRST
 from torchstone.compiler.transforms.expansions.common import convert_number
 from torchstone.compiler.transforms.expansions.nn.windows import Window, fitted, overlapped, padded, slide
 from torchstone.compiler.transforms.promotion import opmath
@@ -26,11 +27,12 @@ def convolution(
     """
     window = _window(b, x, weight, stride, padding, dilation)
     wide, shape = opmath(x.dtype), b.type.dims
-    rule = _transposed if transposed else _plain
-    out = rule(b, b.cast(x, wide), b.cast(weight, wide), window, groups, shape)
-    if bias is not None:
-        out = b.add(out, b.broadcast(b.cast(bias, wide), shape, (1,)))
-    return b.cast(out, b.type.dtype)
+    x, weight = b.cast(x, wide), b.cast(weight, wide)
+    bias = None if bias is None else b.cast(bias, wide)
+    if not transposed:
+        return b.cast(_plain(b, x, weight, bias, window, groups, shape), b.type.dtype)
+    out = _transposed(b, x, weight, window, groups, shape)
+    return b.cast(out if bias is None else b.add(out, b.broadcast(bias, shape, (1,))), b.type.dtype)
 
 
 @expands("aten.convolution_backward.default")
@@ -43,8 +45,10 @@ def convolution_backward(
     window = _window(b, x, weight, stride, padding, dilation)
     dtype, wide = x.dtype, opmath(x.dtype)
     grad, x, weight = (b.cast(v, wide) for v in (grad, x, weight))
-    rule = _plain if transposed else _transposed
-    of_x = rule(b, grad, weight, window, groups, x.shape) if mask[0] else None
+    of_x = None
+    if mask[0]:
+        other = (window, groups, x.shape)
+        of_x = _plain(b, grad, weight, None, *other) if transposed else _transposed(b, grad, weight, *other)
     image, output = (grad, x) if transposed else (x, grad)
     of_weight = _of_weight(b, image, output, window, groups, weight.shape) if mask[1] else None
     of_bias = b.reduce(grad, "sum", (0, *range(2, grad.rank))) if mask[2] else None
@@ -59,25 +63,19 @@ def _window(
     return Window.over(weight.rank - 2, weight.shape[2:], stride, padding, dilation)
 
 
-def _plain(b: Expander, x: Value, weight: Value, window: Window, groups: int, shape: Shape) -> Value:
-    """[n, c, *space], [o, c / g, *kernel] -> [n, o, *windows]."""
+def _plain(
+    b: Expander, x: Value, weight: Value, bias: Value | None, window: Window, groups: int, shape: Shape
+) -> Value:
+    """[n, c, *space], [o, c / g, *kernel] -> [n, o, *windows], or as many windows as ``shape`` has."""
     if 0 in (*x.shape, *weight.shape, *shape):
-        return b.full(convert_number(0, x.dtype), shape, x.dtype)
-    space = len(window.kernel)
-    if groups > 1:
-        # A dim of their own, where there are several: targets hold tensors of few dims.
-        x = b.reshape(x, (shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
-        weight = b.reshape(weight, (groups, shape[1] // groups, *weight.shape[1:]))
-    first = x.rank - space
-    rows = fitted(b, slide(b, padded(b, x, window), first, window), first, shape[2:])
-    # [g, o / g, c / g, *kernel] with [n, g, c / g, *windows, *kernel] -> [g, o / g, n, *windows]
-    out = b.contract(
-        weight, rows,
-        a_batch=(0,) if groups > 1 else (), b_batch=(1,) if groups > 1 else (),
-        a_sum=tuple(range(weight.rank - space - 1, weight.rank)), b_sum=(first - 1, *range(x.rank, rows.rank)),
-    )  # fmt: skip
-    batch = out.rank - space - 1
-    return b.reshape(b.transpose(out, (batch, *range(batch), *range(batch + 1, out.rank))), shape)
+        out = b.full(convert_number(0, x.dtype), shape, x.dtype)
+        return out if bias is None else b.add(out, b.broadcast(bias, shape, (1,)))
+    padding = {"low": window.padding, "high": window.padding}
+    operands = (x, weight) if bias is None else (x, weight, bias)
+    out = b.convolution(
+        *operands, stride=window.stride, **padding, dilation=window.dilation, groups=groups, channels=FIRST
+    )
+    return fitted(b, out, 2, shape[2:])
 
 
 def _columns(b: Expander, x: Value, window: Window, counts: Shape) -> Value:

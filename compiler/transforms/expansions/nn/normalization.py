@@ -70,7 +70,7 @@ def safe_softmax(b: Expander, x: Value, dim: int, dtype: DType | None = None) ->
 def _normalize(b: Expander, x: Value, dims: Sequence[int], eps: float) -> tuple[Value, Value, Value]:
     """(x - mean) * rstd over dims, with mean and rstd = 1 / sqrt(var + eps), reduced."""
     spread, average = variance(b, x, dims, 0)
-    rstd = b.div(const(b, spread, 1), b.sqrt(b.add(spread, const(b, spread, eps))))
+    rstd = b.rsqrt(b.add(spread, const(b, spread, eps)))
     centered = b.sub(x, kept(b, average, x, dims))
     return b.mul(centered, kept(b, rstd, x, dims)), average, rstd
 
@@ -140,7 +140,7 @@ def _batch_norm(
         if len(known) != 2:
             raise b.unsupported("inference without running statistics")
         average, spread = known
-    rstd = b.div(const(b, spread, 1), b.sqrt(b.add(spread, const(b, spread, eps))))
+    rstd = b.rsqrt(b.add(spread, const(b, spread, eps)))
     shifted = b.sub(values, expand_dims(b, average, x.shape, dims))
     out = b.mul(shifted, expand_dims(b, rstd, x.shape, dims))
     return _affine(b, out, weight, bias, (1,)), average, rstd, updated

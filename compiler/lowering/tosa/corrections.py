@@ -1,0 +1,203 @@
+"""Where upstream's way from TOSA to linalg gives other numbers than TOSA says, or worse ones, it is made right here.
+
+``as_specified`` rewrites TOSA ops before that way is taken, ``widen`` the linalg that comes out. Both change the code
+that runs, not the TOSA that is validated and printed. Each row of ``docs/tosa.md`` names one of these.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from torchstone.compiler import mlir
+from torchstone.compiler.lowering.mlir_passes import pipelines
+
+# Marks a product that stands for a quotient; with a number, the divisor, else the second factor is a reciprocal.
+QUOTIENT = "torchstone.quotient"
+
+# What ``widen`` looks at is in one form, ``linalg.generic``; what it leaves is elementwise arithmetic on tensors.
+GENERALIZE = "func.func(linalg-generalize-named-ops)"
+ELEMENTWISE = "func.func(convert-elementwise-to-linalg)"
+
+
+def as_specified(module: Any) -> None:
+    """Rewrite TOSA ops whose lowering means something else, in place.
+
+    - ``clamp``: a zero keeps its sign (apply_max_s(a, b) is a where a >= b), arith.maximumf gives +0.
+    - ``mul`` that is told to be a quotient: a division, which rounds once.
+    - ``max_pool2d``: padding is no element, upstream's is the least finite float, which beats -inf.
+    """
+    ir = mlir.ir
+    with mlir.context():
+        for op in _ops(module, *_AS_SPECIFIED):
+            if isinstance(op.results[0].type.element_type, ir.IntegerType):
+                continue
+            with op.location, ir.InsertionPoint(op):
+                new = _AS_SPECIFIED[op.name](op)
+            if new is not None:
+                op.results[0].replace_all_uses_with(new)
+                op.erase()
+
+
+def _ops(module: Any, *names: str) -> list[Any]:
+    """Return the operations of these names in the functions of a module, in order."""
+    found = []
+    for function in module.body.operations:
+        for block in function.regions[0].blocks:
+            found.extend(op.operation for op in block.operations if op.operation.name in names)
+    return found
+
+
+def _constant(shape: list[int], number: Any) -> Any:
+    ir = mlir.ir
+    kind = ir.RankedTensorType.get(shape, number.type)
+    return mlir.tosa.const(ir.DenseElementsAttr.get_splat(kind, number))
+
+
+def _propagates(op: Any) -> bool:
+    return "PROPAGATE" in str(op.attributes["nan_mode"])
+
+
+def _clamp(op: Any) -> Any:
+    ir, x = mlir.ir, op.operands[0]
+    if not _propagates(op):
+        return None
+    kind = x.type
+    boolean = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(1))
+    for name, below in (("min_val", True), ("max_val", False)):
+        bound = _constant([1] * kind.rank, op.attributes[name])
+        outside = mlir.tosa.greater(boolean, *((bound, x) if below else (x, bound)))
+        x = mlir.tosa.select(kind, outside, bound, x)
+    return x
+
+
+def _max_pool(op: Any) -> Any:
+    ir, x = mlir.ir, op.operands[0]
+    if not _propagates(op):
+        return None
+    top, bottom, left, right = op.attributes["pad"]
+    kind = x.type
+    batch, height, width, depth = kind.shape
+    if (top, bottom, left, right) != (0, 0, 0, 0):
+        amounts = [0, 0, top, bottom, left, right, 0, 0]
+        index = ir.IndexType.get()
+        sizes = mlir.tosa.const_shape(
+            ir.Type.parse("!tosa.shape<8>"),
+            ir.DenseElementsAttr.get(
+                [ir.IntegerAttr.get(index, n) for n in amounts], ir.RankedTensorType.get([8], index)
+            ),
+        )
+        least = _constant([1], ir.FloatAttr.get(kind.element_type, -inf))
+        padded = [batch, height + top + bottom, width + left + right, depth]
+        x = mlir.tosa.pad(ir.RankedTensorType.get(padded, kind.element_type), x, sizes, least)
+    return mlir.tosa.max_pool2d(
+        op.results[0].type, x, op.attributes["kernel"], op.attributes["stride"], ir.DenseI64ArrayAttr.get([0] * 4),
+        nan_mode=op.attributes["nan_mode"],
+    )  # fmt: skip
+
+
+def _quotient(op: Any) -> Any:
+    """x / y for x * (1/y), or for x times a constant; other products stay."""
+    ir = mlir.ir
+    if QUOTIENT not in op.attributes:
+        return None
+    x, y = op.operands[0], op.operands[1]
+    divisor = op.attributes[QUOTIENT]
+    y = _constant(y.type.shape, divisor) if isinstance(divisor, ir.FloatAttr) else y.owner.operands[0]
+    kind, dims = op.results[0].type, range(op.results[0].type.rank)
+    # Dims of size 1 are repeated.
+    repeated = [[d for d in dims if v.type.shape[d] == 1 != kind.shape[d]] for v in (x, y)]
+    exprs = [[ir.AffineConstantExpr.get(0) if d in r else ir.AffineDimExpr.get(d) for d in dims] for r in repeated]
+    maps = [ir.AffineMap.get(kind.rank, 0, e) for e in (*exprs, [ir.AffineDimExpr.get(d) for d in dims])]
+    sizes = []
+    for d in dims:
+        long = y if d in repeated[0] else x
+        if kind.is_dynamic_dim(d):
+            sizes.append(mlir.tensor.dim(long, mlir.arith.ConstantOp(ir.IndexType.get(), d).result))
+        else:
+            sizes.append(kind.shape[d])
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+        "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * kind.rank),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 1]),
+    }
+    empty = mlir.tensor.empty(sizes, kind.element_type)
+    generic = ir.Operation.create("linalg.generic", [kind], [x, y, empty], attributes, regions=1)
+    block = ir.Block.create_at_start(generic.regions[0], [kind.element_type] * 3, [op.location] * 3)
+    with ir.InsertionPoint(block):
+        mlir.linalg.YieldOp([mlir.arith.divf(block.arguments[0], block.arguments[1])])
+    return generic.result
+
+
+_AS_SPECIFIED = {"tosa.clamp": _clamp, "tosa.max_pool2d": _max_pool, "tosa.mul": _quotient}
+
+
+def widen(module: Any) -> None:
+    """Make reductions right, in place.
+
+    - A sum of float32, of products too, is kept in float64 and rounded once. Upstream rounds after every element.
+    - A maximum starts at -inf, a minimum at inf. Upstream starts at the least, or largest, finite float.
+    """
+    with mlir.context():
+        pipelines.run_text(GENERALIZE, module, label="tosa-to-linalg")
+        for op in _ops(module, "linalg.generic"):
+            if any("reduction" in str(kind) for kind in op.attributes["iterator_types"]) and len(op.results) == 1:
+                _widen(op)
+        pipelines.run_text(ELEMENTWISE, module, label="tosa-to-linalg")
+
+
+def _widen(op: Any) -> None:
+    ir = mlir.ir
+    block = op.regions[0].blocks[0]
+    step = list(block.operations)[-1].operands[0].owner
+    step = getattr(step, "operation", None)
+    if step is None or not isinstance(op.results[0].type.element_type, ir.FloatType):
+        return
+    with op.location, ir.InsertionPoint(op):
+        if step.name in ("arith.maximumf", "arith.minimumf"):
+            _start(op, -inf if step.name == "arith.maximumf" else inf)
+        elif step.name == "arith.addf" and isinstance(op.results[0].type.element_type, ir.F32Type):
+            _sum(op)
+
+
+def _start(op: Any, bound: float) -> None:
+    """Let a reduction start at this number, where it starts at one that fills a tensor."""
+    ir = mlir.ir
+    fill = getattr(op.operands[len(op.operands) - 1].owner, "operation", None)
+    if fill is None or fill.name != "linalg.generic" or len(fill.operands) != 2:
+        return
+    if not isinstance(fill.operands[0].type, ir.FloatType):
+        return
+    new = mlir.arith.ConstantOp(fill.operands[0].type, ir.FloatAttr.get(fill.operands[0].type, bound))
+    with ir.InsertionPoint(fill):
+        new.operation.move_before(fill)
+    fill.operands[0] = new.result
+
+
+def _sum(op: Any) -> None:
+    """Replace a sum of float32 by one in float64, whose result is rounded."""
+    ir, double = mlir.ir, mlir.ir.F64Type.get()
+    narrow = op.results[0].type
+    wide = ir.RankedTensorType.get(narrow.shape, double)
+    start = mlir.arith.extf(wide, op.operands[len(op.operands) - 1])
+    new = op.clone()
+    new.operands[len(new.operands) - 1] = start
+    new.results[0].set_type(wide)
+    block = new.regions[0].blocks[0]
+    block.arguments[len(block.arguments) - 1].set_type(double)
+    *_, end = block.operations
+    step = end.operands[0].owner.operation
+    total = block.arguments[len(block.arguments) - 1]
+    (term,) = (v for v in step.operands if v != total)
+    with ir.InsertionPoint(end):
+        product = getattr(term.owner, "operation", None)  # None: an element itself
+        if product is not None and product.name == "arith.mulf":
+            term = mlir.arith.mulf(*(mlir.arith.extf(double, v) for v in product.operands))
+        else:
+            term = mlir.arith.extf(double, term)
+        end.operands[0] = mlir.arith.addf(total, term)
+    step.erase()
+    if product is not None and not list(product.results[0].uses):
+        product.erase()
+    op.results[0].replace_all_uses_with(mlir.arith.truncf(narrow, new.results[0]))
+    op.erase()

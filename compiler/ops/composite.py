@@ -1,0 +1,128 @@
+"""Composites: primitives that some targets have whole. Each has a *body* of the other primitives.
+
+A target takes a composite where its own op means the same, for NaN, ties and tensors without elements too. For the
+others the body is put in its place, which is written once, in `compiler/transforms/bodies/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchstone.compiler.ir.dims import Dim, Expr, floordiv
+from torchstone.compiler.ir.types import TensorType
+from torchstone.compiler.ops.primitive import Primitive, check
+
+FIRST, LAST = "first", "last"
+LAYOUTS = (FIRST, LAST)
+
+
+def to_channels_last(rank: int) -> tuple[int, ...]:
+    """The permutation from [n, c, *space] to [n, *space, c]."""
+    return (0, *range(2, rank), 1)
+
+
+def to_channels_first(rank: int) -> tuple[int, ...]:
+    """The permutation from [n, *space, c] to [n, c, *space]."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def _window_count(op: str, size: Dim, kernel: Dim, low: int, high: int, stride: int, dilation: int) -> Dim:
+    """Return how many windows fit into a padded dim."""
+    check(stride > 0 and dilation > 0, op, f"stride and dilation must be positive, got {stride} and {dilation}")
+    check(low >= 0 and high >= 0, op, f"padding must not be negative, got {low} and {high}")
+    reach = (kernel - 1) * dilation + 1
+    whole = size + low + high
+    check(
+        isinstance(whole, Expr) or isinstance(reach, Expr) or reach <= whole,
+        op, f"a window of {kernel} elements {dilation} apart does not fit into {size} padded by {low} and {high}",
+    )  # fmt: skip
+    return floordiv(whole - reach, stride) + 1
+
+
+def _split(channels: str, shape: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Return the size of the channels and those of the other dims after the first."""
+    return (shape[1], shape[2:]) if channels == FIRST else (shape[-1], shape[1:-1])
+
+
+def _joined(channels: str, batch: Any, depth: Any, space: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (batch, depth, *space) if channels == FIRST else (batch, *space, depth)
+
+
+def _convolution_infer(
+    x: TensorType, weight: TensorType, *bias: TensorType, stride: tuple[int, ...], low: tuple[int, ...],
+    high: tuple[int, ...], dilation: tuple[int, ...], groups: int, channels: str,
+) -> tuple[TensorType, ...]:  # fmt: skip
+    name = "convolution"
+    check(channels in LAYOUTS, name, f"channels must be one of {', '.join(LAYOUTS)}, got {channels}")
+    check(len(bias) <= 1, name, f"takes 2 or 3 operands, got {2 + len(bias)}")
+    for other in (weight, *bias):
+        check(other.dtype == x.dtype, name, f"operand dtypes differ, got {x} and {other}")
+    check(not x.dtype.is_bool, name, f"takes numbers, got {x}")
+    check(x.rank >= 3 and x.rank == weight.rank, name, f"ranks must be equal and at least 3, got {x} and {weight}")
+    for what, values in (("stride", stride), ("low", low), ("high", high), ("dilation", dilation)):
+        check(len(values) == x.rank - 2, name, f"{what} {list(values)} must have {x.rank - 2} entries")
+    depth, space = _split(channels, x.dims)
+    inner, kernel = _split(channels, weight.dims)
+    outer = weight.dims[0]
+    check(groups > 0 and depth == inner * groups, name, f"{depth} channels, {groups} groups and a weight {weight}")
+    check(isinstance(outer, Expr) or outer % groups == 0, name, f"{outer} output channels in {groups} groups")
+    check(all(b.shape == (outer,) for b in bias), name, f"the bias must be [{outer}], got {', '.join(map(str, bias))}")
+    windows = zip(space, kernel, low, high, stride, dilation, strict=True)
+    counts = tuple(_window_count(name, *window) for window in windows)
+    return (TensorType(_joined(channels, x.dims[0], outer, counts), x.dtype),)
+
+
+def _convolution(
+    x: Any, weight: Any, *bias: Any, stride: tuple[int, ...], low: tuple[int, ...], high: tuple[int, ...],
+    dilation: tuple[int, ...], groups: int, channels: str,
+) -> Any:  # fmt: skip
+    import torch
+
+    if channels == LAST:
+        x, weight = (v.permute(to_channels_first(v.dim())) for v in (x, weight))
+    if weight.shape[1] == 0:  # eager forgets the output channels: a channel of zeros sums to the same
+        x, weight = x.new_zeros((len(x), groups, *x.shape[2:])), weight.new_zeros((len(weight), 1, *weight.shape[2:]))
+    amounts = [n for pair in zip(reversed(low), reversed(high), strict=True) for n in pair]
+    padded = torch.nn.functional.pad(x, amounts)
+    space = x.dim() - 2
+    out = torch.convolution(padded, weight, *(bias or (None,)), stride, (0,) * space, dilation, False, (0,), groups)
+    return out.permute(to_channels_last(out.dim())).contiguous() if channels == LAST else out
+
+
+def _clamp_infer(x: TensorType, *, low: float, high: float) -> tuple[TensorType, ...]:
+    check(x.dtype.is_float, "clamp", f"takes float, got {x}")
+    check(low <= high, "clamp", f"low must not be above high, got {low} and {high}")
+    return (x,)
+
+
+def _clamp(x: Any, *, low: float, high: float) -> Any:
+    import torch
+
+    bounds = (torch.tensor(v, dtype=x.dtype) for v in (low, high))
+    least, most = bounds
+    x = torch.where(x < least, least, x)
+    return torch.where(x > most, most, x)
+
+
+def _row(
+    name: str, doc: str, arity: int | None, infer: Callable[..., Any], evaluate: Callable[..., Any],
+    attributes: tuple[str, ...] = (), elementwise: bool = False,
+) -> Primitive:  # fmt: skip
+    return Primitive(name, doc, arity, infer, evaluate, attributes, elementwise, composite=True)
+
+
+ROWS = (
+    _row(
+        "convolution",
+        "x [n, c, *space] and weight [o, c / groups, *kernel], with a bias [o] or without: each output element is the "
+        "sum over a window, and over the channels of its group, of products, plus the bias. low and high zeros are "
+        "around each dim of space. With channels last, x is [n, *space, c], weight [o, *kernel, c / groups] and the "
+        "result [n, *windows, o].",
+        None, _convolution_infer, _convolution, ("stride", "low", "high", "dilation", "groups", "channels"),
+    ),
+    _row(
+        "clamp", "low where x is below it, high where x is above it, else x: a NaN stays, and a zero keeps its sign.",
+        1, _clamp_infer, _clamp, ("low", "high"), elementwise=True,
+    ),
+)  # fmt: skip

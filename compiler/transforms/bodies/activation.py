@@ -1,0 +1,19 @@
+"""Elementwise composites."""
+
+from __future__ import annotations
+
+import math
+
+from torchstone.compiler.ir import Value
+from torchstone.compiler.transforms.expansions.common import const
+from torchstone.compiler.transforms.rules import Expander, body
+
+
+@body("flat.clamp")
+def clamp(b: Expander, x: Value, *, low: float, high: float) -> Value:
+    """By comparisons, which are false for NaN and for two zeros; a bound that is infinite is none."""
+    if low != -math.inf:
+        x = b.select(b.lt(x, const(b, x, low)), const(b, x, low), x)
+    if high != math.inf:
+        x = b.select(b.gt(x, const(b, x, high)), const(b, x, high), x)
+    return x

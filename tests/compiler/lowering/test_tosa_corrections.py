@@ -1,0 +1,82 @@
+"""What runs is what TOSA says where upstream's lowering says otherwise, and is rounded once where that rounds often."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tests.compiler.flat import graph, primitive, run
+from torchstone.compiler.lowering.tosa import TARGET
+from torchstone.compiler.transforms.expand import expand
+
+INF, NAN = math.inf, math.nan
+
+
+def tosa(fn, *tensors: torch.Tensor) -> str:
+    return TARGET.lower(expand(graph(fn, *tensors), TARGET.takes)).texts["tosa"]()
+
+
+def test_a_zero_that_is_clamped_keeps_its_sign() -> None:
+    x = torch.tensor([-0.0, 0.0, -1.0, INF, NAN])
+    (got,) = run(TARGET, primitive("clamp", x, low=0.0, high=INF), (x,))
+    assert torch.equal(torch.signbit(got[:3]), torch.tensor([True, False, False]))
+    assert got[3] == INF and got[4].isnan()
+
+
+def test_an_extremum_of_infinities_is_infinite_and_takes_one_op() -> None:
+    x = torch.tensor([[-INF, -INF], [-INF, -3.4028234663852886e38], [NAN, INF]])
+    for kind, want in (("max", [-INF, -3.4028234663852886e38, NAN]), ("min", [-INF, -INF, NAN])):
+        (got,) = run(TARGET, primitive("reduce", x, kind=kind, dims=(1,)), (x,))
+        assert torch.equal(got.nan_to_num(nan=7), torch.tensor(want).nan_to_num(nan=7))
+        assert tosa(lambda b, x, kind=kind: b.reduce(x, kind, (1,)), x).count(f"tosa.reduce_{kind}") == 1
+
+
+@pytest.mark.parametrize("size", [1000, 100_000])
+def test_sums_and_products_are_rounded_once(size: int) -> None:
+    x = torch.rand(3, size, generator=torch.Generator().manual_seed(0))
+    (got,) = run(TARGET, primitive("reduce", x, kind="sum", dims=(1,)), (x,))
+    assert torch.equal(got, x.double().sum(1).float())
+    (got,) = run(TARGET, primitive("contract", x, x, a_batch=(), b_batch=(), a_sum=(1,), b_sum=(1,)), (x, x))
+    assert torch.equal(got, (x.double() @ x.double().T).float())
+
+
+def test_a_sum_over_dims_apart_is_rounded_once_too() -> None:
+    x = torch.rand(40, 3, 50, generator=torch.Generator().manual_seed(0))
+    (got,) = run(TARGET, primitive("reduce", x, kind="sum", dims=(0, 2)), (x,))
+    assert torch.equal(got, x.double().sum((0, 2)).float())
+
+
+DIVISORS = torch.tensor([3.0, 49.0, 1e-40, 3e38, 0.0, -0.0, INF, NAN, -7.0])
+
+
+def test_a_quotient_is_rounded_once() -> None:
+    x = torch.tensor([1.0, 49.0, 1e-40, 3e38, 0.0, -0.0, INF, NAN, 5.0]).reshape(-1, 1)
+    y = DIVISORS.reshape(1, -1)
+    pair = (x.expand(9, 9).contiguous(), y.expand(9, 9).contiguous())
+    (got,) = run(TARGET, primitive("div", *pair), pair)
+    assert torch.equal(got.nan_to_num(nan=7), (x / y).nan_to_num(nan=7))
+
+    def repeated(b, x, y):
+        return b.div(b.broadcast(x, (9, 9), (0, 1)), b.broadcast(y, (9, 9), (0, 1)))
+
+    (got,) = run(TARGET, graph(repeated, x, y), (x, y))
+    assert torch.equal(got.nan_to_num(nan=7), (x / y).nan_to_num(nan=7))
+    for number in DIVISORS.tolist():
+        (got,) = run(TARGET, graph(lambda b, x, n=number: b.div(x, b.full_like(x, n)), x), (x,))
+        assert torch.equal(got.nan_to_num(nan=7), (x / number).nan_to_num(nan=7)), number
+
+
+def test_a_product_with_a_reciprocal_that_the_program_has_is_rounded_twice() -> None:
+    x, y = torch.tensor([49.0, 2.0]), torch.tensor([49.0, 1e-40])
+    (got,) = run(TARGET, graph(lambda b, x, y: b.mul(x, b.div(b.full_like(y, 1.0), y)), x, y), (x, y))
+    assert torch.equal(got, x * (1.0 / y)) and got[1] == INF
+
+
+def test_a_quotient_that_is_rounded_is_right_without_our_runtime() -> None:
+    x = torch.tensor([49.0])
+    plain = tosa(lambda b, x, y: b.div(x, y), x, x)
+    stepped = tosa(lambda b, x, y: b.floor(b.div(x, y)), x, x)
+    assert plain.count("tosa.") < 10 < 40 < stepped.count("tosa.")
+    assert "torchstone.quotient" in plain and "torchstone.quotient" not in stepped

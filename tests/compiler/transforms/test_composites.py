@@ -1,0 +1,136 @@
+"""Composites: the body is what the row says, and what a target takes whole is its body, special values included."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.compiler.flat import primitive, signs_of_zero_differ, special
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.ir import Graph, Operation
+from torchstone.compiler.lowering.registry import find_target
+from torchstone.compiler.lowering.target import Target
+from torchstone.compiler.ops import PRIMITIVES
+from torchstone.compiler.runtime.interpreter import evaluate_graph
+from torchstone.compiler.transforms.bodies import BODIES
+from torchstone.compiler.transforms.expand import expand
+from torchstone.compiler.transforms.legalizations import LEGALIZATIONS
+
+COMPOSITES = [name for name, row in PRIMITIVES.items() if row.composite]
+
+Case = tuple[str, tuple[torch.Tensor, ...], dict[str, Any]]
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def marked(x: torch.Tensor) -> torch.Tensor:
+    """Put a NaN, infinities and a number near the largest among some numbers."""
+    x = x.clone()
+    flat = x.view(-1)
+    flat[:: max(flat.numel() // 4, 1)][:4] = torch.tensor([math.nan, math.inf, -math.inf, 3e38])[: flat.numel()]
+    return x
+
+
+def convolutions() -> Iterator[Case]:
+    """(input, weight, bias), window, groups: strides that end early, one-sided padding, groups, no elements."""
+    shapes = [
+        ((2, 3, 9), (4, 3, 3), (2,), (1,), (0,), (1,), 1),
+        ((2, 3, 8, 9), (4, 3, 3, 2), (2, 3), (1, 0), (1, 2), (1, 2), 1),
+        ((1, 4, 7, 7), (4, 1, 3, 3), (2, 2), (1, 1), (1, 1), (1, 1), 4),
+        ((2, 2, 6, 5), (6, 1, 2, 3), (1, 1), (0, 0), (0, 0), (2, 1), 2),
+        ((1, 4, 6), (6, 2, 3), (1,), (0,), (2,), (1,), 2),
+        ((1, 3, 7), (3, 1, 2), (3,), (1,), (0,), (1,), 3),
+        ((1, 2, 4, 5, 6), (3, 2, 2, 3, 1), (1, 2, 4), (0, 1, 0), (1, 0, 0), (1, 1, 1), 1),
+        ((1, 1, 5, 6), (1, 1, 1, 1), (4, 4), (0, 0), (0, 0), (1, 1), 1),
+        ((0, 3, 5), (4, 3, 3), (1,), (0,), (0,), (1,), 1),
+        ((2, 0, 5), (4, 0, 3), (1,), (0,), (0,), (1,), 1),
+    ]
+    for x, w, stride, low, high, dilation, groups in shapes:
+        window = {"stride": stride, "low": low, "high": high, "dilation": dilation, "groups": groups}
+        for bias, last, special_values in itertools.product((False, True), (False, True), (False, True)):
+            operands = [numbers(*x), numbers(*w, seed=1)]
+            if special_values:
+                operands[0] = marked(operands[0])
+            if last:
+                operands = [v.movedim(1, -1).contiguous() for v in operands]
+            operands += [numbers(w[0], seed=2)] * bias
+            yield "convolution", tuple(operands), {**window, "channels": "last" if last else "first"}
+
+
+def clamps() -> Iterator[Case]:
+    bounds = [(0.0, math.inf), (-1.0, 1.0), (-math.inf, 6.0), (-0.0, 0.0), (2.5, 2.5), (-math.inf, math.inf)]
+    for dtype, (low, high) in itertools.product((torch.float32, torch.float16, torch.bfloat16), bounds):
+        yield "clamp", (special(dtype),), {"low": low, "high": high}
+    yield "clamp", (torch.empty(0, 3),), {"low": 0.0, "high": 1.0}
+    yield "clamp", (torch.tensor(-0.0),), {"low": 0.0, "high": 1.0}
+
+
+CASES = {"convolution": [*convolutions()], "clamp": [*clamps()]}
+
+
+def no_composites(target: Target) -> Any:
+    def takes(op: Operation) -> str | None:
+        return "its body is wanted" if PRIMITIVES[op.name].composite else target.takes(op)
+
+    return takes
+
+
+def same(got: torch.Tensor, want: torch.Tensor, message: object) -> None:
+    assert got.dtype == want.dtype and got.shape == want.shape, message
+    torch.testing.assert_close(got, want, rtol=2e-6, atol=2e-6, equal_nan=True, msg=lambda m: f"{message}: {m}")
+
+
+def test_every_composite_has_a_body_and_cases_here() -> None:
+    assert {*COMPOSITES} == {*BODIES} == {f"flat.{name}" for name in CASES}
+    assert not {*BODIES} & {*LEGALIZATIONS}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_body_is_what_the_row_says(name: str) -> None:
+    evaluator = find_target("evaluator")
+    for _, operands, attributes in CASES[name]:
+        program = primitive(name, *operands, **attributes)
+        body = expand(program, evaluator.takes)
+        assert not {op.name for op in body.ops} & {*COMPOSITES}
+        (want,), (got,) = evaluate_graph(program, operands), evaluate_graph(body, operands)
+        same(got, want, program)
+        if name == "clamp":
+            assert torch.equal(got.nan_to_num(nan=7), want.nan_to_num(nan=7)) and not signs_of_zero_differ(got, want)
+
+
+@pytest.mark.parametrize(("target", "name"), [*itertools.product(("linalg", "tosa", "tensorrt"), CASES)])
+def test_native_is_the_body(target: str, name: str) -> None:
+    row = find_target(target)
+    native = 0
+    for _, operands, attributes in CASES[name]:
+        program = primitive(name, *operands, **attributes)
+        if row.takes(program.ops[0]) is not None:
+            continue
+        native += 1
+        got, want = (run(row, expand(program, takes), operands) for takes in (row.takes, no_composites(row)))
+        same(got, want, program)
+        if PRIMITIVES[f"flat.{name}"].elementwise:
+            assert torch.equal(got.nan_to_num(nan=7), want.nan_to_num(nan=7)) and not signs_of_zero_differ(got, want)
+    assert bool(native) == (name in NATIVE.get(target, ()))
+
+
+# What each target has whole.
+NATIVE = {"tosa": ("convolution", "clamp")}
+
+
+def run(target: Target, graph: Graph, operands: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    (out,) = target.lower(graph).load()(operands)
+    return out
+
+
+def test_a_composite_nobody_takes_is_refused_for_what_its_body_needs() -> None:
+    program = primitive("clamp", torch.ones(2), low=0.0, high=1.0)
+    with pytest.raises(Unsupported, match=r"^flat.clamp: no select"):
+        expand(program, lambda op: f"no {op.name[5:]}" if op.name in ("flat.clamp", "flat.select") else None)
