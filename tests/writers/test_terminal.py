@@ -156,7 +156,7 @@ def pages(text: str, tmp_path: Path) -> None:
     headings = [line for line in outside.splitlines() if line.startswith(("#", "<", "=", "---"))]
     known = [line for line in headings if line.removeprefix("## ") in SECTIONS or line.startswith(("# mylib", "### "))]
     assert headings == known
-    print(shown)
+    say.say(shown)
 
 
 def modules(text: str, tmp_path: Path) -> None:
