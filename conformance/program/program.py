@@ -125,21 +125,6 @@ class Program:
                 env[call.result] = function(*_fill(call.args, env), **_fill(call.kwargs, env))
         return _fill(self.outputs, env)
 
-    def watched(self, entering: Callable[[int], None]) -> Program:
-        """The same program, which calls ``entering`` with the number of each of its calls before that is made."""
-
-        def entered(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*args: Any, **kwargs: Any) -> Any:
-                entering(number)
-                return function(*args, **kwargs)
-
-            return call
-
-        program = Program(self.inputs, self.calls, self.outputs)
-        steps = tuple((entered(at, function), call) for at, (function, call) in enumerate(self._steps))
-        object.__setattr__(program, "_steps", steps)
-        return program
-
     def rewrite(
         self,
         change: Callable[[Call], Call | None],

@@ -10,7 +10,6 @@ import torch
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import base_name, schema_of
-from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.oracle.op_traits.rounding import NEVER_ROUNDS
 
 
@@ -34,16 +33,6 @@ def _copies_view(name: str) -> bool:
     """Whether an operator is the copying form of a view, such as ``permute_copy``."""
     view = getattr(torch.ops.aten, name.removesuffix("_copy"), None) if name.endswith("_copy") else None
     return view is not None and any(getattr(view, overload).is_view for overload in view.overloads())
-
-
-def written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-    """The tensors among its arguments that an operator writes to."""
-    found: list[Any] = []
-    for index, argument in enumerate(schema_of(func).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
-            found.extend(tree_leaves(value))
-    return found
 
 
 class EveryStep(TorchDispatchMode):

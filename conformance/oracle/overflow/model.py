@@ -100,18 +100,14 @@ class RandomOverflow(RandomRounding):
         self.formula = formula
         self.formulas = 1
         """How many formulas there are of an op that was run."""
-        self.products = FusedProducts()
-        self.within = 0
-        """How many ops deep in the formulas of one."""
-        self.moments = 0
-
-    def compute_in(self, dtype: torch.dtype) -> None:
-        """Let what follows have the range of a dtype."""
-        super().compute_in(dtype)
         self.range = _past(real_dtype(dtype))
         # The halves are added up in float32, by eager and by any compiler that is to be right.
         self.room = max(self.range, _past(torch.float32))
         self.widest = real_dtype(dtype) is torch.float64
+        self.products = FusedProducts()
+        self.within = 0
+        """How many ops deep in the formulas of one."""
+        self.moments = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}

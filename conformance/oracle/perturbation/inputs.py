@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -44,23 +44,24 @@ def write_perturbed(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) 
         row.copy_(move(row))
 
 
-def write_drawn(args: tuple[Tensor, ...], dtypes: Sequence[torch.dtype], draws: DrawStream) -> None:
-    """Move the widened ``args`` by up to one ULP of the dtype given for the memory of each, zeros excepted."""
-    each = iter(dtypes)
+def write_drawn(args: tuple[Tensor, ...], pristine: tuple[Tensor, ...], draws: DrawStream) -> None:
+    """Move the widened ``args`` by up to one ULP of the dtypes of the ``pristine`` inputs, zeros excepted."""
+    dtypes = iter(_moved_dtypes(pristine))
 
     def move(row: Tensor) -> Tensor:
-        moved = row + draws.take(row.shape) / LARGEST * ulp(row.abs(), next(each))
+        dtype = next(dtypes)
+        moved = row + draws.take(row.shape) / LARGEST * ulp(row.abs(), dtype)
         return torch.where(torch.isfinite(row) & (row != 0), moved, row)
 
     write_perturbed(args, move)
 
 
-def moved_inputs(args: tuple[Tensor, ...]) -> Iterator[tuple[int, torch.dtype]]:
-    """The number of the first input in each memory that ``write_perturbed`` moves, in its order, with its dtype."""
+def _moved_dtypes(args: tuple[Tensor, ...]) -> Iterator[torch.dtype]:
+    """The dtype of each storage that ``write_perturbed`` moves, in its order."""
     done: set[int] = set()
-    for number, tensor in enumerate(args):
+    for tensor in args:
         if (tensor.dtype.is_floating_point or tensor.dtype.is_complex) and tensor.numel():
             key = storage_key(tensor.untyped_storage())
             if key not in done:
                 done.add(key)
-                yield number, tensor.dtype
+                yield tensor.dtype

@@ -11,7 +11,6 @@ accumulation: that stands for another order of the additions, and keeps the magn
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
-from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds, written
+from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
 from torchstone.conformance.oracle.perturbation.accumulation import (
     accumulates,
@@ -44,10 +43,10 @@ CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
 
 
 class RandomRounding(TorchDispatchMode):
-    """Runs what is inside it with the roundings of ``dtype``, or of each call's own, drawn at random: each to one side
-    or the other, by ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws``
-    each is moved by what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on
-    inputs that differ by no more than rounding may share what they have ``found``."""
+    """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
+    ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws`` each is moved by
+    what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on inputs that differ
+    by no more than rounding may share what they have ``found``."""
 
     def __init__(
         self,
@@ -66,27 +65,16 @@ class RandomRounding(TorchDispatchMode):
         self.place: tuple[int, ...] = (0,)
         self.scale = scale
         self.direction = direction
+        self.eps = 2.0 ** (1 - precision(dtype))
+        self.dtype = dtype
         self.depth = 0
         self.sums = 0
         self.performed = 0
-        self.in_float32 = False
-        self.given = dtype
-        self.dtype_of_call: Mapping[int, torch.dtype] = {}
-        """The dtypes of those calls of the program whose precision is known; ``dtype`` is that of the others."""
-        self.compute_in(dtype)
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def compute_in(self, dtype: torch.dtype) -> None:
-        """Round what follows as steps of a dtype are."""
-        self.dtype = dtype
-        self.eps = 2.0 ** (1 - precision(dtype))
         self.halves = dtype in (torch.float16, torch.bfloat16)
+        self.in_float32 = False
         # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
         self.exact_in = torch.float32 if real_dtype(dtype) is torch.float64 else dtype
-
-    def at_call(self, number: int) -> None:
-        """Told by the program that its call of this number begins."""
-        self.compute_in(self.dtype_of_call.get(number, self.given))
+        self.generator = torch.Generator().manual_seed(seed)
 
     def _sides(self, like: Tensor) -> Tensor:
         if self.draws is not None:
@@ -135,7 +123,7 @@ class RandomRounding(TorchDispatchMode):
             if drew:
                 return out
             if schema_of(func).is_mutable:  # and cannot be run again on what it has written to
-                return self._rounded(written(func, args, kwargs), out)
+                return self._rounded(_written(func, args, kwargs), out)
         if schema_of(func).is_mutable:
             return self._written_to(func, args, kwargs)
         steps = self._decomposed(func, args, kwargs)
@@ -165,30 +153,30 @@ class RandomRounding(TorchDispatchMode):
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""
-        targets = written(func, args, kwargs)
+        written = _written(func, args, kwargs)
         if accumulates(func):
             self.sums += 1
-            read = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(targets, leaf)]
+            read = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
             if not self._sums_exactly(read, []):
-                args, kwargs = self._moved_operands(args, kwargs, targets, [])
-        return self._rounded(targets, func(*args, **kwargs))
+                args, kwargs = self._moved_operands(args, kwargs, written, [])
+        return self._rounded(written, func(*args, **kwargs))
 
-    def _rounded(self, targets: list[Any], out: Any) -> Any:
-        for tensor in targets:
+    def _rounded(self, written: list[Any], out: Any) -> Any:
+        for tensor in written:
             if movable(tensor):
                 tensor.copy_(self._round(tensor))
-        return tree_map(lambda leaf: leaf if _holds(targets, leaf) else self._round(leaf), out)
+        return tree_map(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
 
     def _moved_operands(
-        self, args: Any, kwargs: Any, targets: list[Any], results: list[Tensor], terms: float = 1.0
+        self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor], terms: float = 1.0
     ) -> Any:
-        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(targets, leaf)]
+        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
         scale = error_growth(max(length_of(operands, results), terms))
         if self.in_float32:
             scale *= torch.finfo(torch.float32).eps / self.eps
 
         def move(leaf: Any) -> Any:
-            return self._move(leaf, scale, uneven=True) if movable(leaf) and not _holds(targets, leaf) else leaf
+            return self._move(leaf, scale, uneven=True) if movable(leaf) and not _holds(written, leaf) else leaf
 
         return tree_map(move, (args, kwargs))
 
@@ -255,3 +243,12 @@ def _as_complex_transform(func: Any, given: Any, imaginary: Tensor, shape: torch
 
 def _holds(tensors: list[Any], leaf: Any) -> bool:
     return any(tensor is leaf for tensor in tensors)
+
+
+def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+    written: list[Any] = []
+    for index, argument in enumerate(schema_of(func).arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
+            written.extend(tree_flatten(value)[0])
+    return written

@@ -17,19 +17,12 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
 from torchstone.conformance.oracle.exactness.nan_sign import keeps_nan_signs
-from torchstone.conformance.oracle.exactness.precision_of_steps import RecordPrecision
 from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
 from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Mix
-from torchstone.conformance.oracle.perturbation.inputs import (
-    moved_inputs,
-    one_ulp,
-    part_of_an_ulp,
-    write_drawn,
-    write_perturbed,
-)
+from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_drawn, write_perturbed
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
@@ -83,7 +76,7 @@ class Scatter:
     def run(self, draws: Mix) -> ReferenceRun:
         """The run of these draws."""
         referee, stream = self.referee, DrawStream(draws)
-        move = functools.partial(write_drawn, dtypes=referee.moved_in, draws=stream) if self.inputs else None
+        move = functools.partial(write_drawn, pristine=referee.pristine, draws=stream) if self.inputs else None
         mode = RandomRounding(referee.dtype, SEED, found=referee.found, draws=stream, on_grid=self.on_grid)
         return referee.twin_run(mode, move)
 
@@ -129,33 +122,6 @@ class Referee:
         dtypes = [tensor.dtype for tensor in self.pristine if tensor.is_floating_point() or tensor.is_complex()]
         return min(dtypes, key=precision, default=torch.float32)
 
-    @functools.cached_property
-    def precision(self) -> RecordPrecision:
-        """In which precision the steps of eager's run compute; it knows of none where eager raises."""
-        return self._precision[0]
-
-    @functools.cached_property
-    def _precision(self) -> tuple[RecordPrecision, list[Any]]:
-        args = self.args()
-        log = RecordPrecision(args)
-        run = self._run(self.program, args, log)
-        return (RecordPrecision(()), []) if run.problem else (log, run.leaves)
-
-    def computed_in(self, index: int, dtype: torch.dtype) -> torch.dtype | None:
-        """The dtype whose ULPs count for a leaf of this dtype, if that is of fewer digits."""
-        log, leaves = self._precision
-        rounded = log.rounded(leaves[index]) if index < len(leaves) else None
-        if rounded is None or precision(rounded) >= precision(dtype):
-            return None
-        return torch.promote_types(rounded, torch.complex32) if dtype.is_complex else rounded
-
-    @functools.cached_property
-    def moved_in(self) -> tuple[torch.dtype, ...]:
-        """The dtype by whose ULPs the inputs in each memory are moved: their own, or that of the first steps that round
-        what is made of them, where those have more digits."""
-        found = [(dtype, self.precision.used.get(number, dtype)) for number, dtype in moved_inputs(self.pristine)]
-        return tuple(max(dtypes, key=precision) for dtypes in found)
-
     def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None, after: Any = None) -> ReferenceRun:
         """A run inside a mode; the mode ``after`` is given what that makes of each step of the program."""
         replay = contextlib.nullcontext() if self.seed is None else ReplayRng(self._draws)
@@ -163,10 +129,6 @@ class Referee:
             warnings.simplefilter("ignore")
             try:
                 before = copy_tensors(args)
-                if isinstance(mode, RandomRounding | RecordPrecision):
-                    program = program.watched(mode.at_call)
-                if isinstance(mode, RandomRounding):
-                    mode.dtype_of_call = self.precision.calls
                 with self.around(), replay, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
                     outputs = program(*args)
                 return ReferenceRun(flatten((self.derive(before, outputs), args)))
@@ -304,22 +266,14 @@ class Referee:
         runs: list[ReferenceRun] = []
         for k, kind in enumerate(PERTURBATIONS):
             generator = torch.Generator().manual_seed(SEED + k)
-            dtypes = iter(self.moved_in)
             if ulps == 1.0:
                 args = self.args()
-
-                def by_one(row: Tensor, dtypes: Any = dtypes, kind: str = kind, generator: Any = generator) -> Tensor:
-                    own = precision(row.dtype) >= precision(next(dtypes))  # else it is moved by less than it can be
-                    return one_ulp(row, kind, generator) if own else row
-
-                write_perturbed(args, by_one)
+                write_perturbed(args, functools.partial(one_ulp, kind=kind, generator=generator))
                 run = self._run(self.program, args)
             else:
-
-                def by_part(row: Tensor, dtypes: Any = dtypes, kind: str = kind, generator: Any = generator) -> Tensor:
-                    return part_of_an_ulp(row, kind, generator, ulps * 2.0 ** (1 - precision(next(dtypes))))
-
-                run = self.twin_run(move=functools.partial(write_perturbed, move=by_part))
+                relative = ulps * 2.0 ** (1 - precision(self.dtype))
+                step = functools.partial(part_of_an_ulp, kind=kind, generator=generator, relative=relative)
+                run = self.twin_run(move=functools.partial(write_perturbed, move=step))
             if not run.problem:
                 runs.append(run)
         return runs
