@@ -16,6 +16,7 @@ from torchstone.conformance.oracle.tolerances import (
     MAX_ERROR_TO_EAGER_ERROR,
     SPREAD_FACTOR,
     Tolerance,
+    tolerance,
 )
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
 
@@ -28,6 +29,12 @@ class Reference:
     spread: Tensor
     smooth: Tensor | None = None
     """Where the spread is proportional to the size of the roundings, which no jump is."""
+    rounded_to: torch.dtype | None = None
+    """The narrowest dtype that steps on the way round to, where that is narrower than the results' own."""
+
+    def coarsest(self, dtype: torch.dtype) -> torch.dtype:
+        """The dtype of the largest rounding unit on the way to results of ``dtype``."""
+        return dtype if self.rounded_to is None or precision(dtype) <= precision(self.rounded_to) else self.rounded_to
 
 
 def within_ulps(actual: Tensor, expected: Tensor, dtype: torch.dtype, ulps: float, tiny: float) -> Tensor:
@@ -52,9 +59,12 @@ def error_bound(expected: Tensor, reference: Reference, dtype: torch.dtype, row:
     bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
     eager_error = torch.where(torch.isfinite(expected), torch.abs(expected - truth), 0.0)
     explained = eager_error <= MAX_EAGER_ERROR_TO_SPREAD * (spread + bound)
+    coarsest = reference.coarsest(dtype)
     room = SPREAD_FACTOR * spread
+    if coarsest is not dtype:  # the ULPs of a step before are counted by what becomes of one
+        room = max(SPREAD_FACTOR, tolerance(coarsest).ulps) * spread
     slack = torch.where(explained, room + row.factor * eager_error, MAX_ERROR_TO_EAGER_ERROR * eager_error)
-    slack = torch.minimum(slack, 2.0 ** (precision(dtype) // 2) * ulp(truth.abs(), dtype))
+    slack = torch.minimum(slack, 2.0 ** (precision(coarsest) // 2) * ulp(truth.abs(), coarsest))
     if reference.smooth is not None:
         slack = torch.where(
             reference.smooth, torch.maximum(slack, room + row.factor * eager_error.minimum(room)), slack

@@ -12,7 +12,7 @@ import keyword
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -30,6 +30,9 @@ __all__ = ["Call", "Program", "ProgramError", "Ref"]
 
 
 MAX_NAME = 500
+
+Perform: TypeAlias = Callable[[int, Callable[..., Any], Any, Any], Any]
+"""Makes a call: given its place in the program, the function, the positional and the named arguments."""
 
 
 def is_name(text: str) -> bool:
@@ -117,12 +120,19 @@ class Program:
         object.__setattr__(self, "_steps", tuple((resolve(call.target), call) for call in self.calls))
 
     def __call__(self, *tensors: Any) -> Any:
+        return self.run(tensors)
+
+    def run(self, tensors: tuple[Any, ...], perform: Perform | None = None) -> Any:
+        """What the program gives. ``perform`` makes each call, given its place, its function and its arguments."""
         if len(tensors) != len(self.inputs):
             raise TypeError(f"the program takes {len(self.inputs)} tensors, got {len(tensors)}")
         env = dict(zip(self.inputs, tensors, strict=True))
         with torch.enable_grad() if self._differentiates else contextlib.nullcontext():
-            for function, call in self._steps:
-                env[call.result] = function(*_fill(call.args, env), **_fill(call.kwargs, env))
+            for index, (function, call) in enumerate(self._steps):
+                args, kwargs = _fill(call.args, env), _fill(call.kwargs, env)
+                env[call.result] = (
+                    function(*args, **kwargs) if perform is None else perform(index, function, args, kwargs)
+                )
         return _fill(self.outputs, env)
 
     def rewrite(

@@ -93,21 +93,24 @@ class RandomOverflow(RandomRounding):
     accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone.
     ``formula``: 0 for PyTorch's decompositions, others for the other formulas of an op, in turn."""
 
-    def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str, formula: int = 0) -> None:
-        super().__init__(dtype, seed)
+    def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str, formula: int = 0, **shared: Any) -> None:
+        super().__init__(dtype, seed, **shared)
         self.choice = sums
         self.steps = steps
         self.formula = formula
         self.formulas = 1
         """How many formulas there are of an op that was run."""
-        self.range = _past(real_dtype(dtype))
-        # The halves are added up in float32, by eager and by any compiler that is to be right.
-        self.room = max(self.range, _past(torch.float32))
-        self.widest = real_dtype(dtype) is torch.float64
         self.products = FusedProducts()
         self.within = 0
         """How many ops deep in the formulas of one."""
         self.moments = 0
+
+    def _compute_in(self, dtype: torch.dtype) -> None:
+        super()._compute_in(dtype)
+        self.range = _past(real_dtype(dtype))
+        # The halves are added up in float32, by eager and by any compiler that is to be right.
+        self.room = max(self.range, _past(torch.float32))
+        self.widest = real_dtype(dtype) is torch.float64
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}

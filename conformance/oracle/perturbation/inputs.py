@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.perturbation.draws import LARGEST, DrawStream
-from torchstone.conformance.oracle.ulp import step, ulp
+from torchstone.conformance.oracle.ulp import precision, step, ulp
 
 
 def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:
@@ -18,21 +18,28 @@ def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:
     return torch.full(like.shape, 1 if kind == "up" else -1)
 
 
-def one_ulp(tensor: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    """Each number moved by one ULP of its own dtype: ``up`` (away from zero), ``down``, or to a side at ``random``."""
+def one_ulp(tensor: Tensor, dtype: torch.dtype, kind: str, generator: torch.Generator) -> Tensor:
+    """Each number moved by one ULP of its own dtype: ``up`` (away from zero), ``down``, or to a side at ``random``. Not
+    one that is known to a finer ULP, which its dtype has no number for."""
+    if precision(dtype) > precision(tensor.dtype):
+        return tensor
     return step(tensor, _directions(tensor, kind, generator))
 
 
-def part_of_an_ulp(tensor: Tensor, kind: str, generator: torch.Generator, relative: float) -> Tensor:
-    """Each finite number moved so, by a ``relative`` amount."""
+def part_of_an_ulp(tensor: Tensor, dtype: torch.dtype, kind: str, generator: torch.Generator, part: float) -> Tensor:
+    """Each finite number moved so, by a part of the largest ULP that ``dtype`` has of a number of its size."""
+    relative = part * 2.0 ** (1 - precision(dtype))
     moved = tensor * (1.0 + relative * _directions(tensor, kind, generator).to(torch.float64))
     return torch.where(torch.isfinite(tensor), moved, tensor)
 
 
-def write_perturbed(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) -> None:
-    """Move floating inputs in place. One that overlaps itself is moved through its storage, once an element."""
+def write_perturbed(
+    args: tuple[Tensor, ...], dtypes: Sequence[torch.dtype], move: Callable[[Tensor, torch.dtype], Tensor]
+) -> None:
+    """Move floating inputs in place, each given the dtype in whose ULPs it is known. One that overlaps itself is moved
+    through its storage, once an element."""
     done: set[int] = set()
-    for tensor in args:
+    for tensor, dtype in zip(args, dtypes, strict=True):
         if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) or not tensor.numel():
             continue
         storage = tensor.untyped_storage()
@@ -41,27 +48,14 @@ def write_perturbed(args: tuple[Tensor, ...], move: Callable[[Tensor], Tensor]) 
         done.add(storage_key(storage))
         length = storage.nbytes() // tensor.element_size()
         row = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (length,), (1,))
-        row.copy_(move(row))
+        row.copy_(move(row, dtype))
 
 
-def write_drawn(args: tuple[Tensor, ...], pristine: tuple[Tensor, ...], draws: DrawStream) -> None:
-    """Move the widened ``args`` by up to one ULP of the dtypes of the ``pristine`` inputs, zeros excepted."""
-    dtypes = iter(_moved_dtypes(pristine))
+def write_drawn(args: tuple[Tensor, ...], dtypes: Sequence[torch.dtype], draws: DrawStream) -> None:
+    """Move the widened ``args`` by up to one ULP of the dtypes, zeros excepted."""
 
-    def move(row: Tensor) -> Tensor:
-        dtype = next(dtypes)
+    def move(row: Tensor, dtype: torch.dtype) -> Tensor:
         moved = row + draws.take(row.shape) / LARGEST * ulp(row.abs(), dtype)
         return torch.where(torch.isfinite(row) & (row != 0), moved, row)
 
-    write_perturbed(args, move)
-
-
-def _moved_dtypes(args: tuple[Tensor, ...]) -> Iterator[torch.dtype]:
-    """The dtype of each storage that ``write_perturbed`` moves, in its order."""
-    done: set[int] = set()
-    for tensor in args:
-        if (tensor.dtype.is_floating_point or tensor.dtype.is_complex) and tensor.numel():
-            key = storage_key(tensor.untyped_storage())
-            if key not in done:
-                done.add(key)
-                yield tensor.dtype
+    write_perturbed(args, dtypes, move)

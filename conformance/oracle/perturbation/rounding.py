@@ -11,14 +11,16 @@ accumulation: that stands for another order of the additions, and keeps the magn
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import TorchDispatchMode, no_dispatch_modes
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
+from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
 from torchstone.conformance.oracle.perturbation.accumulation import (
@@ -46,7 +48,8 @@ class RandomRounding(TorchDispatchMode):
     """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
     ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws`` each is moved by
     what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on inputs that differ
-    by no more than rounding may share what they have ``found``."""
+    by no more than rounding may share what they have ``found``. ``calls`` tells in which dtype each call of a program
+    is rounded, where not all are in one."""
 
     def __init__(
         self,
@@ -57,24 +60,41 @@ class RandomRounding(TorchDispatchMode):
         found: CheckedDecompositions | None = None,
         draws: DrawStream | None = None,
         on_grid: bool = False,
+        calls: Callable[[int], CallPrecision] | None = None,
     ) -> None:
         super().__init__()
+        self.calls = calls
         self.draws = draws
         self.on_grid = on_grid
         self.found = {} if found is None else found
         self.place: tuple[int, ...] = (0,)
         self.scale = scale
         self.direction = direction
-        self.eps = 2.0 ** (1 - precision(dtype))
-        self.dtype = dtype
         self.depth = 0
         self.sums = 0
         self.performed = 0
-        self.halves = dtype in (torch.float16, torch.bfloat16)
         self.in_float32 = False
+        self.generator = torch.Generator().manual_seed(seed)
+        self._compute_in(dtype)
+
+    def _compute_in(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.eps = 2.0 ** (1 - precision(dtype))
+        self.halves = dtype in (torch.float16, torch.bfloat16)
         # Nothing wider than float64 tells which of its numbers are rounded: those with few bits are taken as exact.
         self.exact_in = torch.float32 if real_dtype(dtype) is torch.float64 else dtype
-        self.generator = torch.Generator().manual_seed(seed)
+
+    def perform(self, index: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """A call of the program, in the precision that eager makes it in: see ``Program.run``."""
+        step = self.calls(index) if self.calls is not None else None
+        if step is None or step.dtype is None:
+            return function(*args, **kwargs)
+        self._compute_in(step.dtype)
+        out = function(*args, **kwargs)
+        if not step.converts:
+            return out
+        with no_dispatch_modes():  # the twin, which is float64 throughout, has nothing to convert
+            return tree_map(self._round, out)
 
     def _sides(self, like: Tensor) -> Tensor:
         if self.draws is not None:

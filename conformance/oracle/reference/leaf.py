@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -63,12 +63,17 @@ def reference_of(expected: Tensor, leaf: Leaf) -> tuple[Reference | None, str]:
     values = leaf.other(run, expected)
     if values is None:
         return None, "the float64 run gives another shape or kind of result"
-    return Reference(values, torch.zeros(values.shape, dtype=torch.float64)), ""
+    return (
+        Reference(
+            values, torch.zeros(values.shape, dtype=torch.float64), rounded_to=leaf.referee.leaf_dtype(leaf.index)
+        ),
+        "",
+    )
 
 
 def with_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of the rounding model; for many a case its values alone settle all."""
-    return Reference(truth.values, spread_of(truth.values, leaf.others(leaf.referee.rounded_runs, expected)))
+    return replace(truth, spread=spread_of(truth.values, leaf.others(leaf.referee.rounded_runs, expected)))
 
 
 def scipy_reference(truth: Reference, leaf: Leaf) -> Reference | None:
@@ -76,7 +81,7 @@ def scipy_reference(truth: Reference, leaf: Leaf) -> Reference | None:
     if leaf.index:
         return None
     values = scipy_values(leaf.referee.program, leaf.referee.args(), truth.values)
-    return None if values is None else Reference(values, truth.spread, truth.smooth)
+    return None if values is None else replace(truth, values=values)
 
 
 def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
@@ -95,7 +100,7 @@ def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
     spread = torch.where(
         smooth, torch.maximum(truth.spread, torch.minimum(more, MAX_SPREAD_GROWTH * truth.spread)), truth.spread
     )
-    return Reference(truth.values, spread, smooth)
+    return replace(truth, spread=spread, smooth=smooth)
 
 
 def _smooth(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:

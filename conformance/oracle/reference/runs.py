@@ -17,6 +17,7 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
 from torchstone.conformance.oracle.exactness.nan_sign import keeps_nan_signs
+from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision, RecordPrecision
 from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
@@ -28,7 +29,7 @@ from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
-from torchstone.conformance.oracle.tolerances import SUB_ULP_STEP
+from torchstone.conformance.oracle.tolerances import SUB_ULP_STEP, real_dtype
 from torchstone.conformance.oracle.ulp import precision
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
@@ -76,8 +77,10 @@ class Scatter:
     def run(self, draws: Mix) -> ReferenceRun:
         """The run of these draws."""
         referee, stream = self.referee, DrawStream(draws)
-        move = functools.partial(write_drawn, pristine=referee.pristine, draws=stream) if self.inputs else None
-        mode = RandomRounding(referee.dtype, SEED, found=referee.found, draws=stream, on_grid=self.on_grid)
+        move = functools.partial(write_drawn, dtypes=referee.input_dtypes, draws=stream) if self.inputs else None
+        mode = RandomRounding(
+            referee.dtype, SEED, found=referee.found, draws=stream, on_grid=self.on_grid, calls=referee.call_precision
+        )
         return referee.twin_run(mode, move)
 
     @functools.cached_property
@@ -118,9 +121,44 @@ class Referee:
 
     @functools.cached_property
     def dtype(self) -> torch.dtype:
-        """The narrowest of the inputs' floating dtypes."""
+        """The narrowest dtype that a step rounds to; if none does, the narrowest of the inputs' floating dtypes."""
+        if self.precisions is not None and self.precisions.narrowest is not None:
+            return self.precisions.narrowest
         dtypes = [tensor.dtype for tensor in self.pristine if tensor.is_floating_point() or tensor.is_complex()]
         return min(dtypes, key=precision, default=torch.float32)
+
+    @functools.cached_property
+    def precisions(self) -> RecordPrecision | None:
+        """In which precision eager computes; None if it does not run a second time."""
+        args = self.args()
+        log = RecordPrecision(args)
+        run = self._run(self.program, args, log)
+        if run.problem:
+            return None
+        self.leaf_dtypes = [log.of_leaf(leaf) for leaf in run.leaves]
+        return log
+
+    def call_precision(self, index: int) -> CallPrecision:
+        """What a call of the program rounds to."""
+        return self.precisions.call(index) if self.precisions is not None else CallPrecision(self.dtype)
+
+    def leaf_dtype(self, index: int) -> torch.dtype | None:
+        """The narrowest real dtype that a leaf of the results was rounded to; None if nothing rounded it."""
+        if self.precisions is None or index >= len(self.leaf_dtypes):
+            return real_dtype(self.dtype)
+        return self.leaf_dtypes[index]
+
+    @functools.cached_property
+    def input_dtypes(self) -> list[torch.dtype]:
+        """The dtypes in whose ULPs the inputs are known: see ``RecordPrecision.of_input``."""
+        if self.precisions is None:
+            return [tensor.dtype for tensor in self.pristine]
+        return [
+            self.precisions.of_input(index)
+            if tensor.dtype.is_floating_point or tensor.dtype.is_complex
+            else tensor.dtype
+            for index, tensor in enumerate(self.pristine)
+        ]
 
     def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None, after: Any = None) -> ReferenceRun:
         """A run inside a mode; the mode ``after`` is given what that makes of each step of the program."""
@@ -130,7 +168,7 @@ class Referee:
             try:
                 before = copy_tensors(args)
                 with self.around(), replay, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
-                    outputs = program(*args)
+                    outputs = program.run(args, getattr(mode, "perform", None))
                 return ReferenceRun(flatten((self.derive(before, outputs), args)))
             except Exception as error:
                 return ReferenceRun(
@@ -221,7 +259,10 @@ class Referee:
         return self._rounded_runs(tuple((DAMPED_SCALE * ulps, side) for ulps, side in ROUNDING_RUNS))
 
     def _rounded_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[ReferenceRun]:
-        modes = [RandomRounding(self.dtype, seed + k, *kind, self.found) for k, kind in enumerate(kinds)]
+        modes = [
+            RandomRounding(self.dtype, seed + k, *kind, self.found, calls=self.call_precision)
+            for k, kind in enumerate(kinds)
+        ]
         runs = [self.twin_run(mode) for mode in modes]
         return [run for run in runs if not run.problem]
 
@@ -246,7 +287,7 @@ class Referee:
         formula, formulas = 0, 1
         while formula < formulas:
             for k, kind in enumerate(kinds):
-                mode = RandomOverflow(self.dtype, SEED + k, *kind, formula)
+                mode = RandomOverflow(self.dtype, SEED + k, *kind, formula, calls=self.call_precision)
                 runs.append(self.twin_run(mode))
                 formulas = max(formulas, mode.formulas)
             formula += 1
@@ -268,12 +309,11 @@ class Referee:
             generator = torch.Generator().manual_seed(SEED + k)
             if ulps == 1.0:
                 args = self.args()
-                write_perturbed(args, functools.partial(one_ulp, kind=kind, generator=generator))
+                write_perturbed(args, self.input_dtypes, functools.partial(one_ulp, kind=kind, generator=generator))
                 run = self._run(self.program, args)
             else:
-                relative = ulps * 2.0 ** (1 - precision(self.dtype))
-                step = functools.partial(part_of_an_ulp, kind=kind, generator=generator, relative=relative)
-                run = self.twin_run(move=functools.partial(write_perturbed, move=step))
+                step = functools.partial(part_of_an_ulp, kind=kind, generator=generator, part=ulps)
+                run = self.twin_run(move=functools.partial(write_perturbed, dtypes=self.input_dtypes, move=step))
             if not run.problem:
                 runs.append(run)
         return runs
