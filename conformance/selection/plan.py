@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from torchstone.conformance.execution.verdict import REFUSED
 from torchstone.conformance.program.case import Case, Untested
@@ -25,8 +25,17 @@ from torchstone.conformance.sources import Source
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import DEFAULT
 
-SHARES = {"programs": 0.5}
-"""How much of the budget of an op an op of a source gets that holds many: several steps in each of its cases."""
+
+class Share(NamedTuple):
+    """What an op of a source gets: a part of the budget, of so many samples of each dtype, in some variants."""
+
+    budget: float = 1.0
+    samples: int | None = None
+    variants: frozenset[str] | None = None
+
+
+SHARES = {"programs": Share(0.3, 48, frozenset({DEFAULT, "special", "backward", "extremes", "strided", "offset"}))}
+"""The sources whose cases have several steps each: dear ones, and dearer in a variant that makes several of one."""
 
 Kind: TypeAlias = tuple[str, ...]
 """Names of dtypes or variants that stand for each other."""
@@ -49,14 +58,15 @@ VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
     (3.0, (DEFAULT,)),
     (2.5, ("special",)),
     (3.5, ("magnitudes", "extremes", "ties", "uniform", "shifted", "small")),
-    (1.5, ("arguments",)),
+    (1.0, ("arguments",)),
     (1.5, ("backward",)),
     (2.5, ("strided", "transposed", "offset", "expanded", "lazy", "channels_last")),
     (3.0, ("large", "long", "odd", "dims", "square", "single", "empty", "scalar")),
     (1.0, ("wide", "mixed")),
     (0.6, ("same", "inplace")),
     (0.6, ("outside",)),
-    (0.8, ("constants", "dynamic", "batch")),
+    (0.4, ("constants",)),
+    (0.3, ("dynamic", "batch")),
 )
 """Kinds of variant, by what they change, each with its weight: within a kind a bug that one shows, others show, too.
 
@@ -193,22 +203,28 @@ def plan_cases(
     What is to be refused is asked as it is.
     """
     for name, chosen in ops.items():
-        most = math.ceil(budget * SHARES.get(name, 1.0))
+        share = SHARES.get(name, Share())
+        asked = [way for way in variants if share.variants is None or way in share.variants] or variants
         for op in chosen:
-            refused = REFUSED in sources[name].tags_of(op)
-            yield from planned(sources[name], op, most, [DEFAULT] if refused else variants, dtypes)
+            ways = [DEFAULT] if REFUSED in sources[name].tags_of(op) else asked
+            yield from planned(sources[name], op, math.ceil(budget * share.budget), ways, dtypes, share.samples)
 
 
 def planned(
-    source: Source, op: str, budget: int, variants: Sequence[str], dtypes: Sequence[str] | None = None
+    source: Source,
+    op: str,
+    budget: int,
+    variants: Sequence[str],
+    dtypes: Sequence[str] | None = None,
+    samples: int | None = None,
 ) -> Iterator[Case | Untested]:
-    """The plan of an op of a source, within some dtypes if any are given."""
+    """The plan of an op of a source, within some dtypes and the first samples of each, if any are given."""
     known = source.dtypes_of(op)
     cache: dict[str, list[Case | Untested]] = {}
 
     def samples_of(dtype: str) -> list[Case | Untested]:
         if dtype not in cache:
-            cache[dtype] = list(source.iterate([op], [dtype], None))
+            cache[dtype] = list(source.iterate([op], [dtype], samples))
         return cache[dtype]
 
     chosen = [dtype for dtype in known if dtypes is None or dtype in dtypes]

@@ -14,7 +14,7 @@ from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.selection.effort import Effort
 from torchstone.conformance.selection.features import features
-from torchstone.conformance.selection.plan import DTYPE_KINDS, OpPlan, Turns, plan_cases
+from torchstone.conformance.selection.plan import DTYPE_KINDS, SHARES, VARIANT_KINDS, OpPlan, Turns, plan_cases
 from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import find_case, load_all
 from torchstone.conformance.variants.apply import apply
@@ -67,7 +67,7 @@ def test_a_plan_is_the_same_every_time_and_its_ids_lead_back_to_its_cases(op: st
         assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(found.args, case.args, strict=True))
 
 
-def test_more_effort_asks_the_same_first_and_meets_every_variant_and_kind_of_dtype() -> None:
+def test_more_effort_asks_the_same_first_and_meets_every_kind_of_variant_and_of_dtype() -> None:
     quick, standard, thorough = (plan_of("softmax", effort) for effort in Effort)
     ids = [case.id for case in thorough]
     assert ids[: len(standard)] == [case.id for case in standard] and ids[: len(quick)] == [case.id for case in quick]
@@ -77,7 +77,18 @@ def test_more_effort_asks_the_same_first_and_meets_every_variant_and_kind_of_dty
     samples = [entry for entry in source.iterate(["softmax"], ["float32"], None) if isinstance(entry, Case)]
     largest = max(samples, key=lambda sample: sum(tensor.numel() for tensor in sample.args))
     applicable = {name for name in VARIANTS.rows if isinstance(apply(largest, name), Case)}
-    assert applicable <= {case.variant for case in thorough}
+    asked = {case.variant for case in thorough}
+    assert all(asked & set(names) for _, names in VARIANT_KINDS if applicable & set(names))
+    assert len(asked) > 0.8 * len(applicable)
+
+
+def test_each_variant_is_of_one_kind_and_programs_are_asked_in_few() -> None:
+    named = [name for _, names in VARIANT_KINDS for name in names]
+    assert sorted(named) == sorted(VARIANTS.rows)
+    assert all(share.variants is None or share.variants < set(VARIANTS.rows) for share in SHARES.values())
+    found = list(plan_cases({"programs": ["cast+cast"]}, load_all(["programs"]), 30, list(VARIANTS.rows)))
+    share = SHARES["programs"]
+    assert len(found) == round(30 * share.budget) and {case.variant for case in found} <= (share.variants or set())
 
 
 def _samples(*literals: object) -> list[Case | Untested]:
