@@ -90,8 +90,8 @@ def iterate(
     """Cases by op, then dtype, then sample, as ``Source`` has it."""
     wanted = check_dtypes(dtypes)
     for op in select(ops):
-        for dtype in dtypes_of(op):
-            if wanted is None or dtype in wanted:
+        for dtype in ASKED:
+            if (wanted is None or dtype in wanted) and any(isinstance(entry, Case) for entry in entries(op, dtype)):
                 yield from itertools.islice(entries(op, dtype), limit_per_op)
 
 
