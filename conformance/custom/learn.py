@@ -13,8 +13,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 import random
 import re
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator
@@ -59,13 +61,14 @@ def learn(op: CustomOp) -> Domain:
     calls: list[Call] = []
     refusals: dict[str, int] = {}
     deaths: list[Died] = []
-    for found in stream(lambda steps: _Search(op, steps).run()):
-        if isinstance(found, Died):
-            deaths.append(found)
-        elif found.key == "refusals":
-            refusals = found.told
-        else:
-            calls += Domain.from_toml(found.told, op.name).calls
+    with tempfile.TemporaryDirectory() as folder:  # an op may take a word for a file's name
+        for found in stream(lambda steps: _Search(op, steps, folder).run()):
+            if isinstance(found, Died):
+                deaths.append(found)
+            elif found.key == "refusals":
+                refusals = found.told
+            else:
+                calls += Domain.from_toml(found.told, op.name).calls
     if not calls:
         why = "; ".join(sorted(refusals, key=lambda text: -refusals[text])[:3])
         died = f"; {len(deaths)} of them ended the process" if deaths else ""
@@ -79,6 +82,7 @@ def learn(op: CustomOp) -> Domain:
 class _Search:
     op: CustomOp
     steps: Steps
+    folder: str
     accepted: dict[str, Call] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
     words: list[str] = field(default_factory=list)
@@ -90,6 +94,7 @@ class _Search:
         self.dtype = torch.float32
 
     def run(self) -> Iterator[Made]:
+        os.chdir(self.folder)  # of the fork
         with warnings.catch_warnings(), seeded(self.op.name):
             warnings.simplefilter("ignore")
             for dtype in DTYPES_TRIED:

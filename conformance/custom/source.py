@@ -26,6 +26,7 @@ from torchstone.conformance.custom.signature import arguments_of, split
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name
 from torchstone.conformance.files import replace_file
+from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES, ProgramError, Ref, leaf_paths
 from torchstone.conformance.program.program import Call, Program
@@ -90,8 +91,8 @@ def iterate(
     """Cases by op, then dtype, then sample, as ``Source`` has it."""
     wanted = check_dtypes(dtypes)
     for op in select(ops):
-        for dtype in dtypes_of(op):
-            if wanted is None or dtype in wanted:
+        for dtype in ASKED:
+            if (wanted is None or dtype in wanted) and any(isinstance(entry, Case) for entry in entries(op, dtype)):
                 yield from itertools.islice(entries(op, dtype), limit_per_op)
 
 
@@ -136,7 +137,11 @@ def arguments(op: CustomOp, dtype: torch.dtype) -> Iterator[tuple[tuple[Any, ...
 
 
 def prepare(op: str) -> None:
-    """Learn what an op takes, if that is to be learned. Raises as ``domain_of``."""
+    """Learn what an op takes, if that is to be learned. Raises as ``domain_of``, and for one that no program may call.
+
+    That comes first: to learn of an op is to call it with whatever it takes, a file's name too.
+    """
+    resolve(op_of(op).target)
     if op_of(op).sample is None:
         domain_of(op_of(op))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.operators import OpOverload, schema_of
 from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.program import Call
 
@@ -27,13 +27,21 @@ def left_out(call: Call) -> Iterator[dict[str, Any]]:
             if p.name not in call.kwargs and type(p.default) in (bool, int, float, str)
         }
         return
+    if isinstance(function, OpOverload) and not call.target.startswith("torch.ops.aten."):
+        yield _free(schema_of(function), call)
+        return
     packet = getattr(torch.ops.aten, call.operator, None)
     if packet is None or call.target.startswith("torch.ops."):
         return
     for schema in (schema_of(getattr(packet, overload)) for overload in packet.overloads()):
         if not any(argument.is_out for argument in schema.arguments):
-            free = [a for a in schema.arguments[len(call.args) :] if a.name not in call.kwargs]
-            yield {a.name: _default(a) for a in free if _default(a) is not inspect.Parameter.empty}
+            yield _free(schema, call)
+
+
+def _free(schema: Any, call: Call) -> dict[str, Any]:
+    """The arguments of a schema that a call leaves out, with what stands for them."""
+    free = [a for a in schema.arguments[len(call.args) :] if a.name not in call.kwargs]
+    return {a.name: _default(a) for a in free if _default(a) is not inspect.Parameter.empty}
 
 
 def _default(argument: Any) -> Any:

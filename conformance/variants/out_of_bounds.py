@@ -7,6 +7,7 @@ then; so are sizes that do not go together, dtypes that are not promoted, and ze
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator
 
@@ -59,7 +60,8 @@ def bad_inputs(case: Case) -> Iterator[Case]:
     """The case with an input of another size along its first or its last dim, of another dtype, or all zero."""
     for name, tensor in case.inputs.items():
         for dim in dict.fromkeys((tensor.dim() - 1, 0)) if tensor.dim() and tensor.numel() else ():
-            yield case.replace(inputs={**case.inputs, name: resized(tensor, dim, tensor.shape[dim] + 1)})
+            with contextlib.suppress(NotImplementedError):  # of a dtype that eager hardly has anything for
+                yield case.replace(inputs={**case.inputs, name: resized(tensor, dim, tensor.shape[dim] + 1)})
         if tensor.is_floating_point():
             for dtype in (torch.float64 if tensor.dtype != torch.float64 else torch.float32, torch.int64):
                 yield case.replace(inputs={**case.inputs, name: tensor.to(dtype)})

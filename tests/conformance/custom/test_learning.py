@@ -65,6 +65,18 @@ def test_an_op_that_takes_nothing_is_refused_with_eagers_words():
         learn(registration.ask("newops::takes_nothing"))
 
 
+def test_an_op_that_no_program_may_call_is_not_called_to_learn_of_it(monkeypatch):
+    monkeypatch.setattr(source, "learn", lambda op: pytest.fail("it was called"))
+    with pytest.raises(InputError, match="memory at an address"):
+        source.prepare(registration.ask("aten::from_file").name)
+
+
+def test_what_an_op_writes_as_it_is_learned_is_not_left_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert learn(registration.ask("newops::writes_a_file")).calls
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_is_written_and_what_a_person_makes_of_it_counts():
     op = registration.ask("newops::soft_cap")
     assert any(isinstance(entry, Case) for entry in source.iterate([op.name], ["float32"]))
