@@ -90,6 +90,69 @@ def _convolution(
     return out.permute(to_channels_last(out.dim())).contiguous() if channels == LAST else out
 
 
+def _pool_infer(name: str) -> Callable[..., tuple[TensorType, ...]]:
+    def infer(
+        x: TensorType, *, kernel: tuple[int, ...], stride: tuple[int, ...], low: tuple[int, ...],
+        high: tuple[int, ...], dilation: tuple[int, ...] | None = None, channels: str,
+    ) -> tuple[TensorType, ...]:  # fmt: skip
+        apart = (1,) * len(kernel) if dilation is None else dilation
+        check(channels in LAYOUTS, name, f"channels must be one of {', '.join(LAYOUTS)}, got {channels}")
+        check(x.dtype.is_float or (x.dtype.is_int and name == "max_pool"), name, f"takes no {x.dtype}")
+        for what, values in (("kernel", kernel), ("stride", stride), ("low", low), ("high", high), ("dilation", apart)):
+            check(len(values) == x.rank - 2, name, f"{what} {list(values)} must have {x.rank - 2} entries for {x}")
+        check(all(size > 0 for size in kernel), name, f"kernel must be positive, got {list(kernel)}")
+        depth, space = _split(channels, x.dims)
+        windows = zip(space, kernel, low, high, stride, apart, strict=True)
+        counts = tuple(_window_count(name, *window) for window in windows)
+        return (TensorType(_joined(channels, x.dims[0], depth, counts), x.dtype),)
+
+    return infer
+
+
+def _windows_of(x: Any, value: Any, kernel: Any, stride: Any, low: Any, high: Any, dilation: Any) -> Any:
+    """[n, c, *space] -> [n, c, *windows, elements], with ``value`` around x."""
+    import torch
+
+    amounts = [n for pair in zip(reversed(low), reversed(high), strict=True) for n in pair]
+    x = torch.nn.functional.pad(x, amounts, value=value)
+    for axis, (size, step, apart) in enumerate(zip(kernel, stride, dilation, strict=True), 2):
+        x = x.unfold(axis, (size - 1) * apart + 1, step)[..., ::apart]
+    return x.flatten(x.dim() - len(kernel))
+
+
+def _max_pool(x: Any, *, channels: str, **window: Any) -> Any:
+    import torch
+
+    least = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    if channels == LAST:
+        x = x.permute(to_channels_first(x.dim()))
+    out = _windows_of(x, least, **window).amax(-1)
+    return out.permute(to_channels_last(out.dim())).contiguous() if channels == LAST else out
+
+
+def _average_pool(x: Any, *, channels: str, **window: Any) -> Any:
+    import torch
+
+    if channels == LAST:
+        x = x.permute(to_channels_first(x.dim()))
+    window["dilation"] = (1,) * len(window["kernel"])
+    total, count = (_windows_of(v, 0, **window).sum(-1) for v in (x, torch.ones_like(x)))
+    out = total / count
+    return out.permute(to_channels_last(out.dim())).contiguous() if channels == LAST else out
+
+
+def _sigmoid_infer(*types: TensorType) -> tuple[TensorType, ...]:
+    check(len(types) == 1, "sigmoid", f"takes 1 operand, got {len(types)}")
+    check(types[0].dtype.is_float, "sigmoid", f"takes float, got {types[0]}")
+    return types
+
+
+def _sigmoid(x: Any) -> Any:
+    import torch
+
+    return torch.sigmoid(x)
+
+
 def _clamp_infer(x: TensorType, *, low: float, high: float) -> tuple[TensorType, ...]:
     check(x.dtype.is_float, "clamp", f"takes float, got {x}")
     check(low <= high, "clamp", f"low must not be above high, got {low} and {high}")
@@ -121,6 +184,19 @@ ROWS = (
         "result [n, *windows, o].",
         None, _convolution_infer, _convolution, ("stride", "low", "high", "dilation", "groups", "channels"),
     ),
+    _row(
+        "max_pool",
+        "x [n, c, *space]: the largest element of each window, a NaN before all. What low and high add around each dim "
+        "of space is smaller than any number. With channels last, as for convolution.",
+        1, _pool_infer("max_pool"), _max_pool, ("kernel", "stride", "low", "high", "dilation", "channels"),
+    ),
+    _row(
+        "average_pool",
+        "x [n, c, *space]: the sum of each window over the number of its elements, without the low and high around "
+        "each dim of space. With channels last, as for convolution.",
+        1, _pool_infer("average_pool"), _average_pool, ("kernel", "stride", "low", "high", "channels"),
+    ),
+    _row("sigmoid", "1 / (1 + e**-x).", 1, _sigmoid_infer, _sigmoid, elementwise=True),
     _row(
         "clamp", "low where x is below it, high where x is above it, else x: a NaN stays, and a zero keeps its sign.",
         1, _clamp_infer, _clamp, ("low", "high"), elementwise=True,

@@ -84,7 +84,7 @@ def _row(name: str, dtypes: frozenset[str], build: Build) -> TosaRule:
 
 # Transcendental functions are taken in float32 alone: in 16 bits each target would round in its own way.
 ROWS = (
-    *(_row(n, F32, _map(n)) for n in ("exp", "log", "sin", "cos", "tanh", "erf", "rsqrt", "pow")),
+    *(_row(n, F32, _map(n)) for n in ("exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "rsqrt", "pow")),
     *(_row(n, FLOAT, _map(n)) for n in ("ceil", "floor")),
     _row("abs", FLOAT | INT, _map("abs")),
     _row("neg", FLOAT | WRAPPING, _neg),

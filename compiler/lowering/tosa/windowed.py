@@ -79,4 +79,38 @@ def _convolution(e: TosaEmitter, op: Operation) -> Handle:
     return e.reshape(out, op.result.shape)
 
 
-ROWS = (TosaRule("convolution", names("float32"), _convolution, _takes_convolution),)
+def _takes_pool(op: Operation) -> str | None:
+    (x,), a = op.values, op.attributes
+    if is_empty(x) or is_empty(op.result):
+        return f"{op.name}: TOSA has no empty tensors"
+    if x.rank != 4:
+        return f"{op.name}: TOSA has none over {x.rank - 2} dims"
+    if any(apart != 1 for apart in a.get("dilation", ())):
+        return f"{op.name}: TOSA has no dilation here"
+    if max(a["kernel"]) > MAX_KERNEL or max(a["stride"]) > MAX_STRIDE:
+        return f"{op.name}: TOSA level 8K has no such kernel or stride"
+    space = x.shape[2:] if a["channels"] == FIRST else x.shape[1:3]
+    for size, kernel, low, high, stride in zip(space, a["kernel"], a["low"], a["high"], a["stride"], strict=True):
+        if max(low, high - (size + low + high - kernel) % stride) >= kernel:
+            return f"{op.name}: TOSA wants less padding than there are elements in a window of {kernel}"
+    return None
+
+
+def _pool(e: TosaEmitter, op: Operation) -> Handle:
+    if op.attributes["channels"] != LAST:
+        raise AssertionError("channels_last comes before")
+    a = {"dilation": (1, 1), **op.attributes}
+    x, amounts = trimmed(e, e.full(next(op.values)), a["kernel"], a)
+    kind, element = e.type(op.result.shape, op.result.dtype), x.type.element_type
+    kernel, stride, pad = map(e.numbers_attribute, (a["kernel"], a["stride"], amounts))
+    if op.name == "flat.max_pool":
+        return e.tosa.max_pool2d(kind, x, kernel, stride, pad)  # a NaN is propagated, unless asked otherwise
+    zero = e.constant(0.0, [1], element)
+    return e.tosa.avg_pool2d(kind, x, zero, zero, kernel, stride, pad, e.ir.TypeAttr.get(element))
+
+
+ROWS = (
+    TosaRule("convolution", names("float32"), _convolution, _takes_convolution),
+    TosaRule("max_pool", names("float32", "float16", "bfloat16"), _pool, _takes_pool),
+    TosaRule("average_pool", names("float32"), _pool, _takes_pool),
+)

@@ -6,6 +6,7 @@ import math
 
 from torchstone.compiler.ir import Value
 from torchstone.compiler.transforms.expansions.common import const
+from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, body
 
 
@@ -17,3 +18,12 @@ def clamp(b: Expander, x: Value, *, low: float, high: float) -> Value:
     if high != math.inf:
         x = b.select(b.gt(x, const(b, x, high)), const(b, x, high), x)
     return x
+
+
+@body("flat.sigmoid")
+def sigmoid(b: Expander, x: Value) -> Value:
+    wide = opmath(x.dtype)
+    if wide != x.dtype:
+        return b.cast(b.sigmoid(b.cast(x, wide)), x.dtype)
+    one = const(b, x, 1)
+    return b.div(one, b.add(one, b.exp(b.neg(x))))

@@ -59,6 +59,10 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
             )
             for groups, bias in ((1, []), (3, [TensorType((6,), dtype)]))
         ],
+        **{
+            name: [([x], {"kernel": (2,), "stride": (1,), "low": (1,), "high": (0,), **more, "channels": "last"})]
+            for name, more in (("max_pool", {"dilation": (1,)}), ("average_pool", {}))
+        },
         "clamp": [([x], {"low": -1.0, "high": high}) for high in (0.5, float("inf"))],
         "windows": [([x], {"dims": (1, 2), "kernel": (2, 2), "stride": (1, 2), "dilation": (2, 1)})],
         "gather": [([x, places, places], {"dims": (0, 2)})],

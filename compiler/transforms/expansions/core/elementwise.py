@@ -449,6 +449,8 @@ def sigmoid(b: Expander, x: Value) -> Value:
 
 
 def logistic(b: Expander, x: Value) -> Value:
+    if x.dtype.is_float:
+        return b.sigmoid(x)
     one = const(b, x, 1)
     return b.div(one, b.add(one, b.exp(b.neg(x))))
 

@@ -13,6 +13,7 @@ from typing import Any
 from torchstone.compiler.ir import DType, Value, product
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ops.composite import FIRST
 from torchstone.compiler.transforms.expansions.common import const, convert_number, expand_dims, is_nan
 from torchstone.compiler.transforms.expansions.indexing.index import bound, checked, places, zeros
 from torchstone.compiler.transforms.expansions.indexing.scatter import write
@@ -40,11 +41,30 @@ def avg_pool(
     space = int(b.op.name[len("aten.avg_pool")])
     window = Window.over(space, kernel, stride, padding, ceil_mode=ceil_mode)
     first = x.rank - space
-    total = padded(b, b.cast(x, opmath(x.dtype)), window)
+    values = b.cast(x, opmath(x.dtype))
+    if divisor is None and x.dtype.is_float:
+        if count_include_pad:
+            values = padded(b, values, Window(window.kernel, window.stride, window.padding, window.dilation))
+            window = Window(window.kernel, window.stride, (0,) * space, window.dilation, ceil_mode)
+        return (b.cast(_pooled(b, "average_pool", values, window), b.type.dtype),)
+    total = padded(b, values, window)
     for axis in range(space):
         total = b.reduce(slide(b, total, first + axis, window.along(axis)), "sum", (x.rank,))
     total = fitted(b, total, first, b.type.dims[first:])
     return (b.cast(_divided(b, total, window, x.shape[first:], count_include_pad, divisor), b.type.dtype),)
+
+
+def _pooled(b: Expander, name: str, x: Value, window: Window, **more: Any) -> Value:
+    """A composite over windows, of the sizes of the op's first result; x may have no batch dim."""
+    space = len(window.kernel)
+    batched = b.reshape(x, (1, *x.shape)) if x.rank == space + 1 else x
+    over = [step - 1 if window.ceil_mode else 0 for step in window.stride]
+    high = tuple(p + o for p, o in zip(window.padding, over, strict=True))
+    (out,) = b.emit(
+        name, batched, kernel=window.kernel, stride=window.stride, low=window.padding, high=high, **more, channels=FIRST
+    )
+    out = fitted(b, out, 2, b.type.dims[x.rank - space :])
+    return b.reshape(out, out.shape[1:]) if x.rank == space + 1 else out
 
 
 def _divided(
@@ -112,7 +132,9 @@ def max_pool(
         value, place = largest(
             b, slide(b, value, first + axis, one), slide(b, place, place.rank - space + axis, one), (x.rank,)
         )
-    value, place = fitted(b, value, first, counts), fitted(b, place, first, counts)
+    # Where the target has no pooling, its body is what led to the places, and is not computed again.
+    value = _pooled(b, "max_pool", x, window, dilation=window.dilation)
+    place = fitted(b, place, first, counts)
     if any(window.padding) and any(d > 1 for d in window.dilation):
         # Only windows with gaps can have all their elements in the padding.
         place = b.select(b.lt(place, const(b, place, OUTSIDE)), place, _entries(b, place, window, sizes))
