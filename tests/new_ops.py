@@ -266,3 +266,6 @@ def _takes_nothing(x: Tensor) -> Tensor:
 
 
 define("takes_nothing(Tensor x) -> Tensor", _takes_nothing)
+
+
+layer = torch.nn.Linear(4, 3)

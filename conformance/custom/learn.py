@@ -35,15 +35,18 @@ from torchstone.conformance.program.literals import DTYPES, leaves
 from torchstone.conformance.sources.sampling import first_line, seeded
 from torchstone.conformance.variants.arguments import NAMES
 
-FIRST_TRIALS, MORE_TRIALS = 6000, 2500
+FIRST_TRIALS, OTHER_TRIALS, MORE_TRIALS = 6000, 800, 2500
+"""Calls that are tried: the plainest in the first dtype, in each other one, and changed ones."""
+TURNS = (200, 120, 30, 8)
+"""How many calls are tried at a turn, by how many tensors are not of the dtype that is asked for."""
 ENOUGH = 12
 """Accepted calls after which the first search ends."""
 KEPT = 36
 """Calls of a domain."""
 DTYPES_TRIED = ("float32", "int64", "bool", "complex64", "float64", "uint8")
 MOST_WORDS = 40
-BEYOND = 1 << 20
-"""A bound of places that no tensor has."""
+BEYOND = 2000
+"""A bound of places that no dim has. Not more: an op may make as many rows of it."""
 _QUOTED = re.compile(r"['\"`]([A-Za-z][\w. -]{0,30})['\"`]")
 _UNKNOWN_WORD = "not_a_word"
 
@@ -87,6 +90,7 @@ class _Search:
     tried: set[str] = field(default_factory=set)
     words: list[str] = field(default_factory=list)
     refusals: dict[str, int] = field(default_factory=dict)
+    unbounded: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.arguments = arguments_of(self.op)
@@ -99,7 +103,8 @@ class _Search:
             warnings.simplefilter("ignore")
             for dtype in DTYPES_TRIED:
                 self.dtype = DTYPES[dtype]
-                yield from self._try_all(itertools.islice(self._first_calls(), FIRST_TRIALS), ENOUGH)
+                most = FIRST_TRIALS if dtype == DTYPES_TRIED[0] else OTHER_TRIALS
+                yield from self._try_all(itertools.islice(self._first_calls(), most), ENOUGH)
                 if self.accepted:
                     break
             yield from self._try_all(self._changed_calls(), None)
@@ -145,17 +150,33 @@ class _Search:
     # -- first calls -----------------------------------------------------------------------------------------------
 
     def _first_calls(self) -> Iterator[Call]:
+        """Calls with what has to be given, by turns some of each choice of dtypes, until eager accepts one."""
         tensors = [a for a in self.arguments if a.kind in (Kind.TENSOR, Kind.TENSORS) and a.required]
-        for roles in _roles(len(tensors)):
-            if self.accepted:  # no more dtypes than are needed: what else is taken is seen in changed calls
-                return
-            for shapes in _shape_choices(len(tensors), self.random):
-                drawn = {
-                    argument.name: _tensor(argument, role, shape)
-                    for argument, role, shape in zip(tensors, roles, shapes, strict=True)
-                }
-                for _ in range(self._tries()):
-                    yield self._ordered(drawn | self._literals())
+        plain = TensorSpec(ANY, ())
+        waiting = [
+            (sum(role != plain for role in roles), self._of_roles(tensors, roles)) for roles in _roles(len(tensors))
+        ]
+        while waiting:
+            left = []
+            for changed, calls in waiting:
+                asked = 0
+                for call in itertools.islice(calls, TURNS[min(changed, len(TURNS) - 1)]):
+                    asked += 1
+                    yield call  # one by one: the next has the words that this one taught
+                if self.accepted:  # no more dtypes than are needed: what else is taken is seen in changed calls
+                    yield from itertools.islice(calls, TURNS[0])
+                    return
+                left += [(changed, calls)] if asked else []
+            waiting = left
+
+    def _of_roles(self, tensors: list[Argument], roles: tuple[TensorSpec, ...]) -> Iterator[Call]:
+        for shapes in _shape_choices(len(tensors), self.random):
+            drawn = {
+                argument.name: _tensor(argument, role, shape)
+                for argument, role, shape in zip(tensors, roles, shapes, strict=True)
+            }
+            for _ in range(self._tries()):
+                yield self._ordered(drawn | self._literals())
 
     def _tries(self) -> int:
         """Draws of the other arguments for one choice of tensors."""
@@ -271,7 +292,10 @@ class _Search:
             return self._other_size(call)
         name = self.random.choice(names)
         beyond = call | {name: dataclasses.replace(call[name], below=BEYOND)}
-        if not math.prod(call[name].shape) or not self.steps.begin(str(beyond)) or self._takes(beyond):
+        if not math.prod(call[name].shape) or name in self.unbounded or not self.steps.begin(str(beyond)):
+            return self._other_size(call)
+        if self._takes(beyond):
+            self.unbounded.add(name)
             return self._other_size(call)
         return call | {name: dataclasses.replace(call[name], below=self.random.choice(sorted(sizes)))}
 
@@ -331,8 +355,8 @@ def _shape_choices(count: int, draw: random.Random) -> Iterator[tuple[tuple[int,
     if count == 1:
         return
     related = list(itertools.product(range(_RELATIONS), repeat=count - 1))
-    if len(related) > 64:
-        related = draw.sample(related, 64)
+    alike = [relation for relation in related if len(set(relation)) == 1]
+    related = alike + draw.sample(related, min(len(related), 64))
     for relation in related:
         for shape in SHAPES[:7]:
             yield (shape, *(_related(shape, way) for way in relation))

@@ -12,6 +12,7 @@ from torchstone.conformance.custom.domain import ANY, PROFILES, WIDE, Domain, Te
 from torchstone.conformance.custom.learn import learn
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.repro.script import render_script
 
 ROOT = Path(__file__).parents[3]
 
@@ -127,3 +128,17 @@ def test_numbers_are_of_the_dtype_and_finite(dtype, profile):
         assert {127, -128} <= set(tensor.tolist())
     positive = draw(TensorSpec(ANY, (200,), None, True), dtype, profile)
     assert dtype.is_complex or dtype is torch.bool or bool((positive.to(torch.float64) > 0).all())
+
+
+def test_the_parameters_of_a_module_are_inputs_and_its_script_runs():
+    op = registration.ask("tests.new_ops:layer")
+    case = next(entry for entry in source.iterate([op.name], ["float32"]) if isinstance(entry, Case))
+    x, weight, bias = case.args
+    assert (weight.shape, bias.shape) == ((3, 4), (3,))
+    expected = torch.nn.functional.linear(x, weight, bias)
+    torch.testing.assert_close(case.program(*case.args), expected)
+    script = render_script(case)
+    assert "torch.func.functional_call(tests.new_ops.layer, " in script
+    told: dict[str, torch.Tensor] = {}
+    exec(compile(script, "script", "exec"), told)  # noqa: S102
+    torch.testing.assert_close(told["expected"], expected)
