@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.conformance.oracle.generated.building import CHAOTIC
 from tests.conformance.oracle.generated.gaps import gap_function
 from tests.conformance.oracle.generated.ill_conditioned import ill_conditioned
 from tests.conformance.oracle.generated.sweep import absolved, accused, finding_of
@@ -31,14 +32,27 @@ def test_what_rounding_does_to_a_gap_function_is_none() -> None:
     assert list(accused(gap.program, (gap.x,), 14)) == []
 
 
-@pytest.mark.parametrize("answer, outcome", [(0.0, Outcome.MISMATCH), (1.02, Outcome.ILL_CONDITIONED)])
-def test_between_the_sides_of_a_jump_steepness_is_no_excuse(answer: float, outcome: Outcome) -> None:
-    """sign(sin(1e8 y)) * (1 + 0.1 sin(3e8 y)) of y = exp(x): from 0.9 to 1.1, or the same below zero."""
-    calls = [("exp", Ref("x")), ("mul", Ref("r0"), 1e8), ("sin", Ref("r1")), ("sign", Ref("r2"))]
-    calls += [("mul", Ref("r0"), 3e8), ("sin", Ref("r4")), ("mul", Ref("r5"), 0.1), ("add", Ref("r6"), 1.0)]
+def _waves(dtype: torch.dtype) -> Program:
+    """sign(sin(k y)) * (1 + 0.1 sin(3 k y)) of y = exp(x): from 0.9 to 1.1, or the same below zero."""
+    factor = CHAOTIC[dtype]
+    calls = [("exp", Ref("x")), ("mul", Ref("r0"), factor), ("sin", Ref("r1")), ("sign", Ref("r2"))]
+    calls += [("mul", Ref("r0"), 3 * factor), ("sin", Ref("r4")), ("mul", Ref("r5"), 0.1), ("add", Ref("r6"), 1.0)]
     calls += [("mul", Ref("r3"), Ref("r7"))]
     steps = tuple(Call(f"torch.{name}", tuple(args), {}, f"r{k}") for k, (name, *args) in enumerate(calls))
-    finding = finding_of(
-        Program(("x",), steps, Ref("r8")), (torch.tensor([0.3, 0.31]),), torch.tensor([answer, answer])
-    )
-    assert finding.outcome is outcome, finding
+    return Program(("x",), steps, Ref("r8"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("answer", [0.0, -0.5, 5.0, 20.0])
+def test_between_the_sides_of_a_jump_steepness_is_no_excuse(answer: float, dtype: torch.dtype) -> None:
+    """Nor are few bits, in which all runs lie far from one another."""
+    x = torch.tensor([0.3, 0.31], dtype=dtype)
+    finding = finding_of(_waves(dtype), (x,), torch.full((2,), answer, dtype=dtype))
+    assert finding.outcome is Outcome.MISMATCH, finding
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_beside_a_jump_what_rounding_gives_is_ill_conditioned(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.3, 0.31], dtype=dtype)
+    finding = finding_of(_waves(dtype), (x,), torch.full((2,), 1.02, dtype=dtype))
+    assert finding.outcome is Outcome.ILL_CONDITIONED, finding
