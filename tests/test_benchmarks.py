@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,3 +100,30 @@ def test_a_planted_bug_counts_as_found_from_the_first_stage_that_finds_it() -> N
     found = {name: counts[name] for name in ("bugs", "float32", "default", "variants")}
     assert found == {"bugs": 3, "float32": 1, "default": 1, "variants": 2}
     assert counts["not asked to the end"] == 2
+
+
+def test_the_size_of_a_program_is_its_operators() -> None:
+    size: Any = importlib.import_module("program_size")
+    text = """%s = tosa.const_shape {values = dense<[4]> : tensor<1xindex>} : () -> !tosa.shape<1>
+    %z = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>
+    %0 = tosa.reshape %x, %s : (tensor<2x2xf32>, !tosa.shape<1>) -> tensor<4xf32>
+    %1 = "tosa.add"(%0, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %2 = tosa.add %1, %z : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>"""
+    assert size.operators(text) == {"reshape": 1, "add": 2}
+    one, four = {"add": 1}, {"add": 3, "mul": 1}
+    rows = {"a": (one, four), "b": (four, four), "declined": (one, None), "none": ({}, {})}
+    backends = ("tosa", "torch-mlir-tosa")
+    counters = {
+        name: dict(zip(backends, (None if n is None else Counter(n) for n in pair), strict=True))
+        for name, pair in rows.items()
+    }
+    assert size.ratio(counters) == pytest.approx(0.5)
+    assert size.ratio({"alone": {"tosa": Counter(one)}}) is None
+
+
+def test_a_convolution_is_one_operator_between_transposes() -> None:
+    """What the table is for: no composite with a TOSA operator of its own is taken apart on the way."""
+    size: Any = importlib.import_module("program_size")
+    programs = size.programs()
+    found = {name: size.ours(*programs[name]) for name in ("conv2d", "relu6", "bmm")}
+    assert found == {"conv2d": {"transpose": 3, "conv2d": 1}, "relu6": {"clamp": 1}, "bmm": {"matmul": 1}}
