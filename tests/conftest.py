@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, core, settings
@@ -85,3 +86,18 @@ def fork_server():
     server = ForkServerClient.shared(Interpreter())
     yield
     server.close()
+
+
+NEW_OPS: tuple[dict, list] = {}, []
+
+
+@pytest.fixture
+def new_ops(monkeypatch):
+    """The ops of ``tests.new_ops``, registered for this test alone: every worker of a process imports what it has."""
+    from torchstone.conformance.custom import registration
+
+    monkeypatch.chdir(Path(__file__).parents[1])
+    registered, modules = NEW_OPS  # a module registers its ops once in a process
+    monkeypatch.setattr(registration, "_OPS", registered)
+    monkeypatch.setattr(registration, "_MODULES", modules)
+    registration.load_modules(["tests.new_ops"])

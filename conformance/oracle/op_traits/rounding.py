@@ -145,8 +145,11 @@ CONVERSIONS = Trait(
     Names.ATEN,
     each("_to_copy copy prims::convert_element_type"),
     reason="IEEE 754 prescribes conversions too.",
-    effect="A program that converts to fewer bits, once, has to give the nearest number where eager does.",
-    read_by=("conformance.oracle.exactness.single_rounding",),
+    effect=(
+        "A program that converts to fewer bits, once, has to give the nearest number where eager does. A conversion to "
+        "as many bits or more rounds nothing: the steps before it say how precise its numbers are."
+    ),
+    read_by=("conformance.oracle.exactness.narrowest_step", "conformance.oracle.exactness.single_rounding"),
 )
 
 ADDS_IN_FLOAT32 = Trait(

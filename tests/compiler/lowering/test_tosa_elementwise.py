@@ -28,8 +28,10 @@ TRANSCENDENTAL = (
 )
 ULPS = dict.fromkeys([*TRANSCENDENTAL.split(), "atan2"], 3.0)
 # A subnormal quotient is rounded twice.
-ULPS |= {"div": 1.0, "erfc": 5.0}
+ULPS |= {"div": 1.0, "erfc": 5.0, "sigmoid": 3.0}
 UNSUPPORTED = {"lgamma"}
+# Zero where it is subnormal, as eager is: e**-x is too large by then.
+NOT_SUBNORMAL = {"sigmoid"}
 # Either zero is right: IEEE 754 leaves the sign open, and eager's vector code differs from its scalar code.
 ANY_ZERO = {"max", "min"}
 # TOSA does not see the sign of a NaN.
@@ -75,6 +77,8 @@ def test_elementwise(name: str) -> None:
             assert torch.equal(got, want), (name, dtype)
             continue
         error = ulp_error(got, want)
+        if name in NOT_SUBNORMAL and dtype == torch.float32:
+            error[(want.abs() < torch.finfo(dtype).tiny) & (got == 0)] = 0
         worst = int(error.argmax())
         assert error[worst] <= ULPS.get(name, 0.0), (name, dtype, [x[worst] for x in xs], got[worst], want[worst])
         assert name in ANY_ZERO or not signs_of_zero_differ(got, want.to(dtype)), (name, dtype)

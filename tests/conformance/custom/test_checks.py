@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from torchstone.conformance.custom import checks, registration, source
 from torchstone.conformance.custom.apart import Died, Made, stream
 
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _loaded(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    registration.load_modules(["tests.new_ops"])
+pytestmark = pytest.mark.usefixtures("new_ops")
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,8 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def _loaded(monkeypatch, tmp_path):
-    monkeypatch.chdir(ROOT)
+def _kept_apart(new_ops, monkeypatch, tmp_path):
     monkeypatch.setattr(source, "FOLDER", tmp_path)
-    registration.load_modules(["tests.new_ops"])
     source.domain_of.cache_clear()
     source.entries.cache_clear()
     yield

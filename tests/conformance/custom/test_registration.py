@@ -15,13 +15,9 @@ from torchstone.conformance.program.call_targets import lookup, name_of, resolve
 from torchstone.conformance.program.program import Call, Program, ProgramError, Ref
 
 ROOT = Path(__file__).parents[3]
-MODULE = "tests.new_ops"
 
 
-@pytest.fixture(autouse=True)
-def _loaded(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    registration.load_modules([MODULE])
+pytestmark = pytest.mark.usefixtures("new_ops")
 
 
 @pytest.mark.parametrize("name", ["newops::shifted", "newops::shifted.default", "torch.ops.newops.shifted"])
