@@ -25,6 +25,8 @@ def as_specified(module: Any) -> None:
 
     - ``clamp``: a zero keeps its sign (apply_max_s(a, b) is a where a >= b), arith.maximumf gives +0.
     - ``mul`` that is told to be a quotient: a division, which rounds once.
+    - ``add``, ``sub``, ``mul`` with a constant 0: upstream folds x + 0 to x and x * 0 to 0, though x may be -0, NaN or
+      infinite. It does not see the constant through a cast to its own type.
     - ``max_pool2d``: padding is no element, upstream's is the least finite float, which beats -inf.
     """
     ir = mlir.ir
@@ -96,10 +98,21 @@ def _max_pool(op: Any) -> Any:
     )  # fmt: skip
 
 
-def _quotient(op: Any) -> Any:
+def _hide_zeros(op: Any) -> None:
+    for index, value in enumerate(op.operands[:2]):
+        constant = getattr(value.owner, "operation", None)
+        if constant is None or constant.name != "tosa.const":
+            continue
+        numbers = mlir.ir.DenseFPElementsAttr(constant.attributes["values"])
+        if numbers.is_splat and numbers.get_splat_value().value == 0:
+            op.operands[index] = mlir.tensor.cast(value.type, value)
+
+
+def _mul(op: Any) -> Any:
     """x / y for x * (1/y), or for x times a constant; other products stay."""
     ir = mlir.ir
     if QUOTIENT not in op.attributes:
+        _hide_zeros(op)
         return None
     x, y = op.operands[0], op.operands[1]
     divisor = op.attributes[QUOTIENT]
@@ -129,7 +142,13 @@ def _quotient(op: Any) -> Any:
     return generic.result
 
 
-_AS_SPECIFIED = {"tosa.clamp": _clamp, "tosa.max_pool2d": _max_pool, "tosa.mul": _quotient}
+_AS_SPECIFIED = {
+    "tosa.add": _hide_zeros,
+    "tosa.clamp": _clamp,
+    "tosa.max_pool2d": _max_pool,
+    "tosa.mul": _mul,
+    "tosa.sub": _hide_zeros,
+}
 
 
 def widen(module: Any) -> None:

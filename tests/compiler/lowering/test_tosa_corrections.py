@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from tests.compiler.flat import graph, primitive, run
+from tests.compiler.flat import graph, primitive, run, signs_of_zero_differ
+from torchstone.compiler.driver import compile
 from torchstone.compiler.lowering.tosa import TARGET
 from torchstone.compiler.transforms.expand import expand
 
@@ -80,3 +81,22 @@ def test_a_quotient_that_is_rounded_is_right_without_our_runtime() -> None:
     stepped = tosa(lambda b, x, y: b.floor(b.div(x, y)), x, x)
     assert plain.count("tosa.") < 10 < 40 < stepped.count("tosa.")
     assert "torchstone.quotient" in plain and "torchstone.quotient" not in stepped
+
+
+CONSTANTS = (0.0, -0.0, 1.0, -1.0, INF, -INF, NAN)
+
+
+@pytest.mark.parametrize("shape", [(), (1, 9)], ids=["number", "tensor"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow", "eq", "gt", "ge", "maximum", "minimum"])
+def test_a_constant_is_an_operand_like_another(name: str, shape: tuple[int, ...]) -> None:
+    x = torch.tensor([[1.0, -1.0, 0.0, -0.0, 3e38, 1e-38, INF, -INF, NAN]])
+    op = getattr(torch, name)
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        numbers = [torch.full(shape, number) for number in CONSTANTS]
+        return tuple(out for c in numbers for out in (op(x, c), op(c, x)))
+
+    for got, want in zip(compile(program, (x,), "tosa")(x), program(x), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=0, equal_nan=True)
+        # Of two zeros, any is the larger one.
+        assert name in ("maximum", "minimum", "eq", "gt", "ge") or not signs_of_zero_differ(got, want)
