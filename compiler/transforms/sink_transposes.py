@@ -69,11 +69,14 @@ class _Sinking:
         return next(op.values), op.attributes["permutation"]  # type: ignore[return-value]
 
     def transpose(self, x: Value, permutation: Permutation) -> Value:
-        """Transpose, joined with the transpose that x is; a reshape where no two dims longer than 1 change places."""
+        """Transpose, joined with the transpose that x is; a reshape where no two dims longer than 1 change places.
+
+        A target may have no reshape to sizes of run time.
+        """
         if (found := self.source(x)) is not None:
             x, permutation = found[0], _permuted(found[1], permutation)
         long = [p for p in permutation if x.shape[p] != 1]
-        if long == sorted(long):
+        if long == sorted(long) and all(isinstance(size, int) for size in x.shape):
             return self.reshape(x, _permuted(x.shape, permutation))
         return self._remember(self.b.transpose(x, permutation))
 

@@ -136,6 +136,8 @@ def _emit(e: TosaEmitter, op: Operation) -> None:
             # TOSA has no empty tensors: an empty output is made beside it.
             from torchstone.compiler import mlir
 
+            if not all(isinstance(size, int) for size in op.result.shape):
+                raise Unsupported(f"TOSA has no empty tensors of run-time size: {op.result.type}", stage="lower")
             e.values[id(op.result)] = mlir.tensor.empty(list(op.result.shape), e.element(op.result.dtype))
             return
         try:

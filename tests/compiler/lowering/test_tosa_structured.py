@@ -12,6 +12,7 @@ from tests.compiler.flat import graph, primitive, run, special, ulp_error
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, TensorType, Value, symbol
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.parser import parse_graph
 from torchstone.compiler.lowering.mlir_passes import pipelines
 from torchstone.compiler.lowering.tosa import TARGET
 from torchstone.compiler.lowering.tosa.validate import validate
@@ -198,3 +199,10 @@ def test_results_that_are_one_value_share_no_memory() -> None:
     one, other = run(TARGET, program, (torch.zeros(2),))
     one.fill_(7)
     assert other.tolist() == [1.0, 1.0]
+
+
+def test_an_empty_tensor_of_run_time_size_is_refused() -> None:
+    empty = "%0: f32[0, s0] = flat.constant() {value=0, shape=[0, <s0>], dtype=f32}"
+    program = parse_graph(f"graph @f(%x: f32[s0]) {{\n  {empty}\n  return %0\n}}\n")
+    with pytest.raises(Unsupported, match=r"no empty tensors of run-time size: f32\[0, s0\]"):
+        TARGET.lower(program)

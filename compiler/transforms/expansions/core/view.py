@@ -159,12 +159,12 @@ def _zero(x: Value) -> Any:
 @expands("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(b: Expander, x: Value, dim: int, size: int, step: int) -> Value:
     """Windows along dim, their elements in a new last dim: element i of all windows is a strided slice."""
+    if size == 0:
+        raise b.unsupported("windows of size 0")
     if not x.rank:
         return b.reshape(x, b.type.dims)
     dim = wrap_dim(dim, x.rank)
     windows = b.type.dims[dim]
-    if size == 0:
-        raise b.unsupported("windows of size 0")
     if size > MOST_SLICES:
         raise b.unsupported(f"windows of more than {MOST_SLICES} elements")
     parts = [slice_dim(b, x, dim, i, step, windows) for i in range(size)]

@@ -31,6 +31,8 @@ class _Pixels:
     ) -> None:  # fmt: skip
         self.b, self.image = b, image
         self.space = image.rank - 2
+        if mode not in (_BILINEAR, _NEAREST, _BICUBIC):  # eager leaves its result unwritten
+            raise b.unsupported(f"the interpolation mode {mode}")
         if mode == _BICUBIC and self.space != 2:
             raise b.unsupported("bicubic over three dims")
         taps_of = {_BILINEAR: linear, _NEAREST: nearest, _BICUBIC: cubic}[mode]

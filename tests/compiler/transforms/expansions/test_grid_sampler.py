@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 
 Agrees = Callable[..., None]
@@ -158,3 +159,9 @@ def test_cubic_sums_overflow_row_by_row(dtype: torch.dtype) -> None:
         got, expected = compile(program, (image, grid))(image, grid), program(image, grid)
         assert expected.isnan().any() and torch.equal(got.isfinite(), expected.isfinite())
         assert torch.equal(got.isnan(), expected.isnan())
+
+
+def test_what_eager_leaves_unwritten_is_refused() -> None:
+    args = torch.zeros(1, 1, 3, 3), torch.zeros(1, 2, 2, 2)
+    with pytest.raises(Unsupported, match="the interpolation mode 21"):
+        compile(lambda x, grid: torch.grid_sampler_2d(x, grid, 21, 0, False), args)

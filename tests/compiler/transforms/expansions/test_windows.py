@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.compiler.transforms.conftest import assert_same
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 
 Agrees = Callable[..., None]
@@ -275,3 +276,9 @@ def test_targets(target: str) -> None:
     ]
     for program in programs:
         assert_same(compile(program, (x, w), target=target)(x, w), program(x, w))
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_windows_without_elements_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(Unsupported, match="windows of size 0"):
+        compile(lambda x: x.unfold(0, 0, 1) + 1, (torch.zeros(shape),))
