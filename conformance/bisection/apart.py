@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torchstone.compiler.ir import Graph, Operation, Value
-    from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+import torch
+
+from torchstone.compiler.ir import Graph, Operation, TensorType, Value
+from torchstone.compiler.ir.sizes import symbols_used
+from torchstone.compiler.lowering.evaluator import lower as evaluated
+from torchstone.compiler.lowering.evaluator import unshared
+from torchstone.compiler.lowering.steps import is_host
+from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+from torchstone.compiler.runtime.host_schedule import RunState
+from torchstone.compiler.runtime.interpreter import evaluate_graph
 
 # What a lowering may look at, and go by: these are made anew in the kernel of each op that uses them.
 _SEEN = frozenset({"flat.constant", "flat.iota", "flat.broadcast"})
@@ -18,7 +25,6 @@ def lower_apart(target: Target, name: str = "") -> Callable[[Graph], Lowered]:
 
     So are ops whose sizes are known at run time only: a kernel of one would have nothing to tell it the others' sizes.
     """
-    from torchstone.compiler.lowering.target import Lowered
 
     def lower(graph: Graph) -> Lowered:
         def load() -> Kernel:
@@ -32,10 +38,21 @@ def lower_apart(target: Target, name: str = "") -> Callable[[Graph], Lowered]:
     return lower
 
 
+def lower_copying(target: Target) -> Callable[[Graph], Lowered]:
+    """Return a lowering: a kernel of the target copies the arguments, and evaluators go on."""
+
+    def lower(graph: Graph) -> Lowered:
+        def load() -> Kernel:
+            copy = target.lower(Graph("copy", graph.args, [], tuple(graph.args))).load()
+            rest = evaluated(graph).load()
+            return lambda tensors: rest(copy(tensors))
+
+        return Lowered(load)
+
+    return lower
+
+
 def _is_static(op: Operation) -> bool:
-    from torchstone.compiler.ir import TensorType
-    from torchstone.compiler.ir.sizes import symbols_used
-    from torchstone.compiler.lowering.steps import is_host
 
     values = [*op.values, *op.results]
     tensors = all(isinstance(value.type, TensorType) for value in values)
@@ -44,7 +61,6 @@ def _is_static(op: Operation) -> bool:
 
 def _kernel(target: Target, op: Operation, producers: dict[int, Operation]) -> tuple[list[Value], Kernel]:
     """The values that the kernel of an op is given, and the kernel."""
-    from torchstone.compiler.ir import Graph
 
     ops: list[Operation] = []
     given: dict[int, Value] = {}
@@ -64,11 +80,6 @@ def _kernel(target: Target, op: Operation, producers: dict[int, Operation]) -> t
 
 
 def _run(graph: Graph, tensors: Sequence[Any], alone: dict[int, tuple[list[Value], Kernel]]) -> tuple[Any, ...]:
-    import torch
-
-    from torchstone.compiler.lowering.evaluator import unshared
-    from torchstone.compiler.runtime.host_schedule import RunState
-    from torchstone.compiler.runtime.interpreter import evaluate_graph
 
     def instead(op: Operation, state: RunState) -> bool:
         if id(op) not in alone:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+from torch import Tensor
+
+from torchstone.conformance.backends.export_support import capture
 from torchstone.conformance.backends.protocol import Availability
-from torchstone.conformance.bisection.search import Rung
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torchstone.conformance.bisection.rungs import Rung
 
 
 def rungs(backend: Any) -> Sequence[Rung]:
@@ -43,9 +44,6 @@ class _Exported:
         return self._exported(fn, args, dims)
 
     def _exported(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
-        import torch
-
-        from torchstone.conformance.backends.export_support import capture
 
         exported = capture(fn, args, dims=dims)
         module = exported.program.module()

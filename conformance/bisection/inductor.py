@@ -12,7 +12,7 @@ from typing import Any
 from torchstone.compiler._torch import dynamo
 from torchstone.conformance.backends.adapters.dynamo_backend import DynamoBackend
 from torchstone.conformance.backends.adapters.inductor import Inductor
-from torchstone.conformance.bisection.search import Rung
+from torchstone.conformance.bisection.rungs import Rung
 
 _BEFORE = (
     ("capture", "TorchDynamo's graph, run by PyTorch", "eager"),

@@ -2,7 +2,7 @@
 
 - ``capture``: the captured program, its ATen ops run by PyTorch's kernels
 - ``expansions``: all of it expanded to the target's FlatIR, which the primitives' evaluators run
-- ``lowering``: each primitive lowered to a kernel of its own
+- ``kernels``: each primitive lowered to a kernel of its own, and called by the runtime
 - ``together``: the target as it is: primitives share kernels, which passes and the code generator see as one
 
 A part is tried in a fork, so that what it changes in this process stays there.
@@ -14,29 +14,31 @@ import copy
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
+from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering import evaluator
+from torchstone.compiler.lowering.steps import is_control
+from torchstone.compiler.lowering.target import Target
+from torchstone.compiler.runtime.cpu.level import VARIABLE, unavailable
 from torchstone.conformance.backends.adapters.builtin import Builtin
-from torchstone.conformance.bisection.search import Part, Rung
+from torchstone.conformance.bisection.apart import lower_apart, lower_copying
+from torchstone.conformance.bisection.rungs import Part, Rung
 from torchstone.conformance.execution.verdict import Verdict
-
-if TYPE_CHECKING:
-    from torchstone.compiler.ir import Operation
-    from torchstone.compiler.lowering.target import Target
 
 _FLAT = "torchstone.compiler.transforms.contract:FLAT"
 _CPU = "torchstone.compiler.runtime.cpu.code:CPU"
 _TO_LINALG = "torchstone.compiler.lowering.tosa.validate:TOSA_TO_LINALG"
 
-# Passes that a program may do without: by the pipeline, where it is held and which.
+# Passes that a program may do without, by where their pipeline is held.
 _SPARED = {
-    "expansions": ((_FLAT, ("cse", "eliminate-dead-code")),),
-    "together": (
-        (_TO_LINALG, ("as-specified", "widen")),
-        (_CPU, ("fuse", "fuse-rows", "outline-nests", "separate-results", "keep-outlined")),
-    ),
+    _FLAT: ("cse", "eliminate-dead-code"),
+    _TO_LINALG: ("as-specified", "widen"),
+    _CPU: ("fuse", "fuse-rows", "outline-nests", "separate-results", "keep-outlined"),
 }
 _LEVELS = ("x86-64-v2", "x86-64-v3")
+
+Change: TypeAlias = "Callable[[Target], Target]"
 
 
 def rungs(backend: Any) -> Sequence[Rung]:
@@ -44,29 +46,38 @@ def rungs(backend: Any) -> Sequence[Rung]:
     if not isinstance(backend, Builtin):
         return ()
 
-    def up_to(change: Callable[[Target], Target]) -> Callable[[], Builtin]:
+    def up_to(change: Change) -> Callable[[], Builtin]:
         return lambda: _changed(backend, change)
 
     def expansions(before: Verdict) -> list[Part]:
         alone = [Part(name, up_to(_expanding(name))) for name in _ran(before) if name.startswith("aten.")]
-        return [*alone, *_passes("expansions", backend, _evaluated)]
+        return [*_passes(_FLAT, backend, _evaluated, shared=True), *alone]
 
-    def lowerings(before: Verdict) -> list[Part]:
-        return [Part(name, up_to(_apart(name))) for name in _ran(before) if name.startswith("flat.")]
+    def kernels(before: Verdict) -> list[Part]:
+        alone = [Part(name, up_to(_apart(name))) for name in _ran(before) if name.startswith("flat.")]
+        runtime = Part("the runtime", up_to(_copying), shared=True, what="kernels that only copy")
+        return [runtime, *alone, *to_code(_apart())]
 
     def together(before: Verdict) -> list[Part]:
-        on_cpu = backend.target in ("linalg", "tosa")
-        return [*_passes("together", backend, _as_it_is), *(_levels(backend) if on_cpu else ())]
+        return to_code(None)
+
+    def to_code(change: Change | None) -> list[Part]:
+        """What becomes of a kernel's module: MLIR's passes, then code for this processor."""
+        paths = {"linalg": (_CPU,), "tosa": (_TO_LINALG, _CPU)}.get(backend.target, ())
+        passes = [part for path in paths for part in _passes(path, backend, change)]
+        return [*passes, *(_levels(backend, change) if paths else ())]
 
     return (
         Rung("capture", "the captured program, run by PyTorch's kernels", up_to(_captured)),
         Rung("expansions", "FlatIR, run by the primitives' evaluators", up_to(_evaluated), expansions),
-        Rung("lowering", f"each primitive in a kernel of {backend.target} of its own", up_to(_apart()), lowerings),
+        Rung("kernels", f"each primitive in a kernel of {backend.target} of its own", up_to(_apart()), kernels),
         Rung("together", f"kernels of {backend.target} as they are", lambda: backend, together),
     )
 
 
-def _changed(backend: Builtin, change: Callable[[Target], Target]) -> Builtin:
+def _changed(backend: Builtin, change: Change | None) -> Builtin:
+    if change is None:
+        return backend
     out = copy.copy(backend)
     out.change = change
     out.uses_eager_kernels = True  # type: ignore[attr-defined]  # an interpreter's are PyTorch's
@@ -79,31 +90,20 @@ def _ran(verdict: Verdict) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _as_it_is(target: Target) -> Target:
-    return target
-
-
 def _captured(target: Target) -> Target:
-    from torchstone.compiler.lowering import evaluator
-    from torchstone.compiler.lowering.target import Target
 
     return Target(target.name, lambda op: None, evaluator.lower)
 
 
 def _evaluated(target: Target) -> Target:
-    from torchstone.compiler.lowering import evaluator
-    from torchstone.compiler.lowering.target import Target
 
     return Target(target.name, target.takes, evaluator.lower, target.schedules)
 
 
-def _expanding(name: str) -> Callable[[Target], Target]:
+def _expanding(name: str) -> Change:
     """All ops by PyTorch's kernels but those of a name, which are expanded."""
 
     def change(target: Target) -> Target:
-        from torchstone.compiler.lowering import evaluator
-        from torchstone.compiler.lowering.steps import is_control
-        from torchstone.compiler.lowering.target import Target
 
         def takes(op: Operation) -> str | None:
             if op.name.startswith("flat."):
@@ -115,43 +115,41 @@ def _expanding(name: str) -> Callable[[Target], Target]:
     return change
 
 
-def _apart(name: str = "") -> Callable[[Target], Target]:
+def _apart(name: str = "") -> Change:
     """Primitives in kernels of their own: those of a name, the others by their evaluators, or all of them."""
 
     def change(target: Target) -> Target:
-        from torchstone.compiler.lowering.target import Target
-        from torchstone.conformance.bisection.apart import lower_apart
 
         return Target(target.name, target.takes, lower_apart(target, name), target.schedules)
 
     return change
 
 
-def _passes(stage: str, backend: Builtin, change: Callable[[Target], Target]) -> list[Part]:
-    def without(path: str, name: str) -> Callable[[], Builtin]:
+def _copying(target: Target) -> Target:
+    """All by evaluators; a kernel copies each argument first."""
+
+    return Target(target.name, target.takes, lower_copying(target), target.schedules)
+
+
+def _passes(path: str, backend: Builtin, change: Change | None, *, shared: bool = False) -> list[Part]:
+    def without(name: str) -> Callable[[], Builtin]:
         def made() -> Builtin:
             module, _, attribute = path.partition(":")
             holder = importlib.import_module(module)
             setattr(holder, attribute, getattr(holder, attribute).with_run(name, lambda program, context: program))
-            return backend if change is _as_it_is else _changed(backend, change)
+            return _changed(backend, change)
 
         return made
 
-    return [
-        Part(f"the pass {name}", without(path, name), without=True)
-        for path, names in _SPARED[stage]
-        if path != _TO_LINALG or backend.target == "tosa"
-        for name in names
-    ]
+    return [Part(f"the pass {name}", without(name), without=True, shared=shared) for name in _SPARED[path]]
 
 
-def _levels(backend: Builtin) -> list[Part]:
-    from torchstone.compiler.runtime.cpu.level import VARIABLE, unavailable
+def _levels(backend: Builtin, change: Change | None) -> list[Part]:
 
     def held_to(level: str) -> Callable[[], Builtin]:
         def made() -> Builtin:
             os.environ[VARIABLE] = level
-            return backend
+            return _changed(backend, change)
 
         return made
 

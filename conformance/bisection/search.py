@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torchstone.conformance.backends.registry import load
+from torchstone.conformance.bisection import exported, inductor, ours
+from torchstone.conformance.bisection.rungs import Rung
 from torchstone.conformance.custom.apart import Died, Made, Steps, stream
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.run_case import run_case
@@ -16,35 +18,6 @@ from torchstone.conformance.program.case import Case
 
 ENDED = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
 """Outcomes of a process that ended: which of them it was says more of the machine than of the failure."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a stage that can be tried by itself.
-
-    ``backend`` makes the compiler with this part alone, of its stage, in use; with ``without``, with all but this part.
-    The second kind is only tried where no part of the first shows the failure.
-    """
-
-    name: str
-    backend: Callable[[], Any]
-    without: bool = False
-
-
-@dataclass(frozen=True)
-class Rung:
-    """A compiler up to a stage, as a backend.
-
-    ``stage`` is what it has more than the rung before. ``parts`` gives those of the stage, from the verdict on the rung
-    before: its evidence names the ops. ``found`` is for a compiler that has a search of its own: it is given what says
-    whether the compiler is right as it is, and names the part.
-    """
-
-    stage: str
-    what: str
-    backend: Callable[[], Any]
-    parts: Callable[[Verdict], Sequence[Part]] = lambda before: ()
-    found: Callable[[Callable[[], bool]], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,15 +35,13 @@ class Blame:
     """Where a failure comes from.
 
     ``stage`` is the first that shows it, and ``parts`` are those of it that do. ``stage`` is empty where the case does
-    not fail, and ``verdict`` says what it does. ``note`` is for people: what limits the answer.
+    not fail, and ``verdict`` says what it does.
     """
 
     verdict: Verdict
     stage: str = ""
     parts: tuple[str, ...] = ()
     tried: tuple[Tried, ...] = ()
-    note: str = ""
-    told: dict[str, Any] = field(default_factory=dict)
 
 
 def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried], None] = lambda tried: None) -> Blame:
@@ -95,12 +66,9 @@ def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried
 
 
 def _rungs(backend: str) -> Sequence[Rung]:
-    from torchstone.conformance.bisection import exported, ours
-    from torchstone.conformance.bisection.inductor import rungs as of_inductor
-
     loaded = load(backend)
-    for of in (ours.rungs, of_inductor, exported.rungs):
-        if found := of(loaded):
+    for family in (ours, inductor, exported):
+        if found := family.rungs(loaded):
             return found
     raise InputError(
         f'the stages of backend "{backend}" are not known: bisect knows torchstone\'s own targets, inductor, and '
@@ -112,12 +80,11 @@ def _in_parts(rung: Rung, before: Verdict, trials: _Trials) -> Blame:
     assert trials.failure is not None
     guilty = []
     for part in rung.parts(before):
-        if part.without and guilty:
-            break
-        what = f"without {part.name}" if part.without else f"{part.name} alone"
-        shows = trials.shows(part.name, what, part.backend)
+        shows = trials.shows(part.name, str(part), part.backend)
         if shows is not None and shows != part.without:
             guilty.append(part.name)
+            if part.shared:
+                break
     if rung.found is not None and (name := trials.named(rung.found, rung.backend)):
         guilty.append(name)
     return Blame(trials.failure, rung.stage, tuple(guilty), tuple(trials.tried))
