@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering import evaluator
+from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.steps import is_control
 from torchstone.compiler.lowering.target import Target
 from torchstone.compiler.runtime.cpu.level import VARIABLE, unavailable
@@ -79,7 +80,7 @@ def _changed(backend: Builtin, change: Change | None) -> Builtin:
     if change is None:
         return backend
     out = copy.copy(backend)
-    out.change = change
+    out.row = change(find_target(backend.target))
     out.uses_eager_kernels = True  # type: ignore[attr-defined]  # an interpreter's are PyTorch's
     return out
 

@@ -79,8 +79,7 @@ def expansion(ops: str, wrong: Mutation) -> Patch:
     """Replace the rules of ATen ops, separated by spaces and without their ``aten.``; the bodies of ``flat.`` ones."""
 
     def apply() -> AbstractContextManager[Any]:
-        from torchstone.compiler.transforms.bodies import BODIES
-        from torchstone.compiler.transforms.expansions import EXPANSIONS
+        from torchstone.compiler.transforms.expand import BODIES, EXPANSIONS
         from torchstone.compiler.transforms.rules import Row
 
         table = BODIES if ops.startswith("flat.") else EXPANSIONS

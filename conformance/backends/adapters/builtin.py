@@ -29,8 +29,8 @@ class Builtin:
     packages: tuple[str, ...] = ("torch", "torchstone")
     options: tuple[str, ...] = ()
     library_calls = True
-    change: Callable[[Any], Any] | None = None
-    """What becomes of the target before it is compiled for: a stage after which an interpreter goes on."""
+    row: Any = None
+    """The target, where it is not the one of the name: one up to a stage, after which an interpreter goes on."""
 
     @property
     def target(self) -> str:
@@ -56,12 +56,7 @@ class Builtin:
 
     def settings(self) -> dict[str, Any]:
         """Return the options of ``compile``. Every result is on trial, those too that eager would not compute."""
-        target: Any = self.target
-        if self.change is not None:
-            from torchstone.compiler.lowering.registry import find_target
-
-            target = self.change(find_target(target))
-        return {"target": target, "library_calls": self.library_calls, "alias_results": False}
+        return {"target": self.row or self.target, "library_calls": self.library_calls, "alias_results": False}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         from torchstone.compiler.diagnostics import TorchstoneError
