@@ -11,7 +11,7 @@ import torch
 from torchstone.conformance.backends.registry import describe_backend, load
 from torchstone.conformance.escape import markdown, markdown_block, replay_command
 from torchstone.conformance.execution.machine import processor
-from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
+from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Reduction
 
@@ -46,7 +46,10 @@ def issue(reduction: Reduction, script: str) -> str:
     ``script`` is the name of the file with the script, which is named where it is too long to be pasted.
     """
     verdict = reduction.verdict
-    lines = [f"# {title(reduction.case, verdict)}", "", f"Stage: {verdict.stage}. What is said of it:", ""]
+    stage = (
+        "Compared with eager PyTorch:" if verdict.stage is Stage.COMPARE else f"It fails at the stage {verdict.stage}:"
+    )
+    lines = [f"# {title(reduction.case, verdict)}", "", stage, ""]
     lines += [markdown_block(verdict.message), ""]
     if numbers := [(label, verdict.evidence[key]) for key, label in _NUMBERS if key in verdict.evidence]:
         lines += ["| worst element | |", "| --- | --- |"]
