@@ -43,7 +43,8 @@ SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
 GRID_RUNS = 64
 
 SIDES = ("up", "down", "both", "none")
-REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
+REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "within")], *[("any", "never")] * 3)
+REORDERED_RUNS += (("any", "some within"),) * 6
 CANCELLED_RUNS = (("lost", "never"),) * 12
 OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
 """Runs of the overflow model: which way accumulations overflow, and which other steps do."""
