@@ -51,6 +51,7 @@ from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths
 from torchstone.conformance.oracle.reference.leaf import (
     NUMBERS,
     Leaf,
+    eager_nearby,
     reference_of,
     refine_spread,
     scipy_reference,
@@ -351,6 +352,9 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
             bad &= ~within_reference(b, e, truth, dtype, row)
         if bool(bad.any()):
             truth = refine_spread(truth, expected, leaf)
+            bad &= ~within_reference(b, e, truth, dtype, row)
+        if bool(bad.any()):
+            truth = eager_nearby(truth, expected, dtype, leaf)
             bad &= ~within_reference(b, e, truth, dtype, row)
         if bool(bad.any()) and (exact := scipy_reference(truth, leaf)) is not None:
             bad &= ~within_reference(b, e, exact, dtype, row)

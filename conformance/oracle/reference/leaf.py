@@ -13,7 +13,7 @@ from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.reference.runs import DAMPED_SCALE, Referee, ReferenceRun
 from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
 from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH
-from torchstone.conformance.oracle.ulp import wide
+from torchstone.conformance.oracle.ulp import ulp, wide
 
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 """The dtype of the tensor that a number of the results may be read out of."""
@@ -101,6 +101,19 @@ def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
         smooth, torch.maximum(truth.spread, torch.minimum(more, MAX_SPREAD_GROWTH * truth.spread)), truth.spread
     )
     return replace(truth, spread=spread, smooth=smooth)
+
+
+def eager_nearby(truth: Reference, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Reference:
+    """The reference with eager's errors on inputs a few ULPs away, where rounding moves results in proportion or not at
+    all: there eager's own error is a number that rounding draws, and may happen to be nothing."""
+    steady = truth.spread <= ulp(truth.values.abs(), dtype)
+    steady = steady if truth.smooth is None else steady | truth.smooth
+    largest = torch.zeros(truth.values.shape, dtype=torch.float64)
+    for eager, exact in leaf.referee.runs_nearby:
+        pair = [leaf.other(run, expected) for run in (eager, exact)]
+        if pair[0] is not None and pair[1] is not None:
+            largest = torch.maximum(largest, torch.abs(pair[0] - pair[1]).nan_to_num(0.0, 0.0, 0.0))
+    return replace(truth, eager_nearby=torch.where(steady, largest, 0.0))
 
 
 def _smooth(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:

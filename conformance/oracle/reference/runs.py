@@ -23,7 +23,13 @@ from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundi
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
 from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Mix
-from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_drawn, write_perturbed
+from torchstone.conformance.oracle.perturbation.inputs import (
+    a_few_ulps,
+    one_ulp,
+    part_of_an_ulp,
+    write_drawn,
+    write_perturbed,
+)
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
@@ -41,6 +47,7 @@ SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
 """In ULPs: how far the first runs of a scatter are rounded."""
 
 GRID_RUNS = 64
+NEARBY_RUNS = 12
 
 SIDES = ("up", "down", "both", "none")
 REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "within")], *[("any", "never")] * 3)
@@ -191,11 +198,16 @@ class Referee:
         """The widened program and inputs. Raises ``NoTwin``."""
         return widen_program(self.program), widen_inputs(self.args())
 
-    def twin_run(self, mode: Any = None, move: Callable[[tuple[Tensor, ...]], None] | None = None) -> ReferenceRun:
-        """A run of the float64 twin inside a mode, on inputs that ``move`` has written to."""
+    def twin_run(
+        self,
+        mode: Any = None,
+        move: Callable[[tuple[Tensor, ...]], None] | None = None,
+        args: tuple[Tensor, ...] | None = None,
+    ) -> ReferenceRun:
+        """A run of the float64 twin inside a mode, on inputs that ``move`` has written to; or on other inputs."""
         try:
             program, _ = self.twin
-            args = widen_inputs(self.args())
+            args = widen_inputs(self.args() if args is None else args)
         except NoTwin as error:
             return ReferenceRun([], str(error))
         if move is not None:
@@ -303,6 +315,19 @@ class Referee:
     def sub_ulp_perturbed(self) -> list[ReferenceRun]:
         """The float64 run again, inputs moved by a small part of one ULP of their own dtype."""
         return self._perturbed_runs(SUB_ULP_STEP)
+
+    @functools.cached_property
+    def runs_nearby(self) -> list[tuple[ReferenceRun, ReferenceRun]]:
+        """Eager and float64 on inputs that are a few ULPs away, the same for both."""
+        if self.all_exact:
+            return []
+        pairs = []
+        for k in range(NEARBY_RUNS):
+            args = self.args()
+            generator = torch.Generator().manual_seed(SEED + k)
+            write_perturbed(args, self.input_dtypes, functools.partial(a_few_ulps, generator=generator))
+            pairs.append((self._run(self.program, copy_tensors(args)), self.twin_run(args=args)))
+        return [pair for pair in pairs if not (pair[0].problem or pair[1].problem)]
 
     def _perturbed_runs(self, ulps: float) -> list[ReferenceRun]:
         runs: list[ReferenceRun] = []

@@ -1,4 +1,4 @@
-"""Steps within the formula of one op may leave the range where a fused kernel does not; steps of the program may not."""
+"""Steps within the formula of one op may leave the range where a fused kernel does not; steps of a program may not."""
 
 from __future__ import annotations
 
