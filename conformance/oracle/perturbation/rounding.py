@@ -23,6 +23,7 @@ from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
+from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.perturbation.accumulation import (
     accumulates,
     arguments_of,
@@ -169,7 +170,15 @@ class RandomRounding(TorchDispatchMode):
         if schema_of(func).name.endswith("fft_r2c"):
             again = self._moved_operands(args, kwargs, [], results, terms)
             return _as_complex_transform(func, moved, again[0][0] - moved[0][0], results[0].shape)
-        return func(*moved[0], **moved[1])
+        return self._underflowed(func, args, kwargs, func(*moved[0], **moved[1]))
+
+    def _underflowed(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
+        """``out``, products of several factors, as far off as partial products that are subnormal lose digits."""
+        factors = Factors.of(func, args, kwargs) if movable(out) and not out.is_complex() else None
+        if factors is None:
+            return out
+        loss = factors.lost_digits(torch.float64 if real_dtype(self.dtype) is torch.float64 else torch.float32)
+        return torch.where(loss > self.eps, out * (1.0 + loss * self._sides(out)).clamp(min=0.0), out)
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""
