@@ -184,18 +184,18 @@ class _Search:
         return False
 
     def is_dense(self, wanted: Tensor) -> Tensor:
-        """Which numbers lie as close to the runs as those around them lie to one another."""
+        """Which numbers some run gives, or which lie as close to the runs as those around them lie to one another."""
         elements = wanted.nonzero().reshape(-1).tolist()
         while True:
             pairs = zip(self.samples.rows, self.samples.draws, strict=True)
             runs = torch.stack([row for row, mix in pairs if len(mix) == 1])  # those of a search crowd around its start
             rows = {element: sorted({*filter(math.isfinite, runs[:, element].tolist())}) for element in elements}
-            fits = {element: _fits(float(self.wanted[element]), row) for element, row in rows.items()}
             far = any(not row or _beyond(float(self.wanted[element]), row) for element, row in rows.items())
             if far or len(runs) >= DENSE:
-                found = torch.zeros_like(wanted)
-                found[elements] = torch.tensor([fits[element] and not far for element in elements])
-                return found
+                found = self.distance() <= self.unit
+                for element, row in rows.items():
+                    found[element] |= not far and _fits(float(self.wanted[element]), row)
+                return found & wanted
             made = len(self.samples.rows)
             for seed in range(len(runs), DENSE):
                 self.samples.more(anew(-seed))

@@ -35,7 +35,7 @@ from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
-from torchstone.conformance.oracle.tolerances import SUB_ULP_STEP, real_dtype
+from torchstone.conformance.oracle.tolerances import SPREAD_FACTOR, SUB_ULP_STEP, real_dtype
 from torchstone.conformance.oracle.ulp import precision
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
@@ -43,6 +43,8 @@ from torchstone.conformance.program.tensor_storage import copy_tensors
 ROUNDING_RUNS = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
 DAMPED_SCALE = 1 / 16
+AMPLIFIED_SCALES = (2.0**8, 2.0**4)
+AMPLIFIED_RUNS = 12
 SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
 """In ULPs: how far the first runs of a scatter are rounded."""
 
@@ -252,7 +254,15 @@ class Referee:
     @functools.cached_property
     def runs_on_grid(self) -> list[ReferenceRun]:
         """Runs in which each step gives a number of the dtype: in few bits a difference is often exactly zero."""
-        scatter = Scatter(self, inputs=not self.all_exact, on_grid=True)
+        return self._on_grid(inputs=not self.all_exact)
+
+    @functools.cached_property
+    def roundings_on_grid(self) -> list[ReferenceRun]:
+        """Such runs on the inputs as they are."""
+        return self._on_grid(inputs=False)
+
+    def _on_grid(self, inputs: bool) -> list[ReferenceRun]:
+        scatter = Scatter(self, inputs=inputs, on_grid=True)
         runs = [scatter.run(((Draws(SEED + k), 1.0),)) for k in range(GRID_RUNS)]
         return [run for run in runs if not run.problem]
 
@@ -270,6 +280,18 @@ class Referee:
     def damped_runs(self) -> list[ReferenceRun]:
         """The same runs with the same signs and much smaller roundings: what does not jump shrinks in proportion."""
         return self._rounded_runs(tuple((DAMPED_SCALE * ulps, side) for ulps, side in ROUNDING_RUNS))
+
+    @functools.cached_property
+    def stretched_runs(self) -> list[ReferenceRun]:
+        """The same runs with the same signs and roundings as large as the room is that the spread gives."""
+        return self._rounded_runs(tuple((SPREAD_FACTOR * ulps, side) for ulps, side in ROUNDING_RUNS))
+
+    @functools.cached_property
+    def amplified_runs(self) -> list[tuple[ReferenceRun, ReferenceRun]]:
+        """Runs with the same signs and larger roundings, of two sizes. Those of one ULP of float64 lie on a lattice,
+        which the largest terms of a sum are rounded to."""
+        runs = [self._rounded_runs(((ulps, 0),) * AMPLIFIED_RUNS) for ulps in AMPLIFIED_SCALES]
+        return list(zip(*runs, strict=True)) if len(runs[0]) == len(runs[1]) else []
 
     def _rounded_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[ReferenceRun]:
         modes = [

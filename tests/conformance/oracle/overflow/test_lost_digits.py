@@ -1,4 +1,4 @@
-"""Products of many factors: in some order a partial product is subnormal, and has few digits left. All others have all."""
+"""Products of many factors: in some order a partial product is subnormal, with few digits; all others have theirs."""
 
 from __future__ import annotations
 
