@@ -13,7 +13,7 @@ from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.reference.runs import AMPLIFIED_SCALES, DAMPED_SCALE, Referee, ReferenceRun
 from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
 from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH, SPREAD_FACTOR
-from torchstone.conformance.oracle.ulp import ulp, wide
+from torchstone.conformance.oracle.ulp import precision, ulp, wide
 
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 """The dtype of the tensor that a number of the results may be read out of."""
@@ -105,7 +105,10 @@ def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
 
 def eager_nearby(truth: Reference, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Reference:
     """The reference with eager's errors on inputs a few ULPs away, where rounding moves results in proportion or not at
-    all: there eager's own error is a number that rounding draws, and may happen to be nothing."""
+    all: there eager's own error is a number that rounding draws, and may happen to be nothing. Not of 16-bit numbers:
+    eager computes in float32, and rounds once."""
+    if precision(dtype) < precision(torch.float32):
+        return truth
     steady = truth.spread <= ulp(truth.values.abs(), dtype)
     steady = steady if truth.smooth is None else steady | truth.smooth
     largest = torch.zeros(truth.values.shape, dtype=torch.float64)

@@ -16,7 +16,7 @@ PERMUTED = torch.tensor([2, 0, 3, 1])
 
 def graded(dtype: torch.dtype) -> Tensor:
     """A symmetric matrix of full rank whose elements are of many sizes."""
-    sizes = torch.tensor([1.0, 1e-3, 1e-5, 1e-6], dtype=dtype)
+    sizes = torch.tensor([1.0, 1e-2, 1e-3, 3e-4], dtype=dtype)
     row = torch.tensor([[2.0, 0.7, 0.3, 0.9], [0.7, 3.0, 0.2, 0.4], [0.3, 0.2, 1.0, 0.8], [0.9, 0.4, 0.8, 4.0]])
     return row.to(dtype) * sizes * sizes[:, None]
 
