@@ -187,7 +187,7 @@ class _Search:
         """Which numbers some run gives, or which lie as close to the runs as those around them lie to one another."""
         found = torch.zeros_like(wanted)
         elements = wanted.nonzero().reshape(-1).tolist()
-        for count, doubtful in ((DENSE, MAX_SPACING_RATIO / 4), (DENSER, MAX_SPACING_RATIO)):
+        for count, doubtful in ((DENSE, MAX_SPACING_RATIO / 8), (DENSER, MAX_SPACING_RATIO)):
             rows = self._rows(elements, count)
             numbers = {element: float(self.wanted[element]) for element in elements}
             if rows is None or any(_beyond(numbers[element], rows[element]) for element in elements):

@@ -96,10 +96,10 @@ def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
     first few. A jump that only the later runs meet is not let in: it would stray further by far."""
     smooth = _smooth(truth, expected, leaf)
-    more = spread_of(truth.values, leaf.others(leaf.referee.more_rounded_runs, expected))
-    spread = torch.where(
-        smooth, torch.maximum(truth.spread, torch.minimum(more, MAX_SPREAD_GROWTH * truth.spread)), truth.spread
-    )
+    spread = truth.spread
+    for run in leaf.others(leaf.referee.more_rounded_runs, expected):
+        strays = spread_of(truth.values, [run])
+        spread = torch.where(smooth & (strays <= MAX_SPREAD_GROWTH * truth.spread), spread.maximum(strays), spread)
     return replace(truth, spread=spread, smooth=smooth)
 
 
