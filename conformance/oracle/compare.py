@@ -29,6 +29,7 @@ from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcom
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
 from torchstone.conformance.oracle.ambiguity.ties import TieBreaking
+from torchstone.conformance.oracle.ambiguity.zero_factor import zero_factor_ambiguity
 from torchstone.conformance.oracle.elementwise import (
     error_bound,
     no_further_than_eager,
@@ -51,6 +52,7 @@ from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths
 from torchstone.conformance.oracle.reference.leaf import (
     NUMBERS,
     Leaf,
+    eager_nearby,
     reference_of,
     refine_spread,
     scipy_reference,
@@ -109,15 +111,14 @@ def judge(
             return _OPEN
         if _right_by_factors(program, args, expected, actual, seed):
             return _OPEN
-        for beside in (_judge(*choice) for choice in nan_sign_ambiguity(referee, expected, actual)):
-            if beside.ok:
-                return _OPEN
-        for beside in (_judge(*choice) for choice in phase_ambiguity(referee, expected, actual)):
-            if beside.ok:
-                return _OPEN
-            # The other choice is as right, and so is what is ill-conditioned beside it.
-            if beside.outcome is Outcome.ILL_CONDITIONED and finding.outcome is Outcome.MISMATCH:
-                finding = beside
+        for ambiguity in (nan_sign_ambiguity, zero_factor_ambiguity, phase_ambiguity):
+            for choice in ambiguity(referee, expected, actual):
+                beside = _judge(*choice)
+                if beside.ok:
+                    return _OPEN
+                # The other choice is as right, and so is what is ill-conditioned beside it.
+                if beside.outcome is Outcome.ILL_CONDITIONED and finding.outcome is Outcome.MISMATCH:
+                    finding = beside
         return finding
 
 
@@ -351,6 +352,9 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
             bad &= ~within_reference(b, e, truth, dtype, row)
         if bool(bad.any()):
             truth = refine_spread(truth, expected, leaf)
+            bad &= ~within_reference(b, e, truth, dtype, row)
+        if bool(bad.any()):
+            truth = eager_nearby(truth, expected, dtype, leaf)
             bad &= ~within_reference(b, e, truth, dtype, row)
         if bool(bad.any()) and (exact := scipy_reference(truth, leaf)) is not None:
             bad &= ~within_reference(b, e, exact, dtype, row)

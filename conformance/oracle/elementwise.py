@@ -29,6 +29,8 @@ class Reference:
     spread: Tensor
     smooth: Tensor | None = None
     """Where the spread is proportional to the size of the roundings, which no jump is."""
+    eager_nearby: Tensor | None = None
+    """How far from float64 eager is on inputs a few ULPs away, at most: its error on the inputs themselves is luck."""
     rounded_to: torch.dtype | None = None
     """The narrowest dtype that steps on the way round to, where that is narrower than the results' own."""
 
@@ -58,11 +60,15 @@ def error_bound(expected: Tensor, reference: Reference, dtype: torch.dtype, row:
     truth, spread = reference.values, reference.spread
     bound = row.ulps * ulp(truth.abs(), dtype) + row.tiny
     eager_error = torch.where(torch.isfinite(expected), torch.abs(expected - truth), 0.0)
-    explained = eager_error <= MAX_EAGER_ERROR_TO_SPREAD * (spread + bound)
+    explicable = MAX_EAGER_ERROR_TO_SPREAD * (spread + bound)
+    explained = eager_error <= explicable
     coarsest = reference.coarsest(dtype)
     room = SPREAD_FACTOR * spread
     if coarsest is not dtype:  # the ULPs of a step before are counted by what becomes of one
         room = max(SPREAD_FACTOR, tolerance(coarsest).ulps) * spread
+    if reference.eager_nearby is not None:
+        typical = explained & (reference.eager_nearby <= explicable)
+        eager_error = torch.where(typical, torch.maximum(eager_error, reference.eager_nearby), eager_error)
     slack = torch.where(explained, room + row.factor * eager_error, MAX_ERROR_TO_EAGER_ERROR * eager_error)
     slack = torch.minimum(slack, 2.0 ** (precision(coarsest) // 2) * ulp(truth.abs(), coarsest))
     if reference.smooth is not None:

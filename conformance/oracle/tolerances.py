@@ -76,8 +76,8 @@ MAX_SPACING_RATIO = 16.0
 where no search tells (float64 has no runs between its neighbours). Beyond all runs: a quarter of it."""
 
 MAX_SPREAD_GROWTH = 8.0
-"""Ratio of spreads: how many times further than the first few runs of the rounding model the later ones may let an
-element stray. A jump that only they meet strays further by far."""
+"""Ratio of spreads: how many times further than in the first few runs of the rounding model an element may stray in a
+later one that is to count. One that meets a jump strays further by far."""
 
 SINGLE_ROUNDING_ULPS = 0.51
 """In ULPs: half of one, and what computing in float32 first may add to it.

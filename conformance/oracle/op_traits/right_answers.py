@@ -27,6 +27,19 @@ PICKS_ONE_OF_TIES = Trait(
     waives=True,
 )
 
+SCALES_PRODUCT = Trait(
+    "Multiplies a matrix product by alpha",
+    Names.ATEN,
+    each("addbmm addmm addmv baddbmm"),
+    reason=(
+        "For alpha=0 eager leaves the product out where BLAS computes it, and multiplies it where its own kernels do "
+        "(16 bits, small batches). PyTorch's decompositions multiply. The documentation speaks of beta=0 alone."
+    ),
+    effect="Where alpha is 0 and an element of the product is NaN or infinite, it may count, as NaN, or be left out.",
+    read_by=("conformance.oracle.ambiguity.zero_factor",),
+    waives=True,
+)
+
 FREE_PHASES = Trait(
     "Gives vectors of free sign or phase",
     Names.ATEN,

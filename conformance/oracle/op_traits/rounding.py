@@ -171,6 +171,19 @@ ADDS_IN_FLOAT32 = Trait(
     read_by=("conformance.oracle.perturbation.rounding",),
 )
 
+STABLE_BY_NORM = Trait(
+    "Is stable by the norm of its matrix",
+    Names.ATEN,
+    each("_linalg_eigh _linalg_eigvals _linalg_svd linalg_eig prims::svd"),
+    reason=(
+        "Eigenvalues and singular values are found by orthogonal transformations, which mix all elements: a small one "
+        "beside a large one has an error of an ULP of the large one (LAPACK Users' Guide, error bounds)."
+    ),
+    effect="The rounding model moves each element of the matrix by an ULP of the largest.",
+    read_by=("conformance.oracle.perturbation.rounding",),
+    waives=True,
+)
+
 OSCILLATES = Trait(
     "Oscillates around zero",
     Names.ATEN,

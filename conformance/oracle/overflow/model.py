@@ -17,8 +17,11 @@ where the narrower dtype may:
 - A product of several factors may overflow before a small one comes in, and underflow before a large one does; where
   both may, it may be NaN. Its sign is in every order the same (products.py).
 - Where sums of products are regrouped, ``inf * (a + b)`` is infinite and ``inf * a + inf * b`` may be NaN.
-- Any other step gives infinity where its exact result exceeds the range, or stays finite where it is fused into the
-  next. Of float64, which has no wider twin, that is a product and the addition after it.
+- A step of an op's formula (PyTorch's decomposition of it) gives infinity where its exact result exceeds the range, or
+  stays finite where it is fused into the next: an op promises its result, not the way to it. The steps of 16-bit
+  numbers are computed in float32.
+- Any other step gives infinity where its exact result exceeds the range. Of float64, which has no wider twin, a product
+  beyond the range may be fused into the addition after it.
 - An accumulation in float64 is computed on operands scaled by a power of two (scaling.py).
 
 The orders are drawn at random, and each element has its own: a number that no order gives is in no run.
@@ -63,6 +66,9 @@ from torchstone.conformance.oracle.perturbation.decompositions import agree, dec
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.tolerances import real_dtype
 
+WITHIN = ("within", "some within")
+"""The kinds of runs in which the steps of a formula overflow, and those of the program do not."""
+
 Sums: TypeAlias = str
 """Where accumulations overflow if they may: ``up``, ``down``, ``both`` (NaN), ``none``, or ``any`` at random. ``lost``:
 nowhere, and what they cancel to has lost the digits that rounding loses, of float64."""
@@ -90,7 +96,8 @@ class Terms(NamedTuple):
 
 class RandomOverflow(RandomRounding):
     """Runs what is inside it in the range of ``dtype``, without rounding. ``steps``: whether steps that are no
-    accumulations overflow too: ``never``, ``always``, at random (``some``), or within ``moments`` alone.
+    accumulations overflow too: ``never``, ``always``, at random (``some``), or only those ``within`` the formula of an
+    op, all of them or ``some within``.
     ``formula``: 0 for PyTorch's decompositions, others for the other formulas of an op, in turn."""
 
     def __init__(self, dtype: torch.dtype, seed: int, sums: Sums, steps: str, formula: int = 0, **shared: Any) -> None:
@@ -123,13 +130,14 @@ class RandomOverflow(RandomRounding):
         return self.products.add(func, args, kwargs, out) if role == "sum" else out
 
     def _round(self, value: Any) -> Any:
-        if not movable(value) or self.steps == "never" or (self.steps == "moments" and not self.within):
+        if not movable(value) or self.steps == "never" or (self.steps in WITHIN and not self.depth):
             return value
         return _by_part(value, self._overflowed)
 
     def _overflowed(self, value: Tensor) -> Tensor:
-        beyond = torch.isfinite(value) & (value.abs() >= self.range)
-        if self.steps == "some":
+        inside = self.steps in WITHIN and not self.within
+        beyond = torch.isfinite(value) & (value.abs() >= (self.room if inside else self.range))
+        if self.steps in ("some", "some within"):
             beyond &= self._coin(value)
         # In one pass a running mean that overflows meets its opposite: within moments infinities may be NaN.
         infinity = math.nan if self.moments and self.choice == "both" else math.inf
@@ -201,7 +209,7 @@ class RandomOverflow(RandomRounding):
         loose = self.widest and self.steps != "never"
         if loose:
             small = [each(*tree_map(shifted, _copied(args)), **_copied(kwargs)) for each in (rule, func)]
-            loose = agree(*map(_rescaled, small))
+            loose = _agree_where_finite(*map(_rescaled, small))
         return agree(steps, _where_finite(steps, whole) if loose else whole)
 
     def _accumulated(
@@ -316,6 +324,18 @@ def _where_finite(steps: Any, whole: Any) -> list[Any]:
         return torch.where(torch.isfinite(one) & torch.isfinite(other), other, one)
 
     return [pick(*pair) for pair in zip(tree_flatten(steps)[0], tree_flatten(whole)[0], strict=True)]
+
+
+def _agree_where_finite(steps: Any, whole: Any) -> bool:
+    """Whether two computations agree. Of complex numbers that are not finite in the same places, the others: what
+    complex arithmetic makes of infinities is open."""
+
+    def beside(one: Any, other: Any) -> Any:
+        open_too = movable(one) and one.is_complex() and torch.equal(torch.isfinite(one), torch.isfinite(other))
+        return _where_finite(one, other)[0] if open_too else other
+
+    pairs = zip(tree_flatten(steps)[0], tree_flatten(whole)[0], strict=True)
+    return agree(steps, [beside(*pair) for pair in pairs])
 
 
 def _by_part(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:

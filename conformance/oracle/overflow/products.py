@@ -2,7 +2,8 @@
 
 Multiplied in some order, factors above 1 may come first, and overflow where all of them together exceed the range; or
 those below 1, and underflow to 0; or each apart, and infinity times 0 is NaN. A partial product that is infinite or 0
-stays so, and the sign is that of all factors: there is nothing else, but the product itself.
+stays so, and the sign is that of all factors: there is nothing else, but the product itself. Beside underflow a partial
+product is subnormal, and the product has as few digits: the rounding model asks for them (``lost_digits``).
 
 Which factors a result has tells the op itself: with a sum in place of the product it adds up their logarithms.
 """
@@ -70,6 +71,14 @@ class Factors:
         result = torch.where(under & ~infinite & (chosen == 1), 0.0, result)
         lost = nan | (zero & infinite) | (over & under & (chosen == 2))
         return torch.where(lost, math.nan, result)
+
+    def lost_digits(self, dtype: torch.dtype) -> Tensor:
+        """How far a product may be off, relative to itself, because a partial product of its factors below 1 is
+        subnormal in ``dtype``: by up to half the smallest number there is, of the smallest partial product."""
+        info = torch.finfo(dtype)
+        least = math.log2(info.tiny) + math.log2(info.eps)
+        smallest = self.total(lambda value: _log2(value).clamp(max=0))
+        return torch.where(smallest < math.log2(info.tiny), torch.exp2((least - 1.0 - smallest).clamp(max=0.0)), 0.0)
 
     def _in_range(self) -> Tensor:
         """The products where nothing leaves the range: the fractions and the powers of two each for themselves. Nothing

@@ -15,8 +15,8 @@ from torchstone.conformance.oracle.elementwise import (
     within_ulps,
 )
 from torchstone.conformance.oracle.perturbation.search import attained
-from torchstone.conformance.oracle.reference.leaf import Leaf, spread_of
-from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, Tolerance, real_dtype
+from torchstone.conformance.oracle.reference.leaf import Leaf, amplified_spread, spread_of
+from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, SPREAD_FACTOR, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import wide
 
 
@@ -46,9 +46,13 @@ def ill_conditioned(
         sizes = torch.maximum(*(torch.where(torch.isfinite(t), t.abs(), 0.0) for t in (actual, expected)))
         bad = bad & (sizes < torch.finfo(torch.float64).max / 2)
         found &= bad
-    if bool((bad & ~found & ~torch.isfinite(actual)).any()):
-        on_grid = _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
-        found |= ~torch.isfinite(actual) & ~on_edge & on_grid
+        if bool((bad & ~found).any()):
+            room = SPREAD_FACTOR * amplified_spread(truth, like, leaf)
+            found |= bad & within_distance(actual, truth.values, room)
+    if bool((bad & ~found & ~on_edge).any()):
+        found |= ~on_edge & _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
+    if bool((bad & ~found & on_edge).any()):
+        found |= on_edge & _given(actual, leaf.others(referee.roundings_on_grid, like), dtype, row)
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
         left = bad & ~found & where
         if bool(left.any()):

@@ -11,6 +11,9 @@ from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.perturbation.draws import LARGEST, DrawStream
 from torchstone.conformance.oracle.ulp import precision, step, ulp
 
+NEARBY = 8
+"""In ULPs: how far away eager's errors are looked at."""
+
 
 def _directions(like: Tensor, kind: str, generator: torch.Generator) -> Tensor:
     if kind == "random":
@@ -24,6 +27,14 @@ def one_ulp(tensor: Tensor, dtype: torch.dtype, kind: str, generator: torch.Gene
     if precision(dtype) > precision(tensor.dtype):
         return tensor
     return step(tensor, _directions(tensor, kind, generator))
+
+
+def a_few_ulps(tensor: Tensor, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Each number moved by up to ``NEARBY`` of its own ULPs, zeros excepted."""
+    moved = tensor
+    for _ in range(NEARBY):
+        moved = step(moved, torch.randint(-1, 2, tensor.shape, generator=generator))
+    return torch.where(torch.isfinite(moved) & (tensor != 0), moved, tensor)
 
 
 def part_of_an_ulp(tensor: Tensor, dtype: torch.dtype, kind: str, generator: torch.Generator, part: float) -> Tensor:

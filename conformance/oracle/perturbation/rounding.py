@@ -22,7 +22,8 @@ from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
-from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
+from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32, STABLE_BY_NORM
+from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.perturbation.accumulation import (
     accumulates,
     arguments_of,
@@ -165,11 +166,19 @@ class RandomRounding(TorchDispatchMode):
         if self._sums_exactly(operands, results):
             return out
         terms = transform_length(func, args, kwargs)
-        moved = self._moved_operands(args, kwargs, [], results, terms)
+        moved = self._moved_operands(func, args, kwargs, [], results, terms)
         if schema_of(func).name.endswith("fft_r2c"):
-            again = self._moved_operands(args, kwargs, [], results, terms)
+            again = self._moved_operands(func, args, kwargs, [], results, terms)
             return _as_complex_transform(func, moved, again[0][0] - moved[0][0], results[0].shape)
-        return func(*moved[0], **moved[1])
+        return self._underflowed(func, args, kwargs, func(*moved[0], **moved[1]))
+
+    def _underflowed(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
+        """``out``, products of several factors, as far off as partial products that are subnormal lose digits."""
+        factors = Factors.of(func, args, kwargs) if movable(out) and not out.is_complex() else None
+        if factors is None:
+            return out
+        loss = factors.lost_digits(torch.float64 if real_dtype(self.dtype) is torch.float64 else torch.float32)
+        return torch.where(loss > self.eps, out * (1.0 + loss * self._sides(out)).clamp(min=0.0), out)
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""
@@ -178,7 +187,7 @@ class RandomRounding(TorchDispatchMode):
             self.sums += 1
             read = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
             if not self._sums_exactly(read, []):
-                args, kwargs = self._moved_operands(args, kwargs, written, [])
+                args, kwargs = self._moved_operands(func, args, kwargs, written, [])
         return self._rounded(written, func(*args, **kwargs))
 
     def _rounded(self, written: list[Any], out: Any) -> Any:
@@ -188,7 +197,7 @@ class RandomRounding(TorchDispatchMode):
         return tree_map(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
 
     def _moved_operands(
-        self, args: Any, kwargs: Any, written: list[Any], results: list[Tensor], terms: float = 1.0
+        self, func: Any, args: Any, kwargs: Any, written: list[Any], results: list[Tensor], terms: float = 1.0
     ) -> Any:
         operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
         scale = error_growth(max(length_of(operands, results), terms))
@@ -196,9 +205,22 @@ class RandomRounding(TorchDispatchMode):
             scale *= torch.finfo(torch.float32).eps / self.eps
 
         def move(leaf: Any) -> Any:
-            return self._move(leaf, scale, uneven=True) if movable(leaf) and not _holds(written, leaf) else leaf
+            if not movable(leaf) or _holds(written, leaf):
+                return leaf
+            moved = self._move(leaf, scale, uneven=True)
+            return moved if not by_norm or leaf.dim() < 2 else moved + self._of_norm(leaf, scale)
 
+        by_norm = STABLE_BY_NORM.holds(func)
         return tree_map(move, (args, kwargs))
+
+    def _of_norm(self, matrix: Tensor, ulps: float) -> Tensor:
+        """What is added to a matrix by a method whose error is so many ULPs of the largest of its elements, in each.
+        Nothing, in half of the runs: a method may do better."""
+        largest = torch.where(torch.isfinite(matrix), matrix.abs(), 0.0).amax((-2, -1), keepdim=True)
+        noise = self._sides(matrix)
+        if matrix.is_complex():
+            noise = torch.complex(noise, self._sides(matrix))
+        return largest * (ulps * self.scale * self.eps) * noise * self._sides(largest).clamp(min=0.0)
 
     def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The op by its decomposition, so that each of its steps is rounded; ``NotImplemented`` when it has none.

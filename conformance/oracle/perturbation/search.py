@@ -39,8 +39,8 @@ SECANTS = 10
 """How many steps by the slope are taken."""
 BUDGET = 800
 """How many runs are made for one result, all its elements together."""
-DENSE = 256
-"""How many runs the density is taken from."""
+DENSE, DENSER = 256, 1024
+"""How many runs the density is taken from, and in cases of doubt."""
 NEIGHBOURS = 8
 """How many runs to either side tell the density."""
 
@@ -184,23 +184,38 @@ class _Search:
         return False
 
     def is_dense(self, wanted: Tensor) -> Tensor:
-        """Which numbers lie as close to the runs as those around them lie to one another."""
+        """Which numbers some run gives, or which lie as close to the runs as those around them lie to one another."""
+        found = torch.zeros_like(wanted)
         elements = wanted.nonzero().reshape(-1).tolist()
+        for count, doubtful in ((DENSE, MAX_SPACING_RATIO / 8), (DENSER, MAX_SPACING_RATIO)):
+            rows = self._rows(elements, count)
+            numbers = {element: float(self.wanted[element]) for element in elements}
+            if rows is None or any(_beyond(numbers[element], rows[element]) for element in elements):
+                return torch.zeros_like(wanted)
+            given = self.distance() <= self.unit
+            apart = {element: _apart(numbers[element], rows[element]) for element in elements}
+            for element in elements:
+                found[element] = given[element] or apart[element] <= doubtful
+            elements = [element for element in elements if not found[element] and apart[element] <= MAX_SPACING_RATIO]
+            if not elements:
+                break
+        return found
+
+    def _rows(self, elements: list[int], count: int) -> dict[int, list[float]] | None:
+        """What ``count`` runs give for each element; fewer, if one of these has its number far beyond them. None if a
+        run gives nothing."""
         while True:
             pairs = zip(self.samples.rows, self.samples.draws, strict=True)
             runs = torch.stack([row for row, mix in pairs if len(mix) == 1])  # those of a search crowd around its start
-            rows = {element: sorted({*filter(math.isfinite, runs[:, element].tolist())}) for element in elements}
-            fits = {element: _fits(float(self.wanted[element]), row) for element, row in rows.items()}
-            far = any(not row or _beyond(float(self.wanted[element]), row) for element, row in rows.items())
-            if far or len(runs) >= DENSE:
-                found = torch.zeros_like(wanted)
-                found[elements] = torch.tensor([fits[element] and not far for element in elements])
-                return found
+            rows = {element: sorted(filter(math.isfinite, runs[:, element].tolist())) for element in elements}
+            far = any(_beyond(float(self.wanted[element]), row) for element, row in rows.items())
+            if far or len(runs) >= count:
+                return rows
             made = len(self.samples.rows)
-            for seed in range(len(runs), DENSE):
+            for seed in range(len(runs), count):
                 self.samples.more(anew(-seed))
-            if len(self.samples.rows) < made + DENSE - len(runs):
-                return torch.zeros_like(wanted)
+            if len(self.samples.rows) < made + count - len(runs):
+                return None
 
 
 def anew(seed: int) -> Mix:
@@ -208,16 +223,25 @@ def anew(seed: int) -> Mix:
     return ((Draws(SEED_OF_SEARCH + seed), 1.0),)
 
 
-def _fits(number: float, ordered: list[float]) -> bool:
-    below, above = [v for v in ordered if v <= number], [v for v in ordered if v > number]
+def _apart(number: float, ordered: list[float]) -> float:
+    """How far the runs to either side of a number are apart, in the median spacing of those next to them. Infinite of
+    runs that lie on a lattice: they say nothing of what is between."""
+    distinct = sorted(set(ordered))
+    if 2 * len(distinct) < len(ordered):
+        return math.inf
+    below, above = [v for v in distinct if v <= number], [v for v in distinct if v > number]
     gap = (above[0] if above else number) - (below[-1] if below else number)
     sides = [side for side in (below[-NEIGHBOURS - 1 :], above[: NEIGHBOURS + 1]) if len(side) > NEIGHBOURS]
     spacings = [sorted(b - a for a, b in itertools.pairwise(side))[NEIGHBOURS // 2] for side in sides]
-    room = MAX_SPACING_RATIO if below and above else MAX_SPACING_RATIO / 4  # one number in 257 is beyond 256 others
-    return bool(spacings) and gap <= room * max(spacings)
+    if not spacings:
+        return math.inf
+    # One number in 257 is beyond 256 others: there the next of them counts four times.
+    return gap / max(spacings) * (1.0 if below and above else 4.0)
 
 
 def _beyond(number: float, ordered: list[float]) -> bool:
-    """Whether a number is further from the runs than any two of them are apart, many times."""
+    """Whether a number is further from the runs than any two of them are apart, many times; or there are none."""
+    if not ordered:
+        return True
     room = MAX_SPACING_RATIO * (ordered[-1] - ordered[0])
     return not ordered[0] - room <= number <= ordered[-1] + room

@@ -10,10 +10,10 @@ from torch import Tensor
 from torchstone.conformance.oracle.elementwise import Reference
 from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.pytree import dense
-from torchstone.conformance.oracle.reference.runs import DAMPED_SCALE, Referee, ReferenceRun
+from torchstone.conformance.oracle.reference.runs import AMPLIFIED_SCALES, DAMPED_SCALE, Referee, ReferenceRun
 from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
-from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH
-from torchstone.conformance.oracle.ulp import wide
+from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH, SPREAD_FACTOR
+from torchstone.conformance.oracle.ulp import precision, ulp, wide
 
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 """The dtype of the tensor that a number of the results may be read out of."""
@@ -96,20 +96,53 @@ def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
     first few. A jump that only the later runs meet is not let in: it would stray further by far."""
     smooth = _smooth(truth, expected, leaf)
-    more = spread_of(truth.values, leaf.others(leaf.referee.more_rounded_runs, expected))
-    spread = torch.where(
-        smooth, torch.maximum(truth.spread, torch.minimum(more, MAX_SPREAD_GROWTH * truth.spread)), truth.spread
-    )
+    spread = truth.spread
+    for run in leaf.others(leaf.referee.more_rounded_runs, expected):
+        strays = spread_of(truth.values, [run])
+        spread = torch.where(smooth & (strays <= MAX_SPREAD_GROWTH * truth.spread), spread.maximum(strays), spread)
     return replace(truth, spread=spread, smooth=smooth)
 
 
+def eager_nearby(truth: Reference, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Reference:
+    """The reference with eager's errors on inputs a few ULPs away, where rounding moves results in proportion or not at
+    all: there eager's own error is a number that rounding draws, and may happen to be nothing. Not of 16-bit numbers:
+    eager computes in float32, and rounds once."""
+    if precision(dtype) < precision(torch.float32):
+        return truth
+    steady = truth.spread <= ulp(truth.values.abs(), dtype)
+    steady = steady if truth.smooth is None else steady | truth.smooth
+    largest = torch.zeros(truth.values.shape, dtype=torch.float64)
+    for eager, exact in leaf.referee.runs_nearby:
+        pair = [leaf.other(run, expected) for run in (eager, exact)]
+        if pair[0] is not None and pair[1] is not None:
+            largest = torch.maximum(largest, torch.abs(pair[0] - pair[1]).nan_to_num(0.0, 0.0, 0.0))
+    return replace(truth, eager_nearby=torch.where(steady, largest, 0.0))
+
+
 def _smooth(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:
-    """Where each run strays in proportion to its roundings: by no jump, and by no wave that they go through."""
-    runs, damped = (leaf.others(some, expected) for some in (leaf.referee.rounded_runs, leaf.referee.damped_runs))
+    """Where each run strays in proportion to its roundings, as far as the spread gives room: by no jump, and by no wave
+    that they go through."""
+    referee = leaf.referee
+    few = (referee.rounded_runs, referee.damped_runs, referee.stretched_runs)
+    runs, damped, stretched = (leaf.others(some, expected) for some in few)
     smooth = truth.spread > 0
-    if len(runs) != len(damped):
+    if not len(runs) == len(damped) == len(stretched):
         return torch.zeros_like(smooth)
-    for run, small in zip(runs, damped, strict=True):
-        bend = torch.abs((run - truth.values) - (small - truth.values) / DAMPED_SCALE)
-        smooth &= bend.nan_to_num(torch.inf) <= truth.spread / 2
+    for run, small, large in zip(runs, damped, stretched, strict=True):
+        slope = (small - truth.values) / DAMPED_SCALE
+        for moved in (run - truth.values, (large - truth.values) / SPREAD_FACTOR):
+            smooth &= torch.abs(moved - slope).nan_to_num(torch.inf) <= truth.spread / 2
     return smooth
+
+
+def amplified_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:
+    """The spread that larger roundings show, in proportion, where results follow them without a jump; 0 elsewhere."""
+    bend = spread = torch.zeros(truth.values.shape, dtype=torch.float64)
+    for runs in leaf.referee.amplified_runs:
+        values = leaf.others(list(runs), expected)
+        if len(values) < len(AMPLIFIED_SCALES):
+            return torch.zeros_like(spread)
+        large, small = ((run - truth.values) / scale for run, scale in zip(values, AMPLIFIED_SCALES, strict=True))
+        spread = torch.maximum(spread, large.abs())
+        bend = torch.maximum(bend, (large - small).abs())
+    return torch.where(torch.isfinite(bend) & (bend <= spread / 2), spread, 0.0)

@@ -23,13 +23,19 @@ from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundi
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
 from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Mix
-from torchstone.conformance.oracle.perturbation.inputs import one_ulp, part_of_an_ulp, write_drawn, write_perturbed
+from torchstone.conformance.oracle.perturbation.inputs import (
+    a_few_ulps,
+    one_ulp,
+    part_of_an_ulp,
+    write_drawn,
+    write_perturbed,
+)
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
-from torchstone.conformance.oracle.tolerances import SUB_ULP_STEP, real_dtype
+from torchstone.conformance.oracle.tolerances import SPREAD_FACTOR, SUB_ULP_STEP, real_dtype
 from torchstone.conformance.oracle.ulp import precision
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
@@ -37,13 +43,17 @@ from torchstone.conformance.program.tensor_storage import copy_tensors
 ROUNDING_RUNS = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
 DAMPED_SCALE = 1 / 16
+AMPLIFIED_SCALES = (2.0**8, 2.0**4)
+AMPLIFIED_RUNS = 12
 SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
 """In ULPs: how far the first runs of a scatter are rounded."""
 
 GRID_RUNS = 64
+NEARBY_RUNS = 12
 
 SIDES = ("up", "down", "both", "none")
-REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "moments")], *[("any", "never")] * 3)
+REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "within")], *[("any", "never")] * 3)
+REORDERED_RUNS += (("any", "some within"),) * 6
 CANCELLED_RUNS = (("lost", "never"),) * 12
 OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
 """Runs of the overflow model: which way accumulations overflow, and which other steps do."""
@@ -190,11 +200,16 @@ class Referee:
         """The widened program and inputs. Raises ``NoTwin``."""
         return widen_program(self.program), widen_inputs(self.args())
 
-    def twin_run(self, mode: Any = None, move: Callable[[tuple[Tensor, ...]], None] | None = None) -> ReferenceRun:
-        """A run of the float64 twin inside a mode, on inputs that ``move`` has written to."""
+    def twin_run(
+        self,
+        mode: Any = None,
+        move: Callable[[tuple[Tensor, ...]], None] | None = None,
+        args: tuple[Tensor, ...] | None = None,
+    ) -> ReferenceRun:
+        """A run of the float64 twin inside a mode, on inputs that ``move`` has written to; or on other inputs."""
         try:
             program, _ = self.twin
-            args = widen_inputs(self.args())
+            args = widen_inputs(self.args() if args is None else args)
         except NoTwin as error:
             return ReferenceRun([], str(error))
         if move is not None:
@@ -239,7 +254,15 @@ class Referee:
     @functools.cached_property
     def runs_on_grid(self) -> list[ReferenceRun]:
         """Runs in which each step gives a number of the dtype: in few bits a difference is often exactly zero."""
-        scatter = Scatter(self, inputs=not self.all_exact, on_grid=True)
+        return self._on_grid(inputs=not self.all_exact)
+
+    @functools.cached_property
+    def roundings_on_grid(self) -> list[ReferenceRun]:
+        """Such runs on the inputs as they are."""
+        return self._on_grid(inputs=False)
+
+    def _on_grid(self, inputs: bool) -> list[ReferenceRun]:
+        scatter = Scatter(self, inputs=inputs, on_grid=True)
         runs = [scatter.run(((Draws(SEED + k), 1.0),)) for k in range(GRID_RUNS)]
         return [run for run in runs if not run.problem]
 
@@ -257,6 +280,18 @@ class Referee:
     def damped_runs(self) -> list[ReferenceRun]:
         """The same runs with the same signs and much smaller roundings: what does not jump shrinks in proportion."""
         return self._rounded_runs(tuple((DAMPED_SCALE * ulps, side) for ulps, side in ROUNDING_RUNS))
+
+    @functools.cached_property
+    def stretched_runs(self) -> list[ReferenceRun]:
+        """The same runs with the same signs and roundings as large as the room is that the spread gives."""
+        return self._rounded_runs(tuple((SPREAD_FACTOR * ulps, side) for ulps, side in ROUNDING_RUNS))
+
+    @functools.cached_property
+    def amplified_runs(self) -> list[tuple[ReferenceRun, ReferenceRun]]:
+        """Runs with the same signs and larger roundings, of two sizes. Those of one ULP of float64 lie on a lattice,
+        which the largest terms of a sum are rounded to."""
+        runs = [self._rounded_runs(((ulps, 0),) * AMPLIFIED_RUNS) for ulps in AMPLIFIED_SCALES]
+        return list(zip(*runs, strict=True)) if len(runs[0]) == len(runs[1]) else []
 
     def _rounded_runs(self, kinds: tuple[tuple[float, int], ...], seed: int = SEED) -> list[ReferenceRun]:
         modes = [
@@ -302,6 +337,19 @@ class Referee:
     def sub_ulp_perturbed(self) -> list[ReferenceRun]:
         """The float64 run again, inputs moved by a small part of one ULP of their own dtype."""
         return self._perturbed_runs(SUB_ULP_STEP)
+
+    @functools.cached_property
+    def runs_nearby(self) -> list[tuple[ReferenceRun, ReferenceRun]]:
+        """Eager and float64 on inputs that are a few ULPs away, the same for both."""
+        if self.all_exact:
+            return []
+        pairs = []
+        for k in range(NEARBY_RUNS):
+            args = self.args()
+            generator = torch.Generator().manual_seed(SEED + k)
+            write_perturbed(args, self.input_dtypes, functools.partial(a_few_ulps, generator=generator))
+            pairs.append((self._run(self.program, copy_tensors(args)), self.twin_run(args=args)))
+        return [pair for pair in pairs if not (pair[0].problem or pair[1].problem)]
 
     def _perturbed_runs(self, ulps: float) -> list[ReferenceRun]:
         runs: list[ReferenceRun] = []

@@ -6,13 +6,16 @@ backend: see docs/pytorch-findings.md. SciPy's are independent of PyTorch's, and
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.op_traits.references import IN_SCIPY
+from torchstone.conformance.oracle.op_traits.references import BY_SCIPY, IN_SCIPY
+from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.tolerances import SCIPY_TOLERANCE
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Program
@@ -23,21 +26,41 @@ def scipy_values(program: Program, args: tuple[Tensor, ...], values: Tensor) -> 
 
     Where they are NaN too: eager's kernel gave up there.
     """
-    if len(program.calls) != 1 or program.outputs != Ref(program.calls[0].result) or program.calls[0].kwargs:
+    if len(program.calls) != 1 or program.outputs != Ref(program.calls[0].result):
         return None
     call = program.calls[0]
-    name = call.target.removeprefix("torch.").removeprefix("Tensor.").removeprefix("special.")
-    if not IN_SCIPY.has(name) or values.is_complex():
+    function = _function(call.target.removeprefix("torch.").removeprefix("Tensor.").removeprefix("special."))
+    if function is None or (call.kwargs and function not in _FORMULAS.functions.values()) or values.is_complex():
         return None
-    import scipy.special  # a second, and only for cases that need it
-
     with np.errstate(all="ignore"):
-        out = getattr(scipy.special, IN_SCIPY.ops[name] or name)(*(_array(v) for v in program.fill(call.args, args)))
+        out = function(*(_array(v) for v in program.fill(call.args, args)), **call.kwargs)
     exact = torch.from_numpy(np.array(out, dtype=np.float64))
     if exact.shape != values.shape:
         return None
     close = torch.abs(exact - values) <= SCIPY_TOLERANCE * exact.abs().clamp(min=1.0)
     return torch.where(close | torch.isnan(values), exact, values)
+
+
+_FORMULAS: Implementations[Callable[..., Any]] = Implementations(BY_SCIPY)
+
+
+def _function(name: str) -> Callable[..., Any] | None:
+    """What computes a function of PyTorch by SciPy's, on arrays."""
+    if not IN_SCIPY.has(name):
+        return _FORMULAS.get(name)
+    import scipy.special  # a second, and only for cases that need it
+
+    function: Callable[..., Any] = getattr(scipy.special, IN_SCIPY.ops[name] or name)
+    return function
+
+
+@_FORMULAS.register("nn.functional.gelu")
+def _gelu(x: Any, *, approximate: str = "none") -> Any:
+    import scipy.special
+
+    if approximate == "none":
+        return x * scipy.special.ndtr(x)
+    return x * scipy.special.expit(2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
 
 
 def _array(value: Any) -> Any:

@@ -1,0 +1,88 @@
+"""A product multiplied by alpha=0 counts or is left out, element by element; and nothing else is open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conformance.oracle.test_compare import X, Y, compare
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.program.program import Call, Program, Ref
+
+INF, NAN = math.inf, math.nan
+
+
+def program(op: str, *after: Call, alpha: float = 0, beta: float = 0.5) -> Program:
+    call = Call(f"torch.{op}", (X, Y, Ref("x2")), {"alpha": alpha, "beta": beta}, "r0")
+    return Program(("x0", "x1", "x2"), (call, *after), Ref(after[-1].result if after else "r0"))
+
+
+def operands(op: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    matrix = torch.tensor([[NAN, 1.0, 2.0], [1.0, 2.0, 3.0], [4.0, INF, 6.0]], dtype=dtype)
+    base = torch.tensor([[1.0, -2.0, 4.0]], dtype=dtype).expand(3, 3).clone()
+    if op == "addmv":
+        return base[0].clone(), matrix, torch.ones(3, dtype=dtype)
+    square = torch.ones(3, 3, dtype=dtype)
+    if op == "addmm":
+        return base, matrix, square
+    batch = matrix[None], square[None]
+    return (base, *batch) if op == "addbmm" else (base[None].clone(), *batch)
+
+
+def left_out(x: Tensor, *_: Tensor) -> Tensor:
+    return 0.5 * x
+
+
+def multiplied(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    product = a @ b
+    return 0.5 * x + 0 * (product if product.dim() == x.dim() else product.sum(0))
+
+
+def either(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    chosen = torch.ones(x.shape, dtype=torch.bool)
+    chosen.view(-1)[::2] = False
+    return torch.where(chosen, left_out(x), multiplied(x, a, b))
+
+
+@pytest.mark.parametrize("answer", [left_out, multiplied, either])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("op", ["addmm", "addmv", "addbmm", "baddbmm"])
+def test_the_product_counts_or_is_left_out(op: str, dtype: torch.dtype, answer: Callable[..., Tensor]) -> None:
+    assert compare(program(op), answer, *operands(op, dtype)).outcome is Outcome.PASS
+
+
+def test_so_does_what_follows_from_it() -> None:
+    isnan = program("addmm", Call("torch.isnan", (Ref("r0"),), {}, "r1"))
+    for answer in (left_out, multiplied):
+        assert compare(isnan, lambda *args, f=answer: f(*args).isnan(), *operands("addmm", torch.float32)).ok
+    wrong = compare(isnan, lambda x, *_: torch.ones_like(x, dtype=torch.bool), *operands("addmm", torch.float32))
+    assert wrong.outcome is Outcome.MISMATCH
+
+
+WRONG: dict[str, Callable[..., Tensor]] = {
+    "NaN where the product is finite": lambda x, a, b: torch.full_like(x, NAN),
+    "infinity": lambda x, a, b: left_out(x).index_fill(0, torch.tensor([0]), INF),
+    "another number": lambda x, a, b: left_out(x) + 0.1,
+    "a product times 1": lambda x, a, b: 0.5 * x + a @ b,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", WRONG)
+def test_nothing_else_does(name: str, dtype: torch.dtype) -> None:
+    assert compare(program("addmm"), WRONG[name], *operands("addmm", dtype)).outcome is Outcome.MISMATCH
+
+
+def test_of_another_factor_the_product_always_counts() -> None:
+    x, a, b = operands("addmm", torch.float32)
+    assert compare(program("addmm", alpha=1), left_out, x, a, b).outcome is Outcome.MISMATCH
+
+
+def test_beta_0_leaves_the_operand_out() -> None:
+    x, a, b = torch.tensor([[NAN]]), torch.ones(1, 1), torch.ones(1, 1)
+    finding = compare(program("addmm", alpha=1, beta=0), lambda x, a, b: 0 * x + a @ b, x, a, b)
+    assert finding.outcome is Outcome.MISMATCH
