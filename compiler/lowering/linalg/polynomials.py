@@ -164,9 +164,13 @@ def polynomial(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     def rule(scope: Any, x: Any) -> Any:
         if x.type.width != 32:
             return otherwise(scope, x)
-        if name in SINGLE:
-            return SINGLE[name](x)
-        wide = POLYNOMIALS[name](mlir.arith.extf(s.floating(64), x))
-        return mlir.arith.truncf(s.floating(32), wide)
+        return in_float32(name, x)
 
     return rule
+
+
+def in_float32(name: str, x: Any) -> Any:
+    """Apply the polynomial of this name to a float32 number."""
+    if name in SINGLE:
+        return SINGLE[name](x)
+    return mlir.arith.truncf(s.floating(32), POLYNOMIALS[name](mlir.arith.extf(s.floating(64), x)))

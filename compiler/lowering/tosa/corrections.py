@@ -6,14 +6,20 @@ that runs, not the TOSA that is validated and printed. Each row of ``docs/tosa.m
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
 from torchstone.compiler import mlir
+from torchstone.compiler.lowering.linalg.polynomials import in_float32
 from torchstone.compiler.lowering.mlir_passes import pipelines
 
 # Marks a product that stands for a quotient; with a number, the divisor, else the second factor is a reciprocal.
 QUOTIENT = "torchstone.quotient"
+# Marks the last op of a formula that stands for a function that TOSA has not, by the function's name.
+FUNCTION = "torchstone.function"
+# By that name: the op before the last one, whose first operand is the argument; and which operand of the last one it is.
+_FORMULAS = {"erfc": ("tosa.erf", 1), "expm1": ("tosa.exp", 0), "log1p": ("tosa.add", 0), "sqrt": ("tosa.rsqrt", 0)}
 
 # What ``widen`` looks at is in one form, ``linalg.generic``; what it leaves is elementwise arithmetic on tensors.
 GENERALIZE = "func.func(linalg-generalize-named-ops)"
@@ -25,6 +31,7 @@ def as_specified(module: Any) -> None:
 
     - ``clamp``: a zero keeps its sign (apply_max_s(a, b) is a where a >= b), arith.maximumf gives +0.
     - ``mul`` that is told to be a quotient: a division, which rounds once.
+    - ``sub``, ``log`` and ``reciprocal`` that are told to be a function, like e**x - 1: that function, which does not cancel.
     - ``add``, ``sub``, ``mul`` with a constant 0: upstream folds x + 0 to x and x * 0 to 0, though x may be -0, NaN or
       infinite. It does not see the constant through a cast to its own type.
     - ``max_pool2d``: padding is no element, upstream's is the least finite float, which beats -inf.
@@ -108,23 +115,46 @@ def _hide_zeros(op: Any) -> None:
             op.operands[index] = mlir.tensor.cast(value.type, value)
 
 
+def _function(op: Any) -> Any:
+    """Return what the op stands for, if it does."""
+    if FUNCTION not in op.attributes:
+        return None
+    name = op.attributes[FUNCTION].value
+    before, index = _FORMULAS[name]
+    inner = getattr(op.operands[index].owner, "operation", None)
+    if inner is None or inner.name != before:
+        return None
+    if name == "sqrt":
+        return mlir.math.sqrt(inner.operands[0])
+    return _elementwise(op, inner.operands[0:1], lambda x: in_float32(name, x))
+
+
+def _sub(op: Any) -> Any:
+    _hide_zeros(op)
+    return _function(op)
+
+
 def _mul(op: Any) -> Any:
     """x / y for x * (1/y), or for x times a constant; other products stay."""
-    ir = mlir.ir
     if QUOTIENT not in op.attributes:
         _hide_zeros(op)
         return None
     x, y = op.operands[0], op.operands[1]
     divisor = op.attributes[QUOTIENT]
-    y = _constant(y.type.shape, divisor) if isinstance(divisor, ir.FloatAttr) else y.owner.operands[0]
-    kind, dims = op.results[0].type, range(op.results[0].type.rank)
-    # Dims of size 1 are repeated.
-    repeated = [[d for d in dims if v.type.shape[d] == 1 != kind.shape[d]] for v in (x, y)]
+    y = _constant(y.type.shape, divisor) if isinstance(divisor, mlir.ir.FloatAttr) else y.owner.operands[0]
+    return _elementwise(op, [x, y], mlir.arith.divf)
+
+
+def _elementwise(op: Any, operands: Sequence[Any], compute: Callable[..., Any]) -> Any:
+    """Return ``compute`` of the elements of the operands, whose dims of size 1 are repeated, in place of ``op``."""
+    ir, kind = mlir.ir, op.results[0].type
+    dims = range(kind.rank)
+    repeated = [[d for d in dims if v.type.shape[d] == 1 != kind.shape[d]] for v in operands]
     exprs = [[ir.AffineConstantExpr.get(0) if d in r else ir.AffineDimExpr.get(d) for d in dims] for r in repeated]
     maps = [ir.AffineMap.get(kind.rank, 0, e) for e in (*exprs, [ir.AffineDimExpr.get(d) for d in dims])]
     sizes = []
     for d in dims:
-        long = y if d in repeated[0] else x
+        long = next(v for v, r in zip(operands, repeated, strict=True) if d not in r)
         if kind.is_dynamic_dim(d):
             sizes.append(mlir.tensor.dim(long, mlir.arith.ConstantOp(ir.IndexType.get(), d).result))
         else:
@@ -132,13 +162,14 @@ def _mul(op: Any) -> Any:
     attributes = {
         "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
         "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * kind.rank),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 1]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 1]),
     }
     empty = mlir.tensor.empty(sizes, kind.element_type)
-    generic = ir.Operation.create("linalg.generic", [kind], [x, y, empty], attributes, regions=1)
-    block = ir.Block.create_at_start(generic.regions[0], [kind.element_type] * 3, [op.location] * 3)
+    generic = ir.Operation.create("linalg.generic", [kind], [*operands, empty], attributes, regions=1)
+    count = len(operands) + 1
+    block = ir.Block.create_at_start(generic.regions[0], [kind.element_type] * count, [op.location] * count)
     with ir.InsertionPoint(block):
-        mlir.linalg.YieldOp([mlir.arith.divf(block.arguments[0], block.arguments[1])])
+        mlir.linalg.YieldOp([compute(*list(block.arguments)[:-1])])
     return generic.result
 
 
@@ -146,8 +177,10 @@ _AS_SPECIFIED = {
     "tosa.add": _hide_zeros,
     "tosa.clamp": _clamp,
     "tosa.max_pool2d": _max_pool,
+    "tosa.log": _function,
     "tosa.mul": _mul,
-    "tosa.sub": _hide_zeros,
+    "tosa.reciprocal": _function,
+    "tosa.sub": _sub,
 }
 
 

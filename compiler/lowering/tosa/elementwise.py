@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchstone.compiler.ir import DType, Operation
+from torchstone.compiler.lowering.tosa.corrections import FUNCTION
 from torchstone.compiler.lowering.tosa.division import divide, quotient
 from torchstone.compiler.lowering.tosa.emitter import Handle, TosaEmitter
 from torchstone.compiler.lowering.tosa.table import TosaRule, names
@@ -75,6 +76,37 @@ def _shift_right(e: TosaEmitter, x: Handle, y: Handle) -> Handle:
     return e.tosa.arithmetic_right_shift(e.joined(x, amount), x, amount, False)
 
 
+def _function(name: str, formula: Build) -> Build:
+    """A function that TOSA has not, by a formula that may cancel. Our runtime, told its name, calls the function."""
+
+    def build(e: TosaEmitter, x: Handle) -> Handle:
+        out = formula(e, x)
+        out.owner.attributes[FUNCTION] = e.ir.StringAttr.get(name)
+        return out
+
+    return build
+
+
+def _erfc(e: TosaEmitter, x: Handle) -> Handle:
+    return e.map("sub", e.like(x, 1.0), e.map("erf", x))
+
+
+def _expm1(e: TosaEmitter, x: Handle) -> Handle:
+    return e.map("sub", e.map("exp", x), e.like(x, 1.0))
+
+
+def _log1p(e: TosaEmitter, x: Handle) -> Handle:
+    return e.map("log", e.map("add", x, e.like(x, 1.0)))
+
+
+def _sqrt(e: TosaEmitter, x: Handle) -> Handle:
+    """Right for zeros, infinities and negative numbers too, where x to the power of 1/2 is not."""
+    return e.map("reciprocal", e.map("rsqrt", x))
+
+
+FUNCTIONS: dict[str, Build] = {"erfc": _erfc, "expm1": _expm1, "log1p": _log1p, "sqrt": _sqrt}
+
+
 def _row(name: str, dtypes: frozenset[str], build: Build) -> TosaRule:
     def lower(e: TosaEmitter, op: Operation) -> Handle:
         return build(e, *(e.thin(v) for v in op.values))
@@ -85,6 +117,7 @@ def _row(name: str, dtypes: frozenset[str], build: Build) -> TosaRule:
 # Transcendental functions are taken in float32 alone: in 16 bits each target would round in its own way.
 ROWS = (
     *(_row(n, F32, _map(n)) for n in ("exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "rsqrt", "pow")),
+    *(_row(n, F32, _function(n, formula)) for n, formula in FUNCTIONS.items()),
     *(_row(n, FLOAT, _map(n)) for n in ("ceil", "floor")),
     _row("abs", FLOAT | INT, _map("abs")),
     _row("neg", FLOAT | WRAPPING, _neg),

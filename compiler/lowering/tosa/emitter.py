@@ -135,12 +135,26 @@ class TosaEmitter:
 
     # Movement
 
+    def _before(self, x: Handle, name: str) -> Any:
+        """Return the op that made x if it has this name, and static sizes, else None."""
+        op = getattr(x.owner, "operation", None)
+        return op if op is not None and op.name == name and self.is_static(x) else None
+
     def reshape(self, x: Handle, shape: Sequence[Dim]) -> Handle:
+        """Reshape; of a reshaped tensor, that tensor."""
+        before = self._before(x, "tosa.reshape")
+        if before is not None and self.is_static(before.operands[0]) and all(isinstance(d, int) for d in shape):
+            x = before.operands[0]
         if list(shape) == self.shape(x):
             return x
         return self.tosa.reshape(x, self.sizes(shape), results=[self.type(shape, x.type.element_type)])
 
     def transpose(self, x: Handle, permutation: Sequence[int]) -> Handle:
+        """Transpose; of a transposed tensor, that tensor."""
+        before = self._before(x, "tosa.transpose")
+        if before is not None:
+            x, first = before.operands[0], list(before.attributes["perms"])
+            permutation = [first[p] for p in permutation]
         shape = self.shape(x)
         if list(permutation) == list(range(len(shape))):
             return x
@@ -163,6 +177,11 @@ class TosaEmitter:
         return self.reshape(self.full(value), [1])
 
     # IR values
+
+    def source(self, value: Value) -> Handle | None:
+        """Return what the value is a reshape of, if it is one and both sizes are static."""
+        before = self._before(self.values[id(value)], "tosa.reshape")
+        return before.operands[0] if before is not None and self.is_static(before.operands[0]) else None
 
     def thin(self, value: Value) -> Handle:
         return self.values[id(value)]

@@ -141,7 +141,29 @@ def _emit(e: TosaEmitter, op: Operation) -> None:
             e.values[id(op.result)] = mlir.tensor.empty(list(op.result.shape), e.element(op.result.dtype))
             return
         try:
-            e.values[id(op.result)] = RULES[op.name].lower(e, op)
+            e.values[id(op.result)] = _lowered(e, op)
         except TorchstoneError as error:
             error.op, error.where = error.op or op.name, error.where or describe(op)
             raise
+
+
+def _lowered(e: TosaEmitter, op: Operation) -> Any:
+    """Lower an op; an elementwise one of tensors that were all reshaped alike before they were, its result is.
+
+    So a dim that a reduction took away is not put back for one op and taken away again.
+    """
+    rule = RULES[op.name]
+    before = (
+        {id(v): e.source(v) for v in op.values if id(v) not in e.numbers} if PRIMITIVES[op.name].elementwise else {}
+    )
+    sources = [x for x in before.values() if x is not None]
+    shapes = {(*e.shape(e.values[key]), None, *e.shape(x)) for key, x in before.items() if x is not None}
+    if not sources or len(sources) != len(before) or len(shapes) != 1:
+        return rule.lower(e, op)
+    kept = {id(v): e.values[id(v)] for v in op.values}
+    shape, rank = e.shape(e.values[next(iter(before))]), sources[0].type.rank
+    for v in op.values:
+        e.values[id(v)] = before[id(v)] if id(v) in before else e.constant(e.numbers[id(v)], [1] * rank, v.dtype)
+    out = rule.lower(e, op)
+    e.values.update(kept)
+    return e.reshape(out, shape)

@@ -39,14 +39,12 @@ def _reduce(e: TosaEmitter, op: Operation) -> Handle:
         x = e.transpose(x, [*kept, *dims])
         shape, long = e.shape(x), list(range(len(kept), len(shape)))
     first, last = min(long, default=dims[0]), max(long, default=dims[0])
-    dim = sum(shape[d] != 1 for d in range(first)) if len(dims) > 1 else first
     if len(dims) > 1:
-        before, after = ([s for s in part if s != 1] for part in (shape[:first], shape[last + 1 :]))
-        x = e.reshape(x, [*before, prod(shape[first : last + 1]), *after])
+        x = e.reshape(x, [*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]])
     sizes = e.shape(x)
-    sizes[dim] = 1
+    sizes[first] = 1
     name = _KINDS[op.attributes["kind"]][0]
-    return e.reshape(getattr(e.tosa, name)(x, dim, results=[e.type(sizes, x.type.element_type)]), out)
+    return e.reshape(getattr(e.tosa, name)(x, first, results=[e.type(sizes, x.type.element_type)]), out)
 
 
 def _takes_contract(op: Operation) -> str | None:

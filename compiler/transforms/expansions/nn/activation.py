@@ -65,7 +65,7 @@ def selu(b: Expander, x: Value) -> Value:
 
 
 def _relu6_of_x_plus_3(b: Expander, x: Value) -> Value:
-    return b.min(b.max(b.add(x, const(b, x, 3)), const(b, x, 0)), const(b, x, 6))
+    return b.clamp(b.add(x, const(b, x, 3)), low=0.0, high=6.0)
 
 
 @expands("aten.hardswish.default")
@@ -148,11 +148,7 @@ def threshold(b: Expander, x: Value, limit: Any, value: Any) -> Value:
 @expands("aten.silu.default")
 def silu(b: Expander, x: Value) -> Value:
     """x / (1 + e**-x)."""
-
-    def formula(x: Value) -> Value:
-        return b.div(x, b.add(const(b, x, 1), b.exp(b.neg(x))))
-
-    return pointwise(b, formula, x)
+    return pointwise(b, lambda x: b.mul(x, b.sigmoid(x)), x)
 
 
 @expands("aten.mish.default")
@@ -174,21 +170,12 @@ def log_sigmoid(b: Expander, x: Value) -> tuple[Value, Value]:
     return out, buffer
 
 
-# The largest x at which eager computes erf(x/√2) as -1 in double precision.
-_ERF_IS_MINUS_ONE = -8.374388923067457
-
-
 @expands("aten.gelu.default")
 def gelu(b: Expander, x: Value, approximate: str = "none") -> Value:
-    """x/2 (1 + erf(x/√2)), with erfc, which does not cancel below 0; or the documentation's tanh formula.
-
-    Where even the double erf is -1, the formula is 0, and so is this.
-    """
+    """x/2 (1 + erf(x/√2)), with erfc, which does not cancel below 0; or the documentation's tanh formula."""
 
     def by_erf(x: Value) -> Value:
-        half = b.mul(x, const(b, x, 0.5))
-        tail = b.erfc(b.neg(b.mul(x, const(b, x, math.sqrt(0.5)))))
-        return b.mul(half, b.select(b.lt(x, const(b, x, _ERF_IS_MINUS_ONE)), const(b, x, 0), tail))
+        return b.mul(b.mul(x, const(b, x, 0.5)), b.erfc(b.mul(x, const(b, x, -math.sqrt(0.5)))))
 
     def by_tanh(x: Value) -> Value:
         cube = b.mul(b.mul(x, x), x)

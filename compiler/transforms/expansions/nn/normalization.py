@@ -141,9 +141,12 @@ def _batch_norm(
             raise b.unsupported("inference without running statistics")
         average, spread = known
     rstd = b.rsqrt(b.add(spread, const(b, spread, eps)))
-    shifted = b.sub(values, expand_dims(b, average, x.shape, dims))
-    out = b.mul(shifted, expand_dims(b, rstd, x.shape, dims))
-    return _affine(b, out, weight, bias, (1,)), average, rstd, updated
+    # x * scale + shift, as eager's kernel does: two operations an element.
+    scale = rstd if weight is None else b.mul(rstd, b.cast(weight, rstd.dtype))
+    moved = b.mul(average, scale)
+    shift = b.neg(moved) if bias is None else b.sub(b.cast(bias, moved.dtype), moved)
+    out = b.mul(values, expand_dims(b, scale, x.shape, dims))
+    return b.add(out, expand_dims(b, shift, x.shape, dims)), average, rstd, updated
 
 
 @expands("aten.native_batch_norm.default")
