@@ -18,7 +18,7 @@ from torchstone.compiler.lowering.mlir_passes import pipelines
 QUOTIENT = "torchstone.quotient"
 # Marks the last op of a formula that stands for a function that TOSA has not, by the function's name.
 FUNCTION = "torchstone.function"
-# By that name: the op before the last one, whose first operand is the argument; and which operand of the last one it is.
+# By that name: the op before the last one, whose first operand is the argument, and its place among the last one's.
 _FORMULAS = {"erfc": ("tosa.erf", 1), "expm1": ("tosa.exp", 0), "log1p": ("tosa.add", 0), "sqrt": ("tosa.rsqrt", 0)}
 
 # What ``widen`` looks at is in one form, ``linalg.generic``; what it leaves is elementwise arithmetic on tensors.
@@ -31,7 +31,7 @@ def as_specified(module: Any) -> None:
 
     - ``clamp``: a zero keeps its sign (apply_max_s(a, b) is a where a >= b), arith.maximumf gives +0.
     - ``mul`` that is told to be a quotient: a division, which rounds once.
-    - ``sub``, ``log`` and ``reciprocal`` that are told to be a function, like e**x - 1: that function, which does not cancel.
+    - ``sub``, ``log`` and ``reciprocal`` that are told to be a function, like e**x - 1: it, which does not cancel.
     - ``add``, ``sub``, ``mul`` with a constant 0: upstream folds x + 0 to x and x * 0 to 0, though x may be -0, NaN or
       infinite. It does not see the constant through a cast to its own type.
     - ``max_pool2d``: padding is no element, upstream's is the least finite float, which beats -inf.

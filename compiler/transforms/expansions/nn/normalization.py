@@ -141,12 +141,9 @@ def _batch_norm(
             raise b.unsupported("inference without running statistics")
         average, spread = known
     rstd = b.rsqrt(b.add(spread, const(b, spread, eps)))
-    # x * scale + shift, as eager's kernel does: two operations an element.
-    scale = rstd if weight is None else b.mul(rstd, b.cast(weight, rstd.dtype))
-    moved = b.mul(average, scale)
-    shift = b.neg(moved) if bias is None else b.sub(b.cast(bias, moved.dtype), moved)
-    out = b.mul(values, expand_dims(b, scale, x.shape, dims))
-    return b.add(out, expand_dims(b, shift, x.shape, dims)), average, rstd, updated
+    shifted = b.sub(values, expand_dims(b, average, x.shape, dims))
+    out = b.mul(shifted, expand_dims(b, rstd, x.shape, dims))
+    return _affine(b, out, weight, bias, (1,)), average, rstd, updated
 
 
 @expands("aten.native_batch_norm.default")
@@ -191,6 +188,19 @@ def batch_norm_functional(
     """The running statistics come back as results 3 and 4."""
     out, average, rstd, updated = _batch_norm(b, x, weight, bias, (mean, var), training, momentum, eps)
     return finish(b, out), _result(b, average, 1), _result(b, rstd, 2), *(updated or (mean, var))
+
+
+@expands("aten._batch_norm_with_update_functional.default")
+def batch_norm_with_update(
+    b: Expander, x: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value, momentum: float, eps: float
+) -> tuple[Value, ...]:
+    """In training, with a buffer for the gradient as result 3 that is empty here, and the running statistics."""
+    out, average, rstd, updated = _batch_norm(b, x, weight, bias, (mean, var), True, momentum, eps)
+    reserve = b.op.results[3].tensor
+    if reserve.dims != (0,):
+        raise b.unsupported("a reserve for the gradient")
+    empty = b.full(0, reserve.dims, reserve.dtype)
+    return finish(b, out), _result(b, average, 1), _result(b, rstd, 2), empty, *updated
 
 
 @expands("aten._softmax_backward_data.default")
