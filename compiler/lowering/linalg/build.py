@@ -89,13 +89,19 @@ def build(graph: Graph, results: Sequence[Value]) -> tuple[Any, Dim]:
             function = mlir.func.FuncOp("main", kind)
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            emitter = LinalgEmitter(graph, list(block.arguments), module.body)
-            stored = loop_fusion.buffered(graph)
-            for op in graph.ops:
-                _lower_op(emitter, op, stored)
+            emitter = emit(graph, list(block.arguments), module.body)
             mlir.func.ReturnOp([emitter.tensor(r) for r in results])
         _verify(module, graph)
     return module, floordiv(emitter.work, max(1, emitter.nests))
+
+
+def emit(graph: Graph, arguments: Sequence[Any], body: Any) -> LinalgEmitter:
+    """Emit the ops of a graph at the insertion point, on these tensors, into a module with this body."""
+    emitter = LinalgEmitter(graph, arguments, body)
+    stored = loop_fusion.buffered(graph)
+    for op in graph.ops:
+        _lower_op(emitter, op, stored)
+    return emitter
 
 
 def _lower_op(e: LinalgEmitter, op: Operation, stored: set[int]) -> None:

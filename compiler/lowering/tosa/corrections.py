@@ -13,6 +13,7 @@ from typing import Any
 from torchstone.compiler import mlir
 from torchstone.compiler.lowering.linalg.polynomials import in_float32
 from torchstone.compiler.lowering.mlir_passes import pipelines
+from torchstone.compiler.lowering.tosa.products import PRODUCTS, product
 
 # Marks a product that stands for a quotient; with a number, the divisor, else the second factor is a reciprocal.
 QUOTIENT = "torchstone.quotient"
@@ -176,6 +177,7 @@ def _elementwise(op: Any, operands: Sequence[Any], compute: Callable[..., Any]) 
 _AS_SPECIFIED = {
     "tosa.add": _hide_zeros,
     "tosa.clamp": _clamp,
+    **dict.fromkeys(PRODUCTS, product),
     "tosa.max_pool2d": _max_pool,
     "tosa.log": _function,
     "tosa.mul": _mul,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -100,3 +101,60 @@ def test_a_constant_is_an_operand_like_another(name: str, shape: tuple[int, ...]
         torch.testing.assert_close(got, want, rtol=1e-6, atol=0, equal_nan=True)
         # Of two zeros, any is the larger one.
         assert name in ("maximum", "minimum", "eq", "gt", "ge") or not signs_of_zero_differ(got, want)
+
+
+def operators(fn, *args: torch.Tensor) -> list[str]:
+    """The operators of a program in order, without constants."""
+    text = compile(fn, args, "tosa").ir["tosa"]
+    return [name for name in re.findall(r"= tosa\.(\w+)", text) if not name.startswith("const")]
+
+
+FORMULAS = {
+    "erfc": ["erf", "sub"], "expm1": ["exp", "sub"], "log1p": ["add", "log"], "sqrt": ["rsqrt", "reciprocal"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "formula"), FORMULAS.items())
+def test_a_function_that_tosa_has_not_is_a_formula_that_does_not_cancel_here(name: str, formula: list[str]) -> None:
+    x = torch.tensor([1e-10, -1e-30, -0.0, 0.0, 5.0, 9.0, INF, NAN]).reshape(2, 4)
+    fn = getattr(torch.special if name == "erfc" else torch, name)
+    assert operators(fn, x) == formula
+    got, want = compile(fn, (x,), "tosa")(x), fn(x.double()).float()
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=0, equal_nan=True)
+    assert not signs_of_zero_differ(got, want)
+
+
+def test_a_reduced_dim_is_not_put_back_for_what_follows() -> None:
+    x = torch.randn(3, 5)
+    wanted = ["reduce_max", "sub", "exp", "reduce_sum", "reciprocal", "mul"]
+    assert operators(lambda x: x.softmax(-1), x) == wanted
+    assert operators(lambda x: (x.sum(-1) + 1).exp(), x) == ["reduce_sum", "add", "exp", "reshape"]
+
+
+def test_gelu_is_eagers_formula() -> None:
+    assert operators(torch.nn.functional.gelu, torch.randn(3)) == ["mul", "mul", "erf", "sub", "mul"]
+
+
+LARGE = {
+    "matmul": (torch.matmul, (5, 40, 70), (5, 70, 33)),
+    "linear": (torch.nn.functional.linear, (130, 60), (35, 60)),
+    "conv1d": (lambda x, w: torch.nn.functional.conv1d(x, w, stride=2, padding=3), (2, 8, 300), (20, 8, 7)),
+    "conv2d": (
+        lambda x, w: torch.nn.functional.conv2d(x, w, padding=(2, 1), dilation=2),
+        (2, 6, 30, 31),
+        (17, 6, 3, 2),
+    ),
+    "conv2d with rest": (lambda x, w: torch.nn.functional.conv2d(x, w, stride=3), (1, 9, 32, 33), (16, 9, 3, 4)),
+    "conv3d": (lambda x, w: torch.nn.functional.conv3d(x, w, padding=1), (1, 4, 9, 10, 11), (8, 4, 3, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_products_run_by_tiles(name: str) -> None:
+    fn, *shapes = LARGE[name]
+    generator = torch.Generator().manual_seed(0)
+    args = tuple(torch.randn(shape, generator=generator) for shape in shapes)
+    program = compile(fn, args, "tosa")
+    torch.testing.assert_close(program(*args), fn(*(a.double() for a in args)).float(), rtol=1e-4, atol=1e-4)
+    assert "tosa.conv" in program.ir["tosa"] or "tosa.matmul" in program.ir["tosa"]
+    assert "vector.fma" in program.ir["linalg"]

@@ -192,7 +192,14 @@ def batch_norm_functional(
 
 @expands("aten._batch_norm_with_update_functional.default")
 def batch_norm_with_update(
-    b: Expander, x: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value, momentum: float, eps: float
+    b: Expander,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    var: Value,
+    momentum: float,
+    eps: float,
 ) -> tuple[Value, ...]:
     """In training, with a buffer for the gradient as result 3 that is empty here, and the running statistics."""
     out, average, rstd, updated = _batch_norm(b, x, weight, bias, (mean, var), True, momentum, eps)
