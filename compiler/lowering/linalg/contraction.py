@@ -80,13 +80,17 @@ class Tiles(Reader):
         """Return the result, a tensor."""
         self.a, self.b = a, b
         self.tensors = [self.emitter.empty(self.op.result.shape, self.element)]
+        # What b is not read by goes inside of its panels, so that each is packed once.
+        used = {n for c in b[1] for n, _ in c.terms}
+        others = [d for d in self.out if d not in (self.row, self.column)]
+        self.inner = [d for d in others if d not in used]
         self.packed = None
-        rows = self.sizes[self.row] if self.row in self.out else 1
+        rows = prod(self.sizes[d] for d in (self.row, *self.inner) if d in self.out)
         windows = any(len(c.terms) > 1 for c in b[1])  # packed, what they share would be there many times
         if self.along != self.column or (rows >= OFTEN and not windows):
             self.packed = Panel(self)
             self.tensors.append(self.packed.empty())
-        self._each([d for d in self.out if d not in (self.row, self.column)])
+        self._inside([d for d in others if d in used], self._blocks)
         return self.tensors[0]
 
     def run(self, size: Any, step: int, body: Callable[[Any], None]) -> None:
@@ -106,17 +110,15 @@ class Tiles(Reader):
 
         self.run(size, step, at)
 
-    def _each(self, dims: Sequence[int]) -> None:
-        """Go over these dims one step at a time, over blocks of the first summed one inside."""
-        if dims:
-            return self._over(dims[0], self.sizes[dims[0]], 1, lambda: self._each(dims[1:]))
+    def _blocks(self) -> None:
+        """Go over blocks of the first summed dim."""
         first = self.summed.start
 
         def block(low: Any) -> None:
             self.low = low
             self._columns()
 
-        return self.run(self.sizes[first], self.block, block)
+        self.run(self.sizes[first], self.block, block)
 
     def count(self, number: int) -> Any:
         """Return how many places of a summed dim are in the block."""
@@ -140,6 +142,15 @@ class Tiles(Reader):
     def _panel(self, vectors: int, *, fits: bool) -> None:
         if self.packed is not None:
             self.packed.fill(vectors, fits=fits)
+        self._inside(self.inner, lambda: self._rows(vectors, fits=fits))
+
+    def _inside(self, dims: Sequence[int], body: Callable[[], None]) -> None:
+        """Run ``body`` in loops over these dims, one step at a time."""
+        if not dims:
+            return body()
+        return self._over(dims[0], self.sizes[dims[0]], 1, lambda: self._inside(dims[1:], body))
+
+    def _rows(self, vectors: int, *, fits: bool) -> None:
         if self.row not in self.out:  # a has no free dim
             return self._tile(1, vectors, fits=fits)
         size = self.sizes[self.row]

@@ -1,4 +1,4 @@
-"""What is left to do with buffers after bufferization: free what a kernel allocates, copy between any strides."""
+"""Around bufferization: empty tensors are set apart before it, allocations freed and copies rewritten after it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from torchstone.compiler.mlir import Bindings
 
 # Bytes of the stack that the small buffers of a function may take.
 _STACK = 1 << 14
+
+
+def separate_empty_tensors(module: Any, provider: Bindings) -> None:
+    """Give each op that writes into a ``tensor.empty`` one of its own, in place.
+
+    Common subexpressions are one op, and bufferization compares all uses of one with each other: 360 of them took 15 of
+    the 20 seconds that the whole program took.
+    """
+    for op in _by_name(module, provider).get("tensor.empty", []):
+        for use in list(op.results[0].uses)[1:]:
+            own = op.clone(ip=provider.ir.InsertionPoint(use.owner))
+            use.owner.operation.operands[use.operand_number] = own.results[0]
 
 
 def finish_buffers(module: Any, provider: Bindings) -> set[str]:

@@ -28,10 +28,25 @@ def product(op: Any) -> Any:
     columns = types[1].shape[2] * types[1].shape[0] if op.name == "tosa.matmul" else types[1].shape[0]
     if prod(out.shape) * prod(types[1].shape) < LEAST_WORK * columns:
         return None
-    args = tuple(Value(TensorType(tuple(v.type.shape), dt.float32)) for v in op.operands[:count])
-    graph = Graph("product", args)
-    graph.outputs = (_FORMULAS[op.name](Builder(graph.ops), op, *args),)
-    return emit(graph, list(op.operands[:count]), _module(op).body).tensor(graph.outputs[0])
+    graph = Graph("product", ())
+    b, sources = Builder(graph.ops), []
+    operands = []
+    for value in list(op.operands)[:count]:
+        source, permutation = _before_transpose(value)
+        sources.append(source)
+        arg = Value(TensorType(tuple(source.type.shape), dt.float32))
+        graph.args = (*graph.args, arg)
+        operands.append(b.transpose(arg, permutation))
+    graph.outputs = (_FORMULAS[op.name](b, op, *operands),)
+    return emit(graph, sources, _module(op).body).tensor(graph.outputs[0])
+
+
+def _before_transpose(value: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return what a value is a transpose of, itself if of nothing, and the permutation: a kernel reads in any order."""
+    op = getattr(value.owner, "operation", None)
+    if op is None or op.name != "tosa.transpose":
+        return value, tuple(range(value.type.rank))
+    return op.operands[0], tuple(op.attributes["perms"])
 
 
 def _module(op: Any) -> Any:

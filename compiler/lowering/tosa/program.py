@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, check_error, describe
@@ -56,11 +57,36 @@ def lower(graph: Graph) -> Lowered:
         to_linalg(linalg)
         texts["linalg"] = lambda: str(linalg)
         types = [a.tensor for a in graph.args]
-        kernel = CpuKernel(linalg, inputs=types, results=[v.tensor for v in outputs])
+        kernel = CpuKernel(linalg, inputs=types, results=[v.tensor for v in outputs], work=_work(graph))
         texts["llvm"] = kernel.llvm
         return _Run(graph, outputs, messages, kernel)
 
     return Lowered(load, texts)
+
+
+# No loops of their own.
+_FREE = frozenset({"flat.constant", "flat.reshape", "flat.broadcast"})
+
+
+def _work(graph: Graph) -> int | None:
+    """Estimate the iterations of the mean loop nest of a graph; None where sizes are known at run time only."""
+    ops = [op for op in graph.ops if op.results and op.name not in _FREE]
+    if not ops or not all(v.tensor.is_static for op in ops for v in (*op.values, *op.results)):
+        return None if ops else 0
+    return sum(_iterations(op) for op in ops) // len(ops)
+
+
+def _iterations(op: Operation) -> int:
+    elements = prod(op.result.shape)
+    if op.name == "flat.reduce":
+        return prod(next(op.values).shape)
+    if op.name == "flat.contract":
+        a = next(op.values)
+        return elements * prod(a.shape[d] for d in op.attributes["a_sum"])
+    if op.name == "flat.convolution":
+        _, weight, *_ = op.values
+        return elements * prod(weight.shape[1:])
+    return elements * prod(op.attributes.get("kernel", ()))
 
 
 class _Run:
