@@ -88,14 +88,14 @@ def _stage(name: str) -> Iterator[None]:
 def compile(
     fn: Callable[..., Any],
     args: Sequence[Any],
-    target: str = "linalg",
+    target: str | Target = "linalg",
     dynamic_shapes: Any = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
     library_calls: bool = True,
     alias_results: bool = True,
 ) -> Executable:
-    """Compile ``fn(*args, **kwargs)`` for a target and return an executable.
+    """Compile ``fn(*args, **kwargs)`` for a target, by name or itself, and return an executable.
 
     ``fn`` is a function or module, ``args`` and ``kwargs`` example arguments (tensors on CPU, any pytree of them, plain
     Python values). ``dynamic_shapes`` is what torch.export.export takes; without it every size is static. An int or
@@ -106,7 +106,7 @@ def compile(
     compiled code computes it like any other.
     Unsupported says which op the target does not take, and ``stage`` where that was found.
     """
-    row = find_target(target)
+    row = target if isinstance(target, Target) else find_target(target)
     with _stage("capture"), timed("capture", "capture"):
         if dynamic_shapes is None:
             captured = dispatch.capture(fn, args, kwargs)
@@ -136,7 +136,7 @@ def compile(
 
 
 def compile_many(
-    programs: Iterable[tuple[Callable[..., Any], Sequence[Any]]], target: str = "linalg", **options: Any
+    programs: Iterable[tuple[Callable[..., Any], Sequence[Any]]], target: str | Target = "linalg", **options: Any
 ) -> list[Executable | Exception]:
     """Compile many programs, each a pair of function and arguments, and return for each its executable or its error.
 

@@ -141,11 +141,11 @@ def markdown_code(value: object, limit: int = 300) -> str:
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
-def markdown_block(value: str, limit: int = 1500) -> str:
+def markdown_block(value: str, limit: int = 1500, language: str = "text") -> str:
     """Return a fenced block that holds any text, fences included."""
     body = log_lines(value if len(value) <= limit else value[:limit] + "\n… (cut)")
     fence = "`" * max(3, _longest(body) + 1)
-    return f"{fence}text\n{body}\n{fence}"
+    return f"{fence}{language}\n{body}\n{fence}"
 
 
 def _line(value: object, limit: int) -> str:

@@ -21,7 +21,7 @@ from torchstone.fuzz.generator.rules import OpRule
 from torchstone.reducers import failure
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.signature import signature
-from torchstone.reducers.write import CASE, SUMMARY, write_reduction
+from torchstone.reducers.write import CASE, SUMMARY, confirm_script, write_reduction
 
 UNSTABLE = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
 """Failures that do not come back on demand, so that there is no reducing them."""
@@ -155,6 +155,7 @@ def _write(finding: FuzzFinding) -> None:
     assert finding.folder is not None
     if finding.reduction:
         write_reduction(finding.reduction, finding.folder)
+        finding.script = confirm_script(finding.reduction, finding.folder)
     else:
         finding.folder.mkdir(parents=True, exist_ok=True)
         finding.case.save(finding.folder / CASE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
 from torchstone.reducers.failure import Judge, Reduction
 from torchstone.reducers.passes.cut_to_inputs import cut
+from torchstone.reducers.script_run import ScriptRun
 from torchstone.reducers.signature import Signature, signature
 from torchstone.reducers.write import measure_case, summary
 
@@ -40,6 +41,7 @@ class FuzzFinding:
     reduction: Reduction | None = None
     seen: list[str] = field(default_factory=list)
     folder: Path | None = None
+    script: ScriptRun | None = None
     suffix: str = ""
 
     @property
@@ -70,6 +72,7 @@ class FuzzFinding:
             "seen": len(self.seen),
             "cases": self.seen,
             **found,
+            **({"script": asdict(self.script)} if self.script else {}),
         }
 
 

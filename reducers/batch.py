@@ -9,11 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
-import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +18,17 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.repro.standalone import SECONDS
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.store import parse_evidence as read
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.failure import reduce_case
 from torchstone.reducers.signature import Signature, signature
-from torchstone.reducers.write import SCRIPT, SUMMARY, summary, write_reduction
+from torchstone.reducers.write import SUMMARY, confirm_script, summary, write_reduction
 
 if TYPE_CHECKING:
     from torchstone.conformance.store import Store
 
 REDUCED = (Outcome.MISMATCH, Outcome.CRASH, Outcome.ERROR, Outcome.TIMEOUT, Outcome.OOM)
-TAIL = 600
 
 
 @dataclass(frozen=True)
@@ -56,15 +49,6 @@ class Failure:
     def name(self) -> str:
         """What its folder is called."""
         return file_name(self.signature.outcome, self.op, self.dtype, self.signature.digest)
-
-
-@dataclass(frozen=True)
-class ScriptRun:
-    """How a script ended: its exit code, None when it hung; whether that shows the failure; the end of its stderr."""
-
-    code: int | None
-    shows: bool
-    tail: str
 
 
 def distinct_failures(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Failure]:
@@ -173,7 +157,7 @@ def _reduced(
             why = str(error)
             continue
         write_reduction(found, folder)
-        return summary(found) | {"script": dataclasses.asdict(run_script(folder / SCRIPT, found.verdict, python))}
+        return summary(found) | {"script": dataclasses.asdict(confirm_script(found, folder, python))}
     return {"backend": failure.backend, "signature": dataclasses.asdict(failure.signature), "not_reduced": why}
 
 
@@ -184,40 +168,3 @@ def _same(record: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str
     key = json.dumps([record["reduced"]["program"], record["reduced"]["dtypes"], known])
     first = seen.setdefault(key, failure.name)
     return None if first == failure.name else first
-
-
-def run_script(script: Path, verdict: Verdict, python: str | None = None) -> ScriptRun:
-    """Run a script in a folder that is thrown away, by a backend's own Python, and say whether it shows the verdict."""
-    environment = dict(os.environ)
-    if ":" in verdict.backend:  # it lies beside the user, whose folder is not the script's
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), environment.get("PYTHONPATH")]))
-    with tempfile.TemporaryDirectory(prefix="torchstone-script-") as folder:
-        try:
-            done = subprocess.run(
-                [python or sys.executable, str(script.absolute())],
-                cwd=folder,
-                env=environment | {"TMPDIR": folder},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=2 * SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return ScriptRun(None, verdict.outcome is Outcome.TIMEOUT, "")
-    return ScriptRun(done.returncode, done.returncode == 1 and shows_failure(verdict, done.stderr), done.stderr[-TAIL:])
-
-
-def shows_failure(verdict: Verdict, stderr: str) -> bool:
-    """Whether a script that failed did so as the verdict says: it could lack a package, or fail at something else."""
-    differs = "AssertionError: " in stderr and "AssertionError" not in verdict.message  # which may be the compiler's
-    if verdict.outcome is Outcome.MISMATCH:
-        return differs
-    if verdict.outcome is Outcome.CRASH:
-        return not differs and ("killed by signal" in stderr or "exited with" in stderr or "rror code" in stderr)
-    if verdict.outcome in (Outcome.TIMEOUT, Outcome.OOM):
-        return not differs and ("timed out after" in stderr or "killed by signal" in stderr)
-    words = set(re.findall(r"[A-Za-z_]{4,}", verdict.message))
-    said = set(re.findall(r"[A-Za-z_]{4,}", stderr))
-    return not differs and len(words & said) * 2 >= len(words)

@@ -1,4 +1,4 @@
-"""What a reduction leaves on disk: a script to paste, the case to replay, the case it came from, and a summary."""
+"""What a reduction leaves on disk: an issue to paste, a script, a test, the case and where it came from, a summary."""
 
 from __future__ import annotations
 
@@ -7,21 +7,49 @@ import json
 from pathlib import Path
 from typing import Any
 
+from torchstone.conformance.custom.registration import OPS_FROM
 from torchstone.conformance.escape import file_name, replay_command
 from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Reduction
+from torchstone.reducers.issue import issue
+from torchstone.reducers.script_run import ScriptRun, run_script
 
 SCRIPT, CASE, ORIGINAL, SUMMARY = "reproducer.py", "case.safetensors", "original.safetensors", "summary.json"
+ISSUE, TEST = "issue.md", "test_reproducer.py"
+
+_TEST = '''"""Fails for as long as the failure is there: the script beside this file exits with 1 where it shows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_reproducer():
+    script = Path(__file__).with_name("{script}")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+'''
 
 
 def write_reduction(reduction: Reduction, folder: Path) -> None:
     """Write a reduction's files into ``folder``, which is made if it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCRIPT).write_text(reduction.script, encoding="utf-8", newline="\n")
+    (folder / TEST).write_text(_TEST.format(script=SCRIPT), encoding="utf-8", newline="\n")
+    (folder / ISSUE).write_text(issue(reduction, SCRIPT), encoding="utf-8", newline="\n")
     reduction.case.save(folder / CASE)
     reduction.original.save(folder / ORIGINAL)
     (folder / SUMMARY).write_text(json.dumps(summary(reduction), indent=2) + "\n", encoding="utf-8")
+
+
+def confirm_script(reduction: Reduction, folder: Path, python: str | None = None) -> ScriptRun:
+    """Run the script that was written, by a backend's own Python if it has one; the summary tells how that ended."""
+    beside_user = ":" in reduction.backend or any(tag.startswith(OPS_FROM) for tag in reduction.case.tags)
+    ran = run_script(folder / SCRIPT, reduction.verdict, python, beside_user=beside_user)
+    told = summary(reduction) | {"script": dataclasses.asdict(ran)}
+    (folder / SUMMARY).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    return ran
 
 
 def add_to_corpus(reduction: Reduction, folder: Path) -> Path:

@@ -56,6 +56,9 @@ def seed() -> None:
 
 def pytest_runtest_setup() -> None:
     seed()
+    if ops := sys.modules.get("torchstone.conformance.custom.registration"):  # of a command that a test has run
+        ops._MODULES.clear()
+        ops._OPS.clear()
 
 
 def pytest_collection_finish() -> None:

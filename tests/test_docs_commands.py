@@ -32,7 +32,7 @@ STAND_INS = {"inductor": "eager", "onnxruntime": "linalg", "iree": "tosa"}
 BUG = "torchstone.conformance.mutants:linalg+sub-swapped"
 FAILS = "opinfo:sub:float32:1"
 """A backend with a bug, and a case that shows it: what there is to reduce."""
-INDEPENDENT = ("backends", "controls", "doctor", "fuzz", "ops", "reduce", "replay", "selftrial")
+INDEPENDENT = ("backends", "bisect", "controls", "doctor", "fuzz", "ops", "reduce", "replay", "selftrial")
 """Commands that depend on nothing that another left behind: the same words run once."""
 ran: set[str] = set()
 MODEL = "import torch\n\ndef fn(x):\n    return torch.exp(x)\n\nlog1p_exp_sum = mse = forward = fn\n"
@@ -59,9 +59,10 @@ def small(line: str) -> list[str]:
         words.append("--yes")
     if command == "fuzz":
         words = [*words, "--programs", "2", "--jobs", "1"]
-    if command == "reduce":
+    if command in ("bisect", "reduce"):
         words = [FAILS if word.startswith("opinfo:") else word for word in words]
         words[words.index("--backend") + 1] = BUG
+    if command == "reduce":
         words += ["--trials", "5", *(["--run", "r5"] if "--all" in words else [])]
     if command in ("controls", "selftrial") and "--list" not in words:
         words += ["--list"]

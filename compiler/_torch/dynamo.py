@@ -20,6 +20,10 @@ _NAMES = Names(
         "UserError": (f"{_DYNAMO}.exc.UserError", "tell a branch that hangs on data"),
         "BackendCompilerFailed": (f"{_DYNAMO}.exc.BackendCompilerFailed", "tell an error of the compiler behind"),
         "TorchDynamoException": (f"{_DYNAMO}.exc.TorchDynamoException", "tell an error of TorchDynamo"),
+        "CompilerBisector": (
+            "torch._inductor.compiler_bisector.CompilerBisector",
+            "tell which pass or lowering of Inductor a failure comes from",
+        ),
         "inductor_config": ("torch._inductor.config", "turn Inductor's caches of finished graphs off"),
         "GraphLowering": ("torch._inductor.graph.GraphLowering", "read the code that Inductor writes for a graph"),
     },

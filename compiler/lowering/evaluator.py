@@ -25,18 +25,24 @@ def lower(graph: Graph) -> Lowered:
 
 
 def _run(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """Evaluate; outputs share no memory with an argument or with each other, though evaluators may give views."""
     import torch
 
     from torchstone.compiler.runtime.interpreter import evaluate_graph
 
+    with torch.no_grad():
+        return unshared(evaluate_graph(graph, tensors), tensors)
+
+
+def unshared(results: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Return results that share no memory with an argument or with each other: evaluators may give views."""
+    import torch
+
     held = {t.untyped_storage().data_ptr() for t in tensors if isinstance(t, torch.Tensor)}
     outputs = []
-    with torch.no_grad():
-        for out in evaluate_graph(graph, tensors):
-            storage = out.untyped_storage().data_ptr()
-            outputs.append(out.clone(memory_format=torch.contiguous_format) if storage in held else out.contiguous())
-            held.add(storage)
+    for out in results:
+        storage = out.untyped_storage().data_ptr()
+        outputs.append(out.clone(memory_format=torch.contiguous_format) if storage in held else out.contiguous())
+        held.add(storage)
     return tuple(outputs)
 
 

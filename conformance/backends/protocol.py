@@ -60,6 +60,8 @@ class Backend(Protocol):
     any other ran is a ``fallback``. Without either its passes are marked as unproven.
     One whose own code computes by PyTorch's kernels, as an interpreter may, has ``uses_eager_kernels = True``: to see
     them run is then no sign of a fallback.
+    One that takes what ``torch.export`` makes of the program has ``begins_with = "torch.export"``: a failure can be the
+    exporter's.
     One that can lose what it works on, as a process does its CUDA device, has ``spent()``, which says why the process
     can run nothing more, and returns an empty string where it can.
     One whose random numbers are the very ones that eager draws from the same seed has ``random_numbers = "eager"``, and

@@ -68,8 +68,8 @@ class Steps:
 Make = Callable[[Steps], Iterator[Made]]
 
 
-def stream(make: Make) -> Generator[Made | Died]:
-    """What ``make`` yields in a fork.
+def stream(make: Make, seconds: float = SECONDS) -> Generator[Made | Died]:
+    """What ``make`` yields in a fork, each within so many seconds.
 
     Raises ``InputError`` where ``make`` raises it, ``HarnessError`` where it raises anything else.
 
@@ -80,7 +80,7 @@ def stream(make: Make) -> Generator[Made | Died]:
     seen: set[str] = set()
     for _ in range(MOST_DEATHS):
         at = kind = ""
-        for header, body in _fork(make, died):
+        for header, body in _fork(make, died, seconds):
             if "at" in header:
                 at, kind = header["at"], header["kind"]
             elif "raised" in header:
@@ -97,7 +97,7 @@ def stream(make: Make) -> Generator[Made | Died]:
         died.update({at, kind})
 
 
-def _fork(make: Make, died: Counter[str]) -> Iterator[tuple[Header, bytes]]:
+def _fork(make: Make, died: Counter[str], seconds: float) -> Iterator[tuple[Header, bytes]]:
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of threads, which a fork has not: none of them holds what eager needs
@@ -111,32 +111,32 @@ def _fork(make: Make, died: Counter[str]) -> Iterator[tuple[Header, bytes]]:
     os.close(writing)
     decoder = FrameDecoder()
     try:
-        while chunk := _read(reading):
+        while chunk := _read(reading, seconds):
             for frame in decoder.feed(chunk):
                 yield frame
                 if "end" in frame[0]:
                     return
-        yield {"died": _how(child)}, b""
+        yield {"died": _how(child, seconds)}, b""
     finally:
         os.close(reading)
         _reap(child)
 
 
-def _read(descriptor: int) -> bytes:
+def _read(descriptor: int, seconds: float) -> bytes:
     """What has come; nothing at the end of the pipe, and where nothing comes for too long."""
-    if not select.select([descriptor], [], [], SECONDS)[0]:
+    if not select.select([descriptor], [], [], seconds)[0]:
         return b""
     return os.read(descriptor, CHUNK)
 
 
-def _how(child: int) -> str:
+def _how(child: int, seconds: float) -> str:
     deadline = time.monotonic() + 1.0
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return describe_exit(os.waitstatus_to_exitcode(status))
         time.sleep(0.01)
-    return f"at it for more than {SECONDS:g} s"
+    return f"at it for more than {seconds:g} s"
 
 
 def _reap(child: int) -> None:

@@ -49,6 +49,10 @@ def _chosen_by_comparison(b: Expander, test: Value, x: Value, y: Value) -> Value
     return b.select(b.and_(b.not_(test), b.eq(y, y)), y, x)
 
 
+def _positive_or_zero(right: Rule) -> Rule:
+    return lambda b, x: b.select(b.gt(x, const(b, x, 0)), x, const(b, x, 0))
+
+
 def _equal_or_unordered(right: Rule) -> Rule:
     def rule(scope: Any, x: Any, y: Any) -> Any:
         return mlir.arith.ori(right(scope, x, y), mlir.arith.ori(s.is_nan(x), s.is_nan(y)))
@@ -92,13 +96,13 @@ NAN = mutants(
         "relu-of-nan",
         "relu(NaN) is 0",
         "nn.functional.relu",
-        primitives("relu.default", select=_chosen_by_comparison),
+        expansion("relu.default", _positive_or_zero),
     ),
     (
         "clamp-of-nan",
         "a NaN clamped to the bound",
         "clamp",
-        primitives("clamp.default", select=_chosen_by_comparison),
+        primitives("flat.clamp", select=_chosen_by_comparison),
     ),
     ("nan-equals", "NaN equals everything", "eq", scalar("FLOAT", "eq", _equal_or_unordered)),
     (

@@ -87,7 +87,7 @@ OFF_BY_ONE = mutants(
         "conv-padding",
         "windows of a convolution one element off in the padding",
         "nn.functional.conv2d",
-        primitives("convolution.default", pad=_later),
+        primitives("flat.convolution", pad=_later),
     ),
     (
         "gather-not-the-last",

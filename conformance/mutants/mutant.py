@@ -76,14 +76,15 @@ def patched(path: str, wrong: Mutation) -> Patch:
 
 
 def expansion(ops: str, wrong: Mutation) -> Patch:
-    """Replace the rules of ATen ops, separated by spaces and without their ``aten.``."""
+    """Replace the rules of ATen ops, separated by spaces and without their ``aten.``; the bodies of ``flat.`` ones."""
 
     def apply() -> AbstractContextManager[Any]:
-        from torchstone.compiler.transforms.expansions import EXPANSIONS
+        from torchstone.compiler.transforms.expand import BODIES, EXPANSIONS
         from torchstone.compiler.transforms.rules import Row
 
-        names = [f"aten.{op}" for op in ops.split()]
-        return mock.patch.dict(EXPANSIONS._rows, {op: Row(op, wrong(EXPANSIONS[op].rule)) for op in names})
+        table = BODIES if ops.startswith("flat.") else EXPANSIONS
+        names = [op if table is BODIES else f"aten.{op}" for op in ops.split()]
+        return mock.patch.dict(table._rows, {op: Row(op, wrong(table[op].rule)) for op in names})
 
     return apply
 
@@ -125,7 +126,7 @@ def primitives(ops: str, **wrong: Rule) -> Patch:
                 out = wrong[name](straight, *operands, **attributes)
                 return out if isinstance(out, tuple) else (out,)
 
-        return lambda b, *given: right(Crooked(b.ops, b.op), *given)
+        return lambda b, *given, **attributes: right(Crooked(b.ops, b.op), *given, **attributes)
 
     return expansion(ops, wrongly)
 

@@ -30,6 +30,7 @@ WRITTEN_FILE, WRITTEN_FOLDER, READ_FILE, READ_FOLDER, READ_STORE, WRITTEN_STORE 
 PATHS = {
     "run --corpus": READ_FOLDER, "run --store": WRITTEN_STORE, "run --expect": READ_FILE, "run --junit": WRITTEN_FILE,
     "report --out": WRITTEN_FOLDER, "report --store": READ_STORE, "replay --store": READ_STORE,
+    "bisect --store": READ_STORE,
     "fuzz --out": WRITTEN_FOLDER, "fuzz --store": READ_STORE, "reduce --out": WRITTEN_FOLDER,
     "reduce --keep": WRITTEN_FOLDER, "reduce --mlir": READ_FILE, "reduce --store": READ_STORE,
     "selftrial --out": WRITTEN_FILE, "controls --out": WRITTEN_FILE,
@@ -40,12 +41,21 @@ PATHS = {
 }  # fmt: skip
 """Every option that takes a path, and what it does with it: a new one has to take its place."""
 
-TEXTS = {"run --python", "replay FILE|CASE", "replay --after", "reduce FILE|CASE", "reduce --python", "compile FILE:FN"}
+TEXTS = {
+    "run --python",
+    "bisect FILE|CASE",
+    "replay FILE|CASE",
+    "replay --after",
+    "reduce FILE|CASE",
+    "reduce --python",
+    "compile FILE:FN",
+}
 """What has a path in it, and is tried below and in tests/cli/test_compile.py."""
 
 NEEDED = {
     "run": ["--backend", "eager", "--op", "add"], "replay": ["opinfo:add:float32:0", "--backend", "eager"],
-    "reduce": ["opinfo:add:float32:0", "--backend", "eager"], "fuzz": ["--backend", "eager"],
+    "reduce": ["opinfo:add:float32:0", "--backend", "eager"], "bisect": ["opinfo:add:float32:0", "--backend", "linalg"],
+    "fuzz": ["--backend", "eager"],
     "runs show": ["r1"], "runs diff": ["r1", "r1"], "runs prune": ["r1"], "runs export": ["--out", "x.csv"],
     "expect update": ["--expect", "x.toml"],
 }  # fmt: skip

@@ -47,9 +47,11 @@ def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path)
     assert saved.to_bytes() == worst.best.to_bytes()
     assert {path.name for path in worst.folder.iterdir()} == {
         "case.safetensors",
+        "issue.md",
         "original.safetensors",
         "reproducer.py",
         "summary.json",
+        "test_reproducer.py",
     }
     compile((worst.folder / "reproducer.py").read_text(), "reproducer.py", "exec")
     assert json.loads((worst.folder / "summary.json").read_text())["reduced"]["elements"] == 2

@@ -17,8 +17,9 @@ from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdi
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.repro.script import render_script
-from torchstone.reducers.batch import Failure, _done, distinct_failures, run_script, shows_failure
+from torchstone.reducers.batch import Failure, _done, distinct_failures
 from torchstone.reducers.failure import reduce_case
+from torchstone.reducers.script_run import run_script, shows_failure
 from torchstone.reducers.write import SCRIPT, SUMMARY
 
 pytestmark = pytest.mark.usefixtures("fork_server")

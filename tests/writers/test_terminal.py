@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from markdown_it import MarkdownIt
 
 from torchstone import cli
 from torchstone.cli import module_reduction, output
@@ -27,7 +28,7 @@ from torchstone.cli.progress import Progress
 from torchstone.conformance.controls import results as controls
 from torchstone.conformance.custom.checks import Complaint
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.escape import visible
+from torchstone.conformance.escape import log_lines, visible
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.mutants.syntactic.judgements import Judged, Judgement
 from torchstone.conformance.program.case import Case
@@ -47,6 +48,7 @@ from torchstone.reducers.mlir import write as of_modules
 from torchstone.reducers.mlir.pipeline import Entry
 from torchstone.reducers.mlir.shrink import Subject
 from torchstone.reducers.mlir.trial import Outcome as Ended
+from torchstone.reducers.script_run import ScriptRun
 from torchstone.reducers.signature import signature
 
 from .corpus import TEXTS, ran
@@ -95,7 +97,12 @@ def replayed(text: str, tmp_path: Path) -> None:
 def reduced(text: str, tmp_path: Path) -> None:
     folder = tmp_path / "reduced"
     write.write_reduction(reduction(text), folder)
-    reduce_command._show(reduction(text), Path("folder"))
+    reduce_command._show(reduction(text), Path("folder"), ScriptRun(1, False, text))
+    issue = MarkdownIt("commonmark").enable("table").parse((folder / write.ISSUE).read_text(encoding="utf-8"))
+    assert [token.tag for token in issue if token.type == "heading_open"] == ["h1", "h2", "h2"]
+    assert "html_block" not in {token.type for token in issue}
+    script = [token.content.rstrip("\n") for token in issue if token.type == "fence" and token.info == "python"]
+    assert script == [log_lines(reduction(text).script.rstrip())]
     told = json.loads((folder / write.SUMMARY).read_text(encoding="utf-8"))
     words = shlex.split(told["replay"], comments=True)
     assert words == (["torchstone", "replay", write.CASE, "--backend", text] if visible(text) == text else [])

@@ -24,6 +24,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("replay", "torchstone.cli.commands.replay:replay", "Try one case again, alone, and show the evidence."),
     ("fuzz", "torchstone.cli.commands.fuzz:fuzz", "Try random programs on a backend until the time is up."),
     ("reduce", "torchstone.cli.commands.reduce:reduce", "Shrink a failing case to a standalone script."),
+    ("bisect", "torchstone.cli.commands.bisect:bisect", "Say which stage of a compiler a failing case comes from."),
     (
         "selftrial",
         "torchstone.cli.commands.selftrial:selftrial",

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 STAGES = {"capture": "capture", "contract": "lower", "lower": "lower", "compile": "compile", "run": "run"}
 
 
-class _Builtin:
+class Builtin:
     """A target of ``torchstone.compile``."""
 
     name = ""
     packages: tuple[str, ...] = ("torch", "torchstone")
     options: tuple[str, ...] = ()
     library_calls = True
+    row: Any = None
+    """The target, where it is not the one of the name: one up to a stage, after which an interpreter goes on."""
 
     @property
     def target(self) -> str:
@@ -39,7 +41,7 @@ class _Builtin:
         """Who runs the target's compiled code; a library call is PyTorch's."""
         return (self.target,)
 
-    def configured(self, options: Sequence[str]) -> _Builtin:
+    def configured(self, options: Sequence[str]) -> Builtin:
         """Return this backend with options on."""
         out = copy.copy(self)
         out.name = "+".join([self.name, *options])
@@ -54,7 +56,7 @@ class _Builtin:
 
     def settings(self) -> dict[str, Any]:
         """Return the options of ``compile``. Every result is on trial, those too that eager would not compute."""
-        return {"target": self.target, "library_calls": self.library_calls, "alias_results": False}
+        return {"target": self.row or self.target, "library_calls": self.library_calls, "alias_results": False}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         from torchstone.compiler.diagnostics import TorchstoneError
@@ -100,7 +102,7 @@ class _Builtin:
         return run
 
 
-class _Mlir(_Builtin):
+class _Mlir(Builtin):
     packages = ("torch", "torchstone", "torch-mlir")
     batch = 32
 
@@ -144,7 +146,7 @@ class Tosa(_Mlir):
     name = "tosa"
 
 
-class TensorRT(_Builtin):
+class TensorRT(Builtin):
     """ATen -> FlatIR -> TensorRT's network API; a simulator of it stands in where the library is absent."""
 
     name = "tensorrt"

@@ -37,6 +37,7 @@ _LOG = re.compile(r"^\[(?!cpuinfo)\w+\.\w+:\d+\] (.*)$")
 
 class ExecuTorch(Packaged):
     name = "executorch"
+    begins_with = "torch.export"
     executors = (KERNELS, DELEGATE)
     packages = (("executorch", "executorch"),)
 

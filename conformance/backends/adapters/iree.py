@@ -46,6 +46,7 @@ _MOVED = re.compile(r"@hal\.(?:command_buffer|device\.queue)\.(copy|fill|update)
 
 class Iree(Packaged):
     name = "iree"
+    begins_with = "torch.export"
     executors = (TARGET, TRANSFERS)
     packages = (
         ("iree-base-compiler", "iree.compiler"),

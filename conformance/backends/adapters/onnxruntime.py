@@ -36,6 +36,7 @@ _OP = re.compile(r"(?:aten|prims|torchvision)[.:]+([\w.]+)|implementation for (\
 
 class OnnxRuntime(Packaged):
     name = "onnxruntime"
+    begins_with = "torch.export"
     executors = (PROVIDER,)
     packages = (("onnxruntime", "onnxruntime"), ("onnx", "onnx"), ("onnxscript", "onnxscript"))
 

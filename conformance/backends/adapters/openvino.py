@@ -32,6 +32,7 @@ _HINTS = {"INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True, "EXECUTION_MODE_HINT":
 
 class OpenVino(Packaged):
     name = "openvino"
+    begins_with = "torch.export"
     executors = ("CPU",)
     packages = (("openvino", "openvino"),)
 

@@ -41,6 +41,7 @@ DECLINED = re.compile(
 class _TorchMlir(Packaged):
     """One of torch-mlir's output types."""
 
+    begins_with = "torch.export"
     output_type = ""
     executors = ("torch-mlir",)
     packages = (("torch-mlir", "torch_mlir.fx"),)

@@ -30,6 +30,7 @@ _CALL = re.compile(r"^ +call +(\S+) +in:", re.MULTILINE)
 
 class Tvm(Packaged):
     name = "tvm"
+    begins_with = "torch.export"
     executors = ("tvm",)
     packages = (("apache-tvm", "tvm"),)
 

@@ -14,13 +14,14 @@ from torchstone.cli.output import FormatOption, TableFormat, say, show_table, wa
 from torchstone.cli.paths import input_file, output_folder
 from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.escape import file_name, visible
+from torchstone.conformance.escape import file_name, one_line, visible
 from torchstone.conformance.files import prepare_folder
 from torchstone.reducers.engine import Budget
 
 if TYPE_CHECKING:
     from torchstone.conformance.program.case import Case
     from torchstone.reducers.failure import Reduction
+    from torchstone.reducers.script_run import ScriptRun
 
 MlirOption = Annotated[
     Path | None, input_file("--mlir", help="An MLIR module to shrink with its --pipeline, in place of a case.")
@@ -102,7 +103,7 @@ def _one(
     """Reduce one case, and write and show what is left."""
     from torchstone.reducers.failure import reduce_case
     from torchstone.reducers.write import add_to_corpus as keep_in
-    from torchstone.reducers.write import write_reduction
+    from torchstone.reducers.write import confirm_script, write_reduction
 
     folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(found.id, backend))
     if keep is not None:
@@ -117,10 +118,11 @@ def _one(
         progress=lambda step: warn(f"  {step.name}: {_size(step.size)}") if live else None,
     )
     write_reduction(reduction, folder)
-    _show(reduction, folder)
+    ran = confirm_script(reduction, folder, python)
+    _show(reduction, folder, ran)
     if keep is not None and reduction.confirmed:
         say(f"kept      {keep_in(reduction, keep)}")
-    return OK if reduction.confirmed else FAILURES
+    return OK if reduction.confirmed and ran.shows else FAILURES
 
 
 def _check_module_options(mlir: Path | None, of_cases: list[Any], of_modules: list[Any]) -> None:
@@ -211,7 +213,7 @@ def _size(size: tuple) -> str:
     return f"{size[0]} calls, {size[2]} inputs, {size[3]} elements"
 
 
-def _show(reduction: Reduction, folder: Path) -> None:
+def _show(reduction: Reduction, folder: Path, ran: ScriptRun) -> None:
     from torchstone.reducers.write import measure_case
 
     before, after = measure_case(reduction.original), measure_case(reduction.case)
@@ -223,7 +225,15 @@ def _show(reduction: Reduction, folder: Path) -> None:
     for name, tensor in reduction.case.inputs.items():
         say(f"input     {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}")
     say(f"search    {reduction.trials} trials, {reduction.seconds:.1f} s, {_ended(reduction)}")
+    say(f"script    {_told(ran)}")
     say(f"written   {folder}")
+
+
+def _told(ran: ScriptRun) -> str:
+    if ran.shows:
+        return "shows the failure in a process of its own"
+    end = "hangs" if ran.code is None else f"exits with {ran.code}"
+    return f"does NOT show the failure in a process of its own: it {end}. {one_line(ran.tail)}".rstrip()
 
 
 def _ended(reduction: Reduction) -> str:

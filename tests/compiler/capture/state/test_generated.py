@@ -9,6 +9,8 @@ from tests.compiler.capture.state.trial import Found, try_program
 from torchstone.compiler.capture.state import checks, heap, kinds
 
 TARGETS = ("evaluator", "linalg", "tosa", "tensorrt")
+# PyTorch's word on float(t) where t takes a gradient: once in a process, from eager.
+pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
 
 
 @pytest.mark.parametrize("target", TARGETS)

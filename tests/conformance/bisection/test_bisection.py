@@ -1,0 +1,93 @@
+"""A mutant of the compiler is blamed on the stage that it is in, and on the part of that stage."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from torchstone.cli import invoke
+from torchstone.conformance.bisection import Tried, bisect
+from torchstone.conformance.bisection.search import same_failure
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.mutants import BACKEND_NAME
+from torchstone.conformance.sources import find_case
+
+CASE = "opinfo:add:float32:0"
+
+
+@pytest.mark.parametrize(
+    ("mutant", "case", "stage", "parts"),
+    [
+        ("addcdiv-swapped", "opinfo:addcdiv:float32:0", "expansions", ("aten.addcdiv.default",)),
+        ("shared-whatever-attributes", "opinfo:aminmax:float32:0", "expansions", ("the pass cse",)),
+        ("sub-swapped", "opinfo:sub:float32:2", "kernels", ("flat.sub",)),
+        ("last-not-written", CASE, "kernels", ("the runtime",)),
+        ("faults-running", "opinfo:amin:float32:1", "kernels", ("the runtime",)),
+    ],
+)
+def test_a_mutant_is_blamed_on_its_stage(mutant: str, case: str, stage: str, parts: tuple[str, ...]) -> None:
+    blame = bisect(find_case(case), f"{BACKEND_NAME}+{mutant}", 30.0)
+    assert (blame.stage, blame.parts) == (stage, parts)
+
+
+def test_each_trial_is_told_as_it_ends() -> None:
+    told: list[Tried] = []
+    blame = bisect(find_case("opinfo:addcdiv:float32:0"), f"{BACKEND_NAME}+addcdiv-swapped", say=told.append)
+    assert tuple(told) == blame.tried
+    assert [(tried.name, tried.shows) for tried in told[:2]] == [("capture", False), ("expansions", True)]
+
+
+def test_what_does_not_fail_has_nobody_to_blame() -> None:
+    blame = bisect(find_case(CASE), "linalg")
+    assert (blame.verdict.outcome, blame.stage, blame.tried) == (Outcome.PASS, "", ())
+
+
+def test_a_backend_without_known_stages_is_refused() -> None:
+    with pytest.raises(InputError, match='stages of backend "eager" are not known'):
+        bisect(find_case(CASE), "eager")
+
+
+class AfterExport:
+    """A compiler that takes exported programs, and gives one more."""
+
+    name = "after-export"
+    begins_with = "torch.export"
+
+    def available(self):
+        from torchstone.conformance.backends.protocol import Availability
+
+        return Availability(True)
+
+    def versions(self):
+        return {}
+
+    def compile(self, fn, args):
+        return lambda *tensors: fn(*tensors) + 1
+
+
+def test_a_compiler_behind_the_exporter_is_blamed_for_itself() -> None:
+    blame = bisect(find_case(CASE), f"{__name__}:AfterExport")
+    assert blame.stage == "after-export"
+    assert [(tried.name, tried.shows) for tried in blame.tried] == [("torch.export", False), ("after-export", True)]
+
+
+def test_failures_are_the_same_by_outcome_and_kind() -> None:
+    case = find_case(CASE)
+    wrong = bisect(case, f"{__name__}:AfterExport").verdict
+    assert same_failure(wrong, wrong)
+    assert not same_failure(dataclasses.replace(wrong, kind="dtype"), wrong)
+    assert not same_failure(dataclasses.replace(wrong, outcome=Outcome.ERROR), wrong)
+    crash, hang = (dataclasses.replace(wrong, outcome=outcome) for outcome in (Outcome.CRASH, Outcome.TIMEOUT))
+    assert same_failure(crash, hang)
+
+
+def test_the_command_says_who_is_to_blame(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["bisect", "opinfo:addcdiv:float32:0", "--backend"]
+    assert invoke([*words, f"{BACKEND_NAME}+addcdiv-swapped"]) == 1
+    out = capfd.readouterr().out.splitlines()
+    assert out[-1] == "blame    expansions: aten.addcdiv.default"
+    assert "fails        FlatIR, run by the primitives' evaluators" in out
+    assert invoke([*words, "eager"]) == 2
+    assert "are not known" in capfd.readouterr().err
