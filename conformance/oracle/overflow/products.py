@@ -74,11 +74,19 @@ class Factors:
 
     def lost_digits(self, dtype: torch.dtype) -> Tensor:
         """How far a product may be off, relative to itself, because a partial product of its factors below 1 is
-        subnormal in ``dtype``: by up to half the smallest number there is, of the smallest partial product."""
+        subnormal in ``dtype``: by up to half the smallest number there is, of the smallest of them.
+
+        Not where partial products step over the subnormal numbers, from those in range to 0. Factors that are no
+        smaller than the subnormal numbers are many lead to any of these; of smaller ones it takes one, or all.
+        """
         info = torch.finfo(dtype)
-        least = math.log2(info.tiny) + math.log2(info.eps)
-        smallest = self.total(lambda value: _log2(value).clamp(max=0))
-        return torch.where(smallest < math.log2(info.tiny), torch.exp2((least - 1.0 - smallest).clamp(max=0.0)), 0.0)
+        normal, digits = -math.log2(info.tiny), 1.0 - math.log2(info.eps)
+        sizes = (self.total(change) for change in (_fine(digits), _coarse(digits), _count_coarse(digits)))
+        fine, coarse, count = sizes
+        reached = torch.zeros_like(fine, dtype=torch.bool)
+        for start in (torch.zeros_like(fine), coarse / count.clamp(min=1.0), coarse):
+            reached |= (start <= normal + digits) & (start + fine >= normal)
+        return torch.where(reached, torch.exp2((fine + coarse - normal - digits).clamp(max=0.0)), 0.0)
 
     def _in_range(self) -> Tensor:
         """The products where nothing leaves the range: the fractions and the powers of two each for themselves. Nothing
@@ -94,6 +102,22 @@ def _ordinary(value: Tensor) -> Tensor:
 
 def _log2(value: Tensor) -> Tensor:
     return _ordinary(value).abs().log2()
+
+
+def _below_one(value: Tensor) -> Tensor:
+    return -_log2(value).clamp(max=0)
+
+
+def _fine(digits: float) -> Change:
+    return lambda value: torch.where(_below_one(value) <= digits, _below_one(value), 0.0)
+
+
+def _coarse(digits: float) -> Change:
+    return lambda value: torch.where(_below_one(value) > digits, _below_one(value), 0.0)
+
+
+def _count_coarse(digits: float) -> Change:
+    return lambda value: (_below_one(value) > digits).double()
 
 
 def _parts(value: Tensor) -> tuple[Tensor, Tensor]:

@@ -48,3 +48,9 @@ def test_products_in_range_keep_their_digits() -> None:
         one("cumprod", X, 0), off_by(1e-4, -1), FACTORS.clamp(-2.0, 2.0).where(FACTORS.abs() > 1e-30, 0.5)
     )
     assert finding.outcome is Outcome.MISMATCH, finding
+
+
+def test_partial_products_that_are_0_lose_all_or_nothing() -> None:
+    x = torch.tensor([2.0**100, -(2.0**100), 1.1 * 2.0**-100, 2.0**-100])
+    finding = compare(one("prod", X), lambda x: torch.tensor(-1.11), x)
+    assert finding.outcome is Outcome.MISMATCH, finding
