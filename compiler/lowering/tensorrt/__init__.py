@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, failed_check
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
-from torchstone.compiler.lowering.tensorrt import elementwise, movement, reduction
+from torchstone.compiler.lowering.tensorrt import elementwise, movement, reduction, windowed
 from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.runtime.tensorrt import api, rules
@@ -18,7 +18,7 @@ from torchstone.compiler.runtime.tensorrt import api, rules
 if TYPE_CHECKING:
     from torchstone.compiler.runtime.tensorrt.engine import Program
 
-__all__ = ["TARGET", "elementwise", "lower", "lower_graph", "movement", "reduction", "takes"]
+__all__ = ["TARGET", "elementwise", "lower", "lower_graph", "movement", "reduction", "takes", "windowed"]
 
 # ``flat.check`` is no layer: its predicate becomes an output of the network, read after the run.
 CHECK = "flat.check"

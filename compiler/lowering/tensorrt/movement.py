@@ -23,7 +23,7 @@ def broadcast(n: Network, op: Operation, x: Any) -> Any:
 
 @lowers("reshape", "shuffle", rules.LAYERS["Shuffle"])
 def reshape(n: Network, op: Operation, x: Any) -> Any:
-    return n.reshape(x, op.attributes["shape"])
+    return n.reshape(x, next(op.values).shape, op.attributes["shape"])
 
 
 @lowers("transpose", "shuffle", rules.LAYERS["Shuffle"])
