@@ -5,12 +5,14 @@ Everything here speaks the real ``tensorrt`` API, what versions 10.3 and 11 have
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.diagnostics import TorchstoneError, blaming
+from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.lowering.tensorrt.sizes import Sizes
 
@@ -24,7 +26,16 @@ class Network:
         self.trt, self.definition, self.log = trt, definition, log
         self.where = ""
         self.keep: list[Any] = []
+        self._numbers: dict[tuple[str, tuple[int, ...], str], Any] = {}
         self.sizes = Sizes(self)
+
+    @contextmanager
+    def building(self, op: Operation) -> Iterator[None]:
+        """Name layers after ``op``, and blame it for errors."""
+        before, self.where = self.where, op.name
+        with blaming(op):
+            yield
+        self.where = before
 
     def added(self, layer: Any, what: str = "") -> Any:
         """Name a new layer and return its output; TorchstoneError with TensorRT's words when it is None or invalid."""
@@ -68,7 +79,13 @@ class Network:
     # Constants
 
     def constant(self, values: Any, shape: Sequence[int], name: str) -> Any:
-        """A constant of any type; BF16 and BOOL, which IConstantLayer lacks or numpy cannot hold, are cast."""
+        """A constant of any type, of a tuple of values or of one number, which is the same tensor each time.
+
+        BF16 and BOOL, which IConstantLayer lacks or numpy cannot hold, are cast.
+        """
+        key = (repr(values), tuple(shape), name)  # numbers that are equal differ: 0.0 and -0.0, True and 1
+        if key in self._numbers:
+            return self._numbers[key]
         held = {"BF16": "FLOAT", "BOOL": "INT32"}.get(name, name)
         exact = np.float32 if held in ("FLOAT", "HALF") else np.int64
         if isinstance(values, tuple):
@@ -80,7 +97,10 @@ class Network:
         weights = self.trt.Weights(array)
         what = "" if isinstance(values, tuple) else str(values)
         tensor = self.added(self.definition.add_constant(self.trt.Dims(shape), weights), what)
-        return self.cast(tensor, name)
+        tensor = self.cast(tensor, name)
+        if not isinstance(values, tuple):
+            self._numbers[key] = tensor
+        return tensor
 
     def like(self, x: Any, value: Any) -> Any:
         """One ``value`` of the type of ``x`` that broadcasts against it."""
@@ -88,24 +108,35 @@ class Network:
 
     # Movement
 
-    def transpose(self, x: Any, permutation: Sequence[int]) -> Any:
+    def shuffle(
+        self, x: Any, have: Sequence[Dim], first: Sequence[int] | None, want: Sequence[Dim] | None,
+        second: Sequence[int] | None,
+    ) -> Any:  # fmt: skip
+        """Transpose, reshape and transpose; None does nothing. ``have``: the sizes of ``x`` as the graph has them."""
+        permuted = have if first is None else [have[p] for p in first]
         layer = self.definition.add_shuffle(x)
         if layer is not None:
-            layer.first_transpose = self.trt.Permutation(permutation)
-        return self.added(layer, str(list(permutation)))
+            if first is not None:
+                layer.first_transpose = self.trt.Permutation(first)
+            if want is not None:
+                self._reshape(layer, permuted, want)
+            if second is not None:
+                layer.second_transpose = self.trt.Permutation(second)
+        steps = (None if first is None else _text(first), None if want is None else f"to {_text(want)}")
+        return self.added(layer, " ".join(s for s in (*steps, None if second is None else _text(second)) if s))
+
+    def _reshape(self, layer: Any, have: Sequence[Dim], want: Sequence[Dim]) -> None:
+        static = _placed(have, want)
+        # Else a 0 means a size of zero, never a size to copy.
+        layer.zero_is_placeholder = static is not None and 0 in static and 0 not in want
+        if static is not None:
+            layer.reshape_dims = self.trt.Dims(static)
+        else:
+            layer.set_input(1, self.sizes.vector(want))
 
     def reshape(self, x: Any, have: Sequence[Dim], want: Sequence[Dim]) -> Any:
         """Reshape from the sizes of ``x``, as the graph has them, to others of the same number of elements."""
-        static = _placed(have, want)
-        layer = self.definition.add_shuffle(x)
-        if layer is not None:
-            # Else a 0 means a size of zero, never a size to copy.
-            layer.zero_is_placeholder = static is not None and 0 in static and 0 not in want
-            if static is not None:
-                layer.reshape_dims = self.trt.Dims(static)
-            else:
-                layer.set_input(1, self.sizes.vector(want))
-        return self.added(layer)
+        return self.shuffle(x, have, None, want, None)
 
     def told(self, x: Any, shape: Sequence[Dim]) -> Any:
         """Return ``x`` with all sizes that the graph knows: TensorRT may not have seen them through a shape tensor."""

@@ -50,11 +50,11 @@ network(%input0: FLOAT[2, 4, 7, 8], %input1: FLOAT[6, 2, 3, 3], %input2: FLOAT[6
         graph("convolution", ((N, 3, 9), (4, 3, 3)), ALONG),
         """\
 network(%input0: FLOAT[-1, 3, 9], %input1: FLOAT[4, 3, 3]) {
-  %t0: FLOAT[-1, 3, 9, 1] = SHUFFLE(%input0)  // flat.convolution
-  %t1: FLOAT[4, 3, 3, 1] = SHUFFLE(%input1)  // flat.convolution
+  %t0: FLOAT[-1, 3, 9, 1] = SHUFFLE(%input0)  // flat.convolution to [n, 3, 9, 1]
+  %t1: FLOAT[4, 3, 3, 1] = SHUFFLE(%input1)  // flat.convolution to [4, 3, 3, 1]
   %t2: FLOAT[-1, 4, 4, 1] = CONVOLUTION(%t0, %t1)  \
 // flat.convolution window [3, 1] stride [2, 1] padding [1, 0] [0, 0]
-  %output0: FLOAT[-1, 4, 4] = SHUFFLE(%t2)  // flat.convolution
+  %output0: FLOAT[-1, 4, 4] = SHUFFLE(%t2)  // flat.convolution to [n, 4, 4]
   return %output0
 }
 """,
