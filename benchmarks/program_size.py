@@ -1,4 +1,4 @@
-"""Operators in TOSA: how many a program becomes here, and by torch-mlir's path where torch-mlir is installed.
+"""Operators in TOSA and layers in TensorRT: how many a program becomes; in TOSA by torch-mlir's path, too, if installed.
 
 Constants and shapes are not counted. Nothing runs: what the operators compute is what the suite checks.
 """
@@ -27,11 +27,17 @@ Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
 _OPERATOR = re.compile(r"(?<!!)\btosa\.(\w+)")  # types have a ! before them
 _DATA = frozenset({"const", "const_shape", "yield"})
+_LAYER = re.compile(r"^  %[^=]* = (\w+)\(", re.MULTILINE)
 
 
 def operators(text: str) -> Counter[str]:
     """Count the TOSA operators in MLIR text by name, without types, constants, shapes and ends of regions."""
     return Counter(name for name in _OPERATOR.findall(text) if name not in _DATA)
+
+
+def layers(text: str) -> Counter[str]:
+    """Count the layers in the text of a TensorRT network by type, without constants and shapes."""
+    return Counter(name for name in _LAYER.findall(text) if name not in ("CONSTANT", "SHAPE"))
 
 
 def programs() -> dict[str, Program]:
@@ -67,6 +73,10 @@ def programs() -> dict[str, Program]:
 
 def ours(fn: Callable[..., Any], args: tuple[Any, ...]) -> Counter[str]:
     return operators(driver.compile(fn, args, "tosa").ir["tosa"])
+
+
+def in_tensorrt(fn: Callable[..., Any], args: tuple[Any, ...]) -> Counter[str]:
+    return layers(driver.compile(fn, args, "tensorrt").ir["tensorrt"])
 
 
 def torch_mlirs(fn: Callable[..., Any], args: tuple[Any, ...]) -> Counter[str]:
@@ -118,6 +128,7 @@ def main() -> None:
     counts = {"tosa": ours}
     if find_spec("torch_mlir") is not None:
         counts["torch-mlir-tosa"] = torch_mlirs
+    counts["tensorrt"] = in_tensorrt
     chosen = {n: p for n, p in programs().items() if not options.program or any(s in n for s in options.program)}
     rows = {
         name: {backend: counted(count, program, f"{name}, {backend}") for backend, count in counts.items()}

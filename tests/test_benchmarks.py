@@ -121,9 +121,26 @@ def test_the_size_of_a_program_is_its_operators() -> None:
     assert size.ratio({"alone": {"tosa": Counter(one)}}) is None
 
 
-def test_a_convolution_is_one_operator_between_transposes() -> None:
-    """What the table is for: no composite with a TOSA operator of its own is taken apart on the way."""
+def test_layers_are_counted_by_type() -> None:
+    size: Any = importlib.import_module("program_size")
+    text = """network(%x: FLOAT[2]) {
+  %t0: FLOAT[1] = CONSTANT()  // flat.add 1.0
+  %t1: FLOAT[2] = ELEMENTWISE(%x, %t0)  // flat.add SUM
+  %t2: FLOAT[1], %t3: INT32[1] = TOPK(%t1)  // a = b(
+}"""
+    assert size.layers(text) == {"ELEMENTWISE": 1, "TOPK": 1}
+
+
+def test_a_composite_is_one_operator_and_one_layer() -> None:
+    """What the table is for: no composite that a target has whole is taken apart on the way."""
     size: Any = importlib.import_module("program_size")
     programs = size.programs()
     found = {name: size.ours(*programs[name]) for name in ("conv2d", "relu6", "bmm")}
     assert found == {"conv2d": {"transpose": 3, "conv2d": 1}, "relu6": {"clamp": 1}, "bmm": {"matmul": 1}}
+    found = {
+        name: size.in_tensorrt(*programs[name]) for name in ("conv2d", "depthwise conv2d", "avg_pool2d", "sigmoid")
+    }
+    assert found == {
+        "conv2d": {"CONVOLUTION": 1}, "depthwise conv2d": {"CONVOLUTION": 1}, "avg_pool2d": {"POOLING": 1},
+        "sigmoid": {"ACTIVATION": 1},
+    }  # fmt: skip

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, failed_check
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, failed_check
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
-from torchstone.compiler.lowering.tensorrt import elementwise, movement, reduction
+from torchstone.compiler.lowering.tensorrt import elementwise, movement, reduction, windowed
+from torchstone.compiler.lowering.tensorrt.held import Held, Values, check_type
 from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
+from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.runtime.tensorrt import api, rules
 
 if TYPE_CHECKING:
     from torchstone.compiler.runtime.tensorrt.engine import Program
 
-__all__ = ["TARGET", "elementwise", "lower", "lower_graph", "movement", "reduction", "takes"]
+__all__ = ["TARGET", "elementwise", "lower", "lower_graph", "movement", "reduction", "takes", "windowed"]
 
 # ``flat.check`` is no layer: its predicate becomes an output of the network, read after the run.
 CHECK = "flat.check"
@@ -58,28 +60,37 @@ def lower_graph(graph: Graph) -> Program:
     definition = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     n = Network(trt, definition, log)
     program = Program(driven, log, builder, definition, keep=n.keep)
-    env: dict[int, Any] = {}
-    _add_inputs(graph, n, program, env)
+    values = Values(n)
+    _add_inputs(graph, n, program, values)
     for op in graph.ops:
-        operands = [env[id(v)] for v in op.operands if isinstance(v, Value)]
-        n.where = op.name
-        if op.name == CHECK:
-            program.checks[_output(n, operands[0], f"check{len(program.checks)}")] = failed_check(op)
-            continue
-        with blaming(op):
-            tensor = lowers[op.name].build(n, op, *operands)
-            _same_type(op, tensor)
-        env[id(op.result)] = tensor
+        with n.building(op):
+            if op.name != CHECK:
+                values.made(op, _lowered(n, values, op))
+                continue
+            (predicate,) = op.values
+            program.checks[_output(n, values.full(predicate), f"check{len(program.checks)}")] = failed_check(op)
     n.where = "return"
     for index, output in enumerate(graph.outputs):
-        boxed = (
-            ConstantOutput(output) if not isinstance(output, Value) else _output(n, env[id(output)], f"output{index}")
-        )
-        program.outputs.append(boxed)
+        known = not isinstance(output, Value)
+        program.outputs.append(ConstantOutput(output) if known else _output(n, values.full(output), f"output{index}"))
     return program
 
 
-def _add_inputs(graph: Graph, n: Network, program: Program, env: dict[int, Any]) -> None:
+def _lowered(n: Network, values: Values, op: Operation) -> Held:
+    """Add the layers of an op, on operands as they are held, as they broadcast, or with all of their sizes."""
+    row, operands = lowers[op.name], list(op.values)
+    if row.holds:
+        return row.build(n, op, *(values[v] for v in operands))
+    if PRIMITIVES[op.name].elementwise:
+        tensors, shape = values.narrow(operands)
+    else:
+        tensors, shape = [values.full(v) for v in operands], op.result.shape
+    tensor = row.build(n, op, *tensors)
+    check_type(op, tensor, shape)
+    return Held(shape, tensor)
+
+
+def _add_inputs(graph: Graph, n: Network, program: Program, values: Values) -> None:
     used = {id(v) for op in graph.ops for v in op.values} | {id(o) for o in graph.outputs if isinstance(o, Value)}
     symbols: set[str] = set()
     for op in graph.ops:
@@ -103,7 +114,7 @@ def _add_inputs(graph: Graph, n: Network, program: Program, env: dict[int, Any])
         if tensor is None:
             raise TorchstoneError(f"TensorRT refuses input {type}: {n.log.take()}", stage="lower")
         program.inputs.append(name)
-        env[id(arg)] = tensor
+        values[arg] = Held(type.dims, tensor)
         n.sizes.bind(tensor, type.shape)
 
 
@@ -122,14 +133,6 @@ def _output(n: Network, tensor: Any, name: str) -> str:
     tensor.name = name
     n.definition.mark_output(tensor)
     return name
-
-
-def _same_type(op: Operation, tensor: Any) -> None:
-    """Require that TensorRT infers the type the graph says."""
-    want, got = op.result.tensor, tuple(tensor.shape)
-    same = len(got) == want.rank and rules.DATA_TYPES[want.dtype.name] == tensor.dtype.name
-    if not same or any(isinstance(w, int) and g not in (-1, w) for w, g in zip(want.shape, got, strict=True)):
-        raise TorchstoneError(f"{op.name}: TensorRT infers {tensor.dtype.name}{list(got)}, want {want}", stage="lower")
 
 
 def print_network(program: Program) -> str:

@@ -62,6 +62,11 @@ def tanh(n: Network, op: Operation, x: Any) -> Any:
     return n.activation("TANH", x)
 
 
+@lowers("sigmoid", "activation SIGMOID", frozenset({"FLOAT"}))
+def sigmoid(n: Network, op: Operation, x: Any) -> Any:
+    return n.activation("SIGMOID", x)
+
+
 @lowers("select", "select", rules.LAYERS["Select"])
 def select(n: Network, op: Operation, predicate: Any, a: Any, b: Any) -> Any:
     return n.select(predicate, a, b)

@@ -9,7 +9,7 @@ from typing import Any
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.ops import PRIMITIVES
 
-# (network, operation, operands as ITensors) -> result ITensor
+# (network, operation, operands as ITensors) -> result ITensor; of a row that ``holds``, Helds for tensors
 Build = Callable[..., Any]
 
 
@@ -23,12 +23,14 @@ class LayerRow:
 
     ``layer`` names it for people. ``types`` are the operand types (names of ``tensorrt.DataType``) for which TensorRT
     documents what FlatIR asks for. ``refuses`` gives a reason against an op of such a type that is not taken even so.
+    ``holds``: its layer, if there is one, is added when its result is read (``held``).
     """
 
     layer: str
     types: frozenset[str]
     build: Build
     refuses: Callable[[Operation], str | None] = _nothing
+    holds: bool = False
 
 
 class LayerRows(Mapping[str, LayerRow]):
@@ -44,12 +46,12 @@ class LayerRows(Mapping[str, LayerRow]):
         self._rows[op] = row
 
     def __call__(
-        self, name: str, layer: str, types: frozenset[str], refuses: Any = _nothing
+        self, name: str, layer: str, types: frozenset[str], refuses: Any = _nothing, holds: bool = False
     ) -> Callable[[Build], Build]:
         """Decorate the function that builds the layers of a primitive."""
 
         def register(build: Build) -> Build:
-            self.add(name, LayerRow(layer, types, build, refuses))
+            self.add(name, LayerRow(layer, types, build, refuses, holds))
             return build
 
         return register

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tensorrt.held import Held
 from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.runtime.tensorrt import rules
@@ -15,20 +16,20 @@ def _ranks_differ(op: Operation) -> str | None:
     return None if next(op.values).rank == op.result.rank else "a slice keeps the rank"
 
 
-@lowers("broadcast", "slice", rules.LAYERS["Slice"], _ranks_differ)
-def broadcast(n: Network, op: Operation, x: Any) -> Any:
-    """Repeat by stride 0. Sizes are compared as the graph has them: TensorRT knows of some only that they vary."""
-    return n.expand(x, next(op.values).shape, op.result.shape)
+@lowers("broadcast", "slice", rules.LAYERS["Slice"], _ranks_differ, holds=True)
+def broadcast(n: Network, op: Operation, x: Held) -> Held:
+    """Nothing here: a reader that does not broadcast repeats the dims of size 1 by a slice of stride 0."""
+    return x
 
 
-@lowers("reshape", "shuffle", rules.LAYERS["Shuffle"])
-def reshape(n: Network, op: Operation, x: Any) -> Any:
-    return n.reshape(x, op.attributes["shape"])
+@lowers("reshape", "shuffle", rules.LAYERS["Shuffle"], holds=True)
+def reshape(n: Network, op: Operation, x: Held) -> Held:
+    return x.reshaped(n, op, op.result.shape)
 
 
-@lowers("transpose", "shuffle", rules.LAYERS["Shuffle"])
-def transpose(n: Network, op: Operation, x: Any) -> Any:
-    return n.transpose(x, op.attributes["permutation"])
+@lowers("transpose", "shuffle", rules.LAYERS["Shuffle"], holds=True)
+def transpose(n: Network, op: Operation, x: Held) -> Held:
+    return x.transposed(n, op, op.attributes["permutation"])
 
 
 @lowers("slice", "slice", rules.LAYERS["Slice"])
@@ -74,7 +75,10 @@ def iota(n: Network, op: Operation) -> Any:
     return n.iota(op.attributes["size"], rules.DATA_TYPES[op.attributes["dtype"].name])
 
 
-@lowers("constant", "constant", rules.ANY)
-def constant(n: Network, op: Operation) -> Any:
+@lowers("constant", "constant", rules.ANY, holds=True)
+def constant(n: Network, op: Operation) -> Held:
     a = op.attributes
-    return n.constant(a["value"], a["shape"], rules.DATA_TYPES[a["dtype"].name])
+    name = rules.DATA_TYPES[a["dtype"].name]
+    if isinstance(a["value"], tuple):
+        return Held(op.result.shape, n.constant(a["value"], a["shape"], name))
+    return Held((1,) * op.result.rank, splat=(a["value"], name))

@@ -5,12 +5,14 @@ Everything here speaks the real ``tensorrt`` API, what versions 10.3 and 11 have
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.diagnostics import TorchstoneError, blaming
+from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.lowering.tensorrt.sizes import Sizes
 
@@ -24,7 +26,16 @@ class Network:
         self.trt, self.definition, self.log = trt, definition, log
         self.where = ""
         self.keep: list[Any] = []
+        self._numbers: dict[tuple[str, tuple[int, ...], str], Any] = {}
         self.sizes = Sizes(self)
+
+    @contextmanager
+    def building(self, op: Operation) -> Iterator[None]:
+        """Name layers after ``op``, and blame it for errors."""
+        before, self.where = self.where, op.name
+        with blaming(op):
+            yield
+        self.where = before
 
     def added(self, layer: Any, what: str = "") -> Any:
         """Name a new layer and return its output; TorchstoneError with TensorRT's words when it is None or invalid."""
@@ -68,7 +79,13 @@ class Network:
     # Constants
 
     def constant(self, values: Any, shape: Sequence[int], name: str) -> Any:
-        """A constant of any type; BF16 and BOOL, which IConstantLayer lacks or numpy cannot hold, are cast."""
+        """A constant of any type, of a tuple of values or of one number, which is the same tensor each time.
+
+        BF16 and BOOL, which IConstantLayer lacks or numpy cannot hold, are cast.
+        """
+        key = (repr(values), tuple(shape), name)  # numbers that are equal differ: 0.0 and -0.0, True and 1
+        if key in self._numbers:
+            return self._numbers[key]
         held = {"BF16": "FLOAT", "BOOL": "INT32"}.get(name, name)
         exact = np.float32 if held in ("FLOAT", "HALF") else np.int64
         if isinstance(values, tuple):
@@ -80,7 +97,10 @@ class Network:
         weights = self.trt.Weights(array)
         what = "" if isinstance(values, tuple) else str(values)
         tensor = self.added(self.definition.add_constant(self.trt.Dims(shape), weights), what)
-        return self.cast(tensor, name)
+        tensor = self.cast(tensor, name)
+        if not isinstance(values, tuple):
+            self._numbers[key] = tensor
+        return tensor
 
     def like(self, x: Any, value: Any) -> Any:
         """One ``value`` of the type of ``x`` that broadcasts against it."""
@@ -88,23 +108,40 @@ class Network:
 
     # Movement
 
-    def transpose(self, x: Any, permutation: Sequence[int]) -> Any:
+    def shuffle(
+        self, x: Any, have: Sequence[Dim], first: Sequence[int] | None, want: Sequence[Dim] | None,
+        second: Sequence[int] | None,
+    ) -> Any:  # fmt: skip
+        """Transpose, reshape and transpose; None does nothing. ``have``: the sizes of ``x`` as the graph has them."""
+        permuted = have if first is None else [have[p] for p in first]
         layer = self.definition.add_shuffle(x)
         if layer is not None:
-            layer.first_transpose = self.trt.Permutation(permutation)
-        return self.added(layer, str(list(permutation)))
+            if first is not None:
+                layer.first_transpose = self.trt.Permutation(first)
+            if want is not None:
+                self._reshape(layer, permuted, want)
+            if second is not None:
+                layer.second_transpose = self.trt.Permutation(second)
+        steps = (None if first is None else _text(first), None if want is None else f"to {_text(want)}")
+        return self.added(layer, " ".join(s for s in (*steps, None if second is None else _text(second)) if s))
 
-    def reshape(self, x: Any, shape: Sequence[Dim]) -> Any:
-        sizes = self.sizes.vector(shape)
-        layer = self.definition.add_shuffle(x)
-        if layer is not None:
-            # A 0 means a size of zero here, never a size to copy.
-            layer.zero_is_placeholder = False
-            if sizes is None:
-                layer.reshape_dims = self.trt.Dims(shape)
-            else:
-                layer.set_input(1, sizes)
-        return self.added(layer)
+    def _reshape(self, layer: Any, have: Sequence[Dim], want: Sequence[Dim]) -> None:
+        static = _placed(have, want)
+        # Else a 0 means a size of zero, never a size to copy.
+        layer.zero_is_placeholder = static is not None and 0 in static and 0 not in want
+        if static is not None:
+            layer.reshape_dims = self.trt.Dims(static)
+        else:
+            layer.set_input(1, self.sizes.vector(want))
+
+    def reshape(self, x: Any, have: Sequence[Dim], want: Sequence[Dim]) -> Any:
+        """Reshape from the sizes of ``x``, as the graph has them, to others of the same number of elements."""
+        return self.shuffle(x, have, None, want, None)
+
+    def told(self, x: Any, shape: Sequence[Dim]) -> Any:
+        """Return ``x`` with all sizes that the graph knows: TensorRT may not have seen them through a shape tensor."""
+        hidden = any(isinstance(want, int) and got == -1 for want, got in zip(shape, x.shape, strict=True))
+        return self.reshape(x, shape, shape) if hidden else x
 
     def slice(self, x: Any, start: Sequence[Dim], shape: Sequence[Dim], stride: Sequence[int], fill: Any = None) -> Any:
         """A strided copy; stride 0 repeats. With ``fill``, a 0-d tensor, places outside of ``x`` take its value."""
@@ -147,6 +184,38 @@ class Network:
             layer.set_input(2, step)
         return self.added(layer)
 
+    # Sliding windows
+
+    def convolution(self, x: Any, kernel: Any, bias: Any, groups: int, window: Sequence[int], **parameters: Any) -> Any:
+        """Correlate with a kernel, and a bias or None, that are tensors; ``parameters`` as of ``windowed``."""
+        maps, empty = kernel.shape[0], self.trt.Weights(x.dtype)
+        layer = self.definition.add_convolution_nd(x, maps, self.trt.Dims(window), empty, empty)
+        if layer is not None:
+            layer.num_groups = groups
+            layer.set_input(1, kernel)
+            if bias is not None:
+                layer.set_input(2, bias)
+        return self._windowed(layer, "", window, **parameters)
+
+    def pooling(self, name: str, x: Any, window: Sequence[int], **parameters: Any) -> Any:
+        """Apply a PoolingType to each window; an average does not count padding."""
+        layer = self.definition.add_pooling_nd(x, getattr(self.trt.PoolingType, name), self.trt.Dims(window))
+        if layer is not None:
+            layer.average_count_excludes_padding = True
+        return self._windowed(layer, name, window, **parameters)
+
+    def _windowed(
+        self, layer: Any, what: str, window: Sequence[int], stride: Sequence[int], low: Sequence[int],
+        high: Sequence[int], dilation: Sequence[int] | None = None,
+    ) -> Any:  # fmt: skip
+        if layer is not None:
+            layer.stride_nd = self.trt.Dims(stride)
+            layer.pre_padding, layer.post_padding = self.trt.Dims(low), self.trt.Dims(high)
+            if dilation is not None:
+                layer.dilation_nd = self.trt.Dims(dilation)
+        text = f"window {_text(window)} stride {_text(stride)} padding {_text(low)} {_text(high)}"
+        return self.added(layer, f"{what} {text}".lstrip())
+
     # Reduction and products
 
     def reduce(self, name: str, x: Any, dims: Sequence[int], keep: bool = False) -> Any:
@@ -158,6 +227,23 @@ class Network:
     def matmul(self, a: Any, b: Any) -> Any:
         none = self.trt.MatrixOperation.NONE
         return self.added(self.definition.add_matrix_multiply(a, none, b, none))
+
+
+def _placed(have: Sequence[Dim], want: Sequence[Dim]) -> list[int] | None:
+    """Return ``want`` as attributes of a shuffle: 0 copies a size from its place, -1 is inferred. None: it cannot be.
+
+    -1 has no meaning where other sizes are zero, so a size known at run time does not stand beside it.
+    """
+    unknown = [d for d, size in enumerate(want) if not isinstance(size, int)]
+    if unknown and 0 in want:
+        return None
+    if all(d < len(have) and have[d] == want[d] for d in unknown):
+        filler = 0
+    elif len(unknown) == 1:
+        filler = -1
+    else:
+        return None
+    return [size if isinstance(size, int) else filler for size in want]
 
 
 def _text(sizes: Sequence[Dim]) -> str:

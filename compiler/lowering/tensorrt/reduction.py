@@ -52,5 +52,6 @@ def contract(n: Network, op: Operation, a: Any, b: Any) -> Any:
     if a.dtype.name == "FLOAT":
         return n.matmul(a, b)
     # MatrixMultiply takes floats only: integers are multiplied with broadcasting, and summed.
-    a, b = n.reshape(a, (batch, rows, summed, 1)), n.reshape(b, (batch, 1, summed, columns))
+    a = n.reshape(a, (batch, rows, summed), (batch, rows, summed, 1))
+    b = n.reshape(b, (batch, summed, columns), (batch, 1, summed, columns))
     return n.reduce("SUM", n.binary("PROD", a, b), (2,))

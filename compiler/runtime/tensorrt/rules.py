@@ -51,10 +51,12 @@ LAYERS: dict[str, frozenset[str]] = {
     "Cast": ANY,
     "Concatenation": ANY,
     "Constant": NUMBERS,  # "This layer does not support boolean and uint8 types."
+    "Convolution": FLOATS,
     "Cumulative": NUMBERS,
     "Gather": ANY,
     "Identity": ANY,
     "MatrixMultiply": FLOATS,
+    "Pooling": FLOATS,
     "Reduce": NUMBERS,  # IReduceLayer: "a reduction across a non-bool tensor"
     "Scatter": NUMBERS,
     "Select": ANY,

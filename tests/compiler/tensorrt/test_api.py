@@ -134,6 +134,7 @@ assert tuple(trt.Dims(())) == () and tuple(trt.Dims([2, 0, 3])) == (2, 0, 3) and
 assert list(trt.Permutation((1, 0)))[:2] == [1, 0]  # always eight entries, of which the first are read
 for array in (np.zeros((), np.float32), np.zeros((2, 3), np.float16), np.zeros(0, np.int64), np.ones(3, np.int32)):
     assert trt.Weights(array).size == array.size
+assert trt.Weights(trt.DataType.FLOAT).size == 0
 log = Log(trt)
 log.logger.log(trt.ILogger.WARNING, "quiet")
 log.logger.log(trt.ILogger.ERROR, "loud")

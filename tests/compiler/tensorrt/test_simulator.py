@@ -13,6 +13,8 @@ from torchstone.compiler.runtime.tensorrt import simulator as trt
 
 F, H, B, I32, L, P = (trt.DataType[n] for n in ("FLOAT", "HALF", "BF16", "INT32", "INT64", "BOOL"))
 E, U, R = trt.ElementWiseOperation, trt.UnaryOperation, trt.ReduceOperation
+MAX, AVERAGE = trt.PoolingType.MAX, trt.PoolingType.AVERAGE
+EMPTY = trt.Weights(F)
 
 
 class Collector(trt.ILogger):
@@ -80,6 +82,49 @@ REFUSED: list[tuple[str, Make]] = [
     ("more than 8 dims", lambda n: n.add_gather(tensor(n, F, *(1,) * 8), tensor(n, I32, 1, 1), 0)),
     ("k must be at most 3840, got 4000", lambda n: n.add_topk(tensor(n, F, 5000), trt.TopKOperation.MAX, 4000, 1)),
 ]
+REFUSED += [
+    (
+        "convolution: takes BF16/FLOAT/HALF, got INT32[1,1,3,3]",
+        lambda n: n.add_convolution_nd(tensor(n, I32, 1, 1, 3, 3), 1, (1, 1), EMPTY),
+    ),
+    (
+        "a window over 2 or 3 dims is supported, got (3,)",
+        lambda n: n.add_convolution_nd(tensor(n, F, 1, 1, 3), 1, (3,), EMPTY),
+    ),
+    (
+        "FLOAT[1,3,3] must have 4 dims for window (1, 1)",
+        lambda n: n.add_convolution_nd(tensor(n, F, 1, 3, 3), 1, (1, 1), EMPTY),
+    ),
+    (
+        "the channels must be known at build time, got FLOAT[2,-1,3,3]",
+        lambda n: n.add_convolution_nd(tensor(n, F, 2, -1, 3, 3), 1, (1, 1), EMPTY),
+    ),
+    ("pooling: takes BF16/FLOAT/HALF", lambda n: n.add_pooling_nd(tensor(n, I32, 1, 1, 3, 3), MAX, (2, 2))),
+    ("window over 2 or 3 dims", lambda n: n.add_pooling_nd(tensor(n, F, 1, 1, 3, 3), MAX, (2,))),
+    ("must have 5 dims for window", lambda n: n.add_pooling_nd(tensor(n, F, 1, 1, 3, 3), AVERAGE, (2, 2, 2))),
+]
+
+
+def convolved(n: Any, *inputs: Any, maps: int = 2, kernel: Any = EMPTY, bias: Any = EMPTY, **parameters: Any) -> Any:
+    """[1, 4, 5, 5] with a window of 3 x 2, inputs 1 and 2, and parameters set later."""
+    layer = n.add_convolution_nd(tensor(n, F, 1, 4, 5, 5), maps, (3, 2), kernel, bias)
+    for index, value in enumerate(inputs, 1):
+        layer.set_input(index, value)
+    for name, value in parameters.items():
+        assert hasattr(layer, name)
+        setattr(layer, name, value)
+    return layer
+
+
+def pooled(n: Any, kind: Any = MAX, **parameters: Any) -> Any:
+    """[1, 4, 5, 5] with a window of 3 x 2."""
+    layer = n.add_pooling_nd(tensor(n, F, 1, 4, 5, 5), kind, (3, 2))
+    for name, value in parameters.items():
+        assert hasattr(layer, name)
+        setattr(layer, name, value)
+    return layer
+
+
 REFUSED_WHEN_READ: list[tuple[str, Make]] = [
     ("slice: out of bounds in dim 0: start 1, size 2", lambda n: n.add_slice(tensor(n, F, 2), (1,), (2,), (1,))),
     ("start (0,) must have 2 sizes", lambda n: n.add_slice(tensor(n, F, 2, 2), (0,), (2, 2), (1, 1))),
@@ -87,6 +132,31 @@ REFUSED_WHEN_READ: list[tuple[str, Make]] = [
         "sizes differ in dim 1: [2, 3]",
         lambda n: n.add_concatenation([tensor(n, F, 2, 2), tensor(n, F, 2, 3)]),
     ),
+    ("0 FLOAT weights for kernel (2, 4, 3, 2)", convolved),
+    ("the kernel must be (2, 4, 3, 2), got FLOAT[2,4,2,3]", lambda n: convolved(n, tensor(n, F, 2, 4, 2, 3))),
+    ("convolution: input types differ", lambda n: convolved(n, tensor(n, H, 2, 4, 3, 2))),
+    ("the bias must be (2,), got FLOAT[3]", lambda n: convolved(n, tensor(n, F, 2, 4, 3, 2), tensor(n, F, 3))),
+    (
+        "the weights of a kernel that is an input must be empty",
+        lambda n: convolved(n, tensor(n, F, 2, 4, 3, 2), kernel=trt.Weights(np.zeros(48, np.float32))),
+    ),
+    (
+        "48 HALF weights for kernel (2, 4, 3, 2)",
+        lambda n: convolved(n, kernel=trt.Weights(np.zeros(48, np.float16))),
+    ),
+    ("4 channels to 2 maps in 3 groups", lambda n: convolved(n, num_groups=3)),
+    ("4 channels to 3 maps in 2 groups", lambda n: convolved(n, maps=3, num_groups=2)),
+    ("stride_nd (0, 1) must have 2 entries of at least 1", lambda n: convolved(n, stride_nd=(0, 1))),
+    ("dilation_nd (1,) must have 2 entries", lambda n: convolved(n, dilation_nd=(1,))),
+    ("pre_padding (0, -1) must have 2 entries of at least 0", lambda n: convolved(n, pre_padding=(0, -1))),
+    (
+        "a window that reaches over 7 does not fit into 5 padded by 1 and 0",
+        lambda n: convolved(n, tensor(n, F, 2, 4, 3, 2), dilation_nd=(3, 1), pre_padding=(1, 0)),
+    ),
+    ("a window that reaches over 6 does not fit into 5", lambda n: pooled(n, window_size_nd=(6, 1))),
+    ("window_size_nd (0, 2) must have 2 entries of at least 1", lambda n: pooled(n, window_size_nd=(0, 2))),
+    ("post_padding (1, 1, 1) must have 2 entries", lambda n: pooled(n, post_padding=(1, 1, 1))),
+    ("MAX_AVERAGE_BLEND is not simulated", lambda n: pooled(n, trt.PoolingType.MAX_AVERAGE_BLEND)),
 ]
 
 
@@ -186,6 +256,40 @@ def test_what_is_undocumented_is_at_its_worst(net: trt.INetworkDefinition, log: 
     assert got[3].item() == 2, "of equal elements, the last"
     assert got[1].item() == 1.0
     assert got[2].tolist() == [-1, -3, -3]
+
+
+def test_pooling_pads_as_documented_and_drops_a_nan(net: trt.INetworkDefinition, log: Collector) -> None:
+    x = tensor(net, F, 1, 1, 1, 3)
+    for kind, counted in ((MAX, False), (AVERAGE, False), (AVERAGE, True)):
+        layer = net.add_pooling_nd(x, kind, (1, 2))
+        assert layer is not None and layer.average_count_excludes_padding
+        layer.pre_padding, layer.average_count_excludes_padding = (0, 2), not counted
+        net.mark_output(layer.get_output(0))
+    largest, average, over_all = run(log, net, torch.tensor([-3.0, torch.nan, -5.0]).reshape(1, 1, 1, 3))
+    assert largest.flatten().tolist() == [-torch.inf, -3.0, -3.0, -5.0]
+    assert average.flatten().tolist()[:2] == [0.0, -3.0] and over_all.flatten().tolist()[:2] == [0.0, -1.5]
+    assert average.flatten()[2:].isnan().all()
+
+
+def test_a_convolution_has_its_weights_as_parameters_or_inputs(net: trt.INetworkDefinition, log: Collector) -> None:
+    """Groups, dilation, padding on one side, stride; a kernel of [o, c / groups, *window]."""
+    values, bias = np.arange(12, dtype=np.float32), np.array([1.0, -1.0], np.float32)
+    x, kernel, added = tensor(net, F, 1, 4, 5, 5), tensor(net, F, 2, 2, 3, 1), tensor(net, F, 2)
+    for inputs in ((), (kernel, added)):
+        given = (EMPTY, EMPTY) if inputs else (trt.Weights(values), trt.Weights(bias))
+        layer = net.add_convolution_nd(x, 2, (3, 1), *given)
+        assert layer is not None
+        for index, value in enumerate(inputs, 1):
+            layer.set_input(index, value)
+        layer.num_groups, layer.dilation_nd, layer.stride_nd, layer.post_padding = 2, (2, 1), (1, 2), (1, 0)
+        assert layer.get_output(0).shape == (1, 2, 2, 3)
+        net.mark_output(layer.get_output(0))
+    data = torch.randn(1, 4, 5, 5, generator=torch.Generator().manual_seed(0))
+    weight = torch.from_numpy(values).reshape(2, 2, 3, 1)
+    padded = torch.nn.functional.pad(data, (0, 0, 0, 1))
+    want = torch.nn.functional.conv2d(padded, weight, torch.from_numpy(bias), (1, 2), 0, (2, 1), 2)
+    for got in run(log, net, data, weight, torch.from_numpy(bias)):
+        torch.testing.assert_close(got, want)
 
 
 def test_dynamic_input_needs_a_profile_that_fits(net: trt.INetworkDefinition, log: Collector) -> None:

@@ -157,7 +157,7 @@ def test_native_is_the_body(target: str, name: str) -> None:
 
 
 # What each target has whole.
-NATIVE = {"tosa": tuple(CASES)}
+NATIVE = {"tosa": tuple(CASES), "tensorrt": ("convolution", "sigmoid", "max_pool", "average_pool")}
 
 
 def run(target: Target, graph: Graph, operands: tuple[torch.Tensor, ...]) -> torch.Tensor:

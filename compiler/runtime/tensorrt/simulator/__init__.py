@@ -25,6 +25,7 @@ from torchstone.compiler.runtime.tensorrt.simulator.enums import (
     MatrixOperation,
     MemoryPoolType,
     NetworkDefinitionCreationFlag,
+    PoolingType,
     ReduceOperation,
     SampleMode,
     ScatterMode,
@@ -57,6 +58,7 @@ from torchstone.compiler.runtime.tensorrt.simulator.layers.reduction import (
     ISoftMaxLayer,
     ITopKLayer,
 )
+from torchstone.compiler.runtime.tensorrt.simulator.layers.windowed import IConvolutionLayer, IPoolingLayer
 from torchstone.compiler.runtime.tensorrt.simulator.network import INetworkDefinition
 from torchstone.compiler.runtime.tensorrt.simulator.tensor import ILayer, ITensor
 from torchstone.compiler.runtime.tensorrt.simulator.values import Dims, ILogger, Logger, Permutation, Weights
@@ -64,12 +66,13 @@ from torchstone.compiler.runtime.tensorrt.simulator.values import Dims, ILogger,
 __all__ = [
     "ActivationType", "Builder", "BuilderFlag", "CumulativeOperation", "DataType", "Dims", "ElementWiseOperation",
     "FillOperation", "GatherMode", "IActivationLayer", "IBuilderConfig", "ICastLayer", "IConcatenationLayer",
-    "IConstantLayer", "ICudaEngine", "ICumulativeLayer", "IElementWiseLayer", "IExecutionContext", "IFillLayer",
-    "IGatherLayer", "IHostMemory", "IIdentityLayer", "ILayer", "ILogger", "IMatrixMultiplyLayer", "INetworkDefinition",
-    "IOptimizationProfile", "IReduceLayer", "IScatterLayer", "ISelectLayer", "IShapeLayer", "IShuffleLayer",
-    "ISliceLayer", "ISoftMaxLayer", "ITensor", "ITimingCache", "ITopKLayer", "IUnaryLayer", "LayerType", "Logger",
-    "MatrixOperation", "MemoryPoolType", "NetworkDefinitionCreationFlag", "Permutation", "ReduceOperation", "Runtime",
-    "SampleMode", "ScatterMode", "TensorIOMode", "TensorLocation", "TopKOperation", "UnaryOperation", "Weights",
+    "IConstantLayer", "IConvolutionLayer", "ICudaEngine", "ICumulativeLayer", "IElementWiseLayer", "IExecutionContext",
+    "IFillLayer", "IGatherLayer", "IHostMemory", "IIdentityLayer", "ILayer", "ILogger", "IMatrixMultiplyLayer",
+    "INetworkDefinition", "IOptimizationProfile", "IPoolingLayer", "IReduceLayer", "IScatterLayer", "ISelectLayer",
+    "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer", "ITensor", "ITimingCache", "ITopKLayer",
+    "IUnaryLayer", "LayerType", "Logger", "MatrixOperation", "MemoryPoolType", "NetworkDefinitionCreationFlag",
+    "Permutation", "PoolingType", "ReduceOperation", "Runtime", "SampleMode", "ScatterMode", "TensorIOMode",
+    "TensorLocation", "TopKOperation", "UnaryOperation", "Weights",
 ]  # fmt: skip
 
 # The bindings' version whose names and rules these are; the suffix says that nothing of it is real.

@@ -82,6 +82,12 @@ class ActivationType(IntEnum):
     GELU_TANH = 13
 
 
+class PoolingType(IntEnum):
+    MAX = 0
+    AVERAGE = 1
+    MAX_AVERAGE_BLEND = 2
+
+
 class ReduceOperation(IntEnum):
     SUM = 0
     PROD = 1
@@ -163,8 +169,10 @@ class MemoryPoolType(IntEnum):
 class LayerType(IntEnum):
     """The layers that the simulator has; the real enum has more."""
 
+    CONVOLUTION = 0
     CAST = 1
     ACTIVATION = 2
+    POOLING = 3
     SOFTMAX = 6
     CONCATENATION = 8
     ELEMENTWISE = 9

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchstone.compiler.runtime.tensorrt.simulator import enums as e
-from torchstone.compiler.runtime.tensorrt.simulator.layers import elementwise, indexing, movement, reduction
+from torchstone.compiler.runtime.tensorrt.simulator.layers import elementwise, indexing, movement, reduction, windowed
 from torchstone.compiler.runtime.tensorrt.simulator.tensor import ILayer, ITensor
 from torchstone.compiler.runtime.tensorrt.simulator.values import Dims, ILogger, InvalidNetwork, Known, Weights
 
@@ -165,6 +165,21 @@ class INetworkDefinition:
         self, input: ITensor, op: e.TopKOperation, k: int, axes: int, indices_type: e.DataType = e.DataType.INT32
     ) -> reduction.ITopKLayer | None:
         return self._add("addTopK", lambda: reduction.ITopKLayer(self, input, op, k, axes, indices_type))
+
+    # Sliding windows
+
+    def add_convolution_nd(
+        self, input: ITensor, num_output_maps: int, kernel_shape: Any, kernel: Weights, bias: Weights | None = None
+    ) -> windowed.IConvolutionLayer | None:
+        bias = Weights(kernel.dtype) if bias is None else bias
+        return self._add(
+            "addConvolutionNd",
+            lambda: windowed.IConvolutionLayer(self, input, num_output_maps, kernel_shape, kernel, bias),
+            complete=False,
+        )
+
+    def add_pooling_nd(self, input: ITensor, type: e.PoolingType, window_size: Any) -> windowed.IPoolingLayer | None:
+        return self._add("addPoolingNd", lambda: windowed.IPoolingLayer(self, input, type, window_size), complete=False)
 
     # Indexing
 
