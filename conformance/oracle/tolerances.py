@@ -77,7 +77,7 @@ where no search tells (float64 has no runs between its neighbours). Beyond all r
 
 MAX_SPREAD_GROWTH = 8.0
 """Ratio of spreads: how many times further than in the first few runs of the rounding model an element may stray in a
-later one that is to count. One that meets a jump strays further by far."""
+later one that is to count, where most do not stray further still. One that meets a jump strays further by far."""
 
 SINGLE_ROUNDING_ULPS = 0.51
 """In ULPs: half of one, and what computing in float32 first may add to it.

@@ -94,12 +94,15 @@ def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
 
 def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
-    first few. A jump that only the later runs meet is not let in: it would stray further by far."""
+    first few. A jump that only some later runs meet is not let in: they would stray further by far than most do."""
     smooth = _smooth(truth, expected, leaf)
+    strays = [spread_of(truth.values, [run]) for run in leaf.others(leaf.referee.more_rounded_runs, expected)]
+    if not strays:
+        return replace(truth, smooth=smooth)
+    most = torch.stack(strays).median(0).values.maximum(MAX_SPREAD_GROWTH * truth.spread)
     spread = truth.spread
-    for run in leaf.others(leaf.referee.more_rounded_runs, expected):
-        strays = spread_of(truth.values, [run])
-        spread = torch.where(smooth & (strays <= MAX_SPREAD_GROWTH * truth.spread), spread.maximum(strays), spread)
+    for stray in strays:
+        spread = torch.where(smooth & (stray <= most), spread.maximum(stray), spread)
     return replace(truth, spread=spread, smooth=smooth)
 
 

@@ -1,0 +1,38 @@
+"""How far later runs of the rounding model may widen a spread that the first few found."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import torch
+
+from torchstone.conformance.oracle.elementwise import Reference
+from torchstone.conformance.oracle.reference import leaf as module
+from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH
+
+FEW, FAR = 1.0, 20.0  # further than MAX_SPREAD_GROWTH of the first few
+
+
+def refined(later: list[float]) -> float:
+    """The spread of one number that strays by ``FEW`` in the first runs, in proportion, and so in the later ones."""
+    runs = {"rounded_runs": [FEW], "more_rounded_runs": later}
+    runs |= {"damped_runs": [FEW * module.DAMPED_SCALE], "stretched_runs": [FEW * module.SPREAD_FACTOR]}
+    referee = SimpleNamespace(**runs)
+    leaf = SimpleNamespace(
+        referee=referee, others=lambda strays, _: [torch.tensor([s], dtype=torch.float64) for s in strays]
+    )
+    truth = Reference(torch.zeros(1, dtype=torch.float64), torch.full((1,), FEW, dtype=torch.float64))
+    return float(module.refine_spread(truth, torch.zeros(1), leaf).spread)  # type: ignore[arg-type]
+
+
+def test_later_runs_that_stray_a_little_further_count() -> None:
+    assert refined([0.5, 2.0, MAX_SPREAD_GROWTH]) == MAX_SPREAD_GROWTH
+
+
+def test_a_jump_that_some_later_runs_meet_does_not() -> None:
+    assert refined([0.5, 0.7, 2.0, FAR]) == 2.0
+
+
+def test_where_most_later_runs_stray_far_the_first_were_luck() -> None:
+    assert refined([0.5, FAR, FAR, FAR + 1, FAR + 100]) == FAR
+    assert refined([]) == FEW
