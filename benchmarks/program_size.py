@@ -1,4 +1,4 @@
-"""Operators in TOSA and layers in TensorRT: how many a program becomes; by torch-mlir's path to TOSA too, if installed.
+"""Operators in TOSA and layers in TensorRT: how many a program becomes; in TOSA by torch-mlir's path, too, if there.
 
 Constants and shapes are not counted. Nothing runs: what the operators compute is what the suite checks.
 """

@@ -80,7 +80,10 @@ def _lowered(n: Network, values: Values, op: Operation) -> Held:
     """Add the layers of an op, on operands as they are held, as they broadcast, or with all of their sizes."""
     row, operands = lowers[op.name], list(op.values)
     if row.holds:
-        return row.build(n, op, *(values[v] for v in operands))
+        held = row.build(n, op, *(values[v] for v in operands))
+        if held.tensor is not None:
+            check_type(op, held.tensor, held.shape)
+        return held
     if PRIMITIVES[op.name].elementwise:
         tensors, shape = values.narrow(operands)
     else:

@@ -88,6 +88,14 @@ class Held:
             s = Shuffle(n.expand(self.read(n), self.shape, full), full, op)
         return Held(shape, shuffle=replace(s, want=shape))
 
+    def untransposed(self) -> Any:
+        """Return the tensor of which this is the transpose in the last two dims, while it is still to be made."""
+        s = self.shuffle
+        if self.tensor is not None or s is None or s.first is None or (s.want, s.second) != (None, None):
+            return None
+        last = len(s.first) - 1
+        return s.source if s.first == (*range(last - 1), last, last - 1) else None
+
 
 def check_type(op: Operation, tensor: Any, shape: Shape) -> None:
     """Require that TensorRT infers the dtype the graph says, and these sizes."""

@@ -224,9 +224,11 @@ class Network:
             self.definition.add_reduce(x, op, sum(1 << d for d in dims), keep), f"{name} over {list(dims)}"
         )
 
-    def matmul(self, a: Any, b: Any) -> Any:
-        none = self.trt.MatrixOperation.NONE
-        return self.added(self.definition.add_matrix_multiply(a, none, b, none))
+    def matmul(self, a: Any, b: Any, turned: Sequence[bool] = (False, False)) -> Any:
+        """Multiply matrices, the last two dims; those that are ``turned`` are transposed first."""
+        ops = [self.trt.MatrixOperation.TRANSPOSE if turn else self.trt.MatrixOperation.NONE for turn in turned]
+        layer = self.definition.add_matrix_multiply(a, ops[0], b, ops[1])
+        return self.added(layer, f"{ops[0].name} {ops[1].name}" if any(turned) else "")
 
 
 def _placed(have: Sequence[Dim], want: Sequence[Dim]) -> list[int] | None:

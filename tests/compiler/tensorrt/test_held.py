@@ -24,7 +24,7 @@ def text(build: Any, *shapes: Any) -> str:
     generator = torch.Generator().manual_seed(0)
     tensors = [torch.randn([3 if d == N else d for d in shape], generator=generator) for shape in shapes]
     for got, want in zip(kernel(graph)(tensors), evaluate_graph(graph, tensors), strict=True):
-        assert torch.equal(got, want)
+        torch.testing.assert_close(got, want)
     lines = TARGET.lower(graph).texts["tensorrt"]().splitlines()
     return "\n".join(line.strip() for line in lines[2:-2])
 
@@ -124,3 +124,37 @@ def test_a_number_is_one_constant() -> None:
         " // flat.mul 2.0", " // flat.add 0.0", " // flat.add -0.0",
     ]  # fmt: skip
     assert got.count(" = ") == 7
+
+
+PRODUCTS: dict[str, tuple[Any, Any, str]] = {
+    "as it is": (lambda b, x, y: product(b, x, y), ((2, 3), (3, 4)), ""),
+    "of a transpose": (lambda b, x, y: product(b, x, b.transpose(y, (1, 0))), ((2, 3), (4, 3)), " NONE TRANSPOSE"),
+    "over the rows": (lambda b, x, y: product(b, x, y, a_sum=(0,)), ((3, 2), (3, 4)), " TRANSPOSE NONE"),
+    "a transpose of a transpose": (
+        lambda b, x, y: product(b, b.transpose(x, (1, 0)), y, a_sum=(0,), b_sum=(1,)), ((2, 3), (4, 3)),
+        " NONE TRANSPOSE",
+    ),
+    "in batches": (
+        lambda b, x, y: product(b, x, b.transpose(y, (0, 1, 3, 2)), (0, 1), (3,), (2,)), ((2, N, 5, 3), (2, N, 4, 3)),
+        " NONE TRANSPOSE",
+    ),
+}  # fmt: skip
+
+
+def product(b: Any, x: Any, y: Any, batch: Any = (), a_sum: Any = (1,), b_sum: Any = (0,)) -> Any:
+    return b.contract(x, y, a_batch=batch, b_batch=batch, a_sum=a_sum, b_sum=b_sum)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_matrix_product_transposes(name: str) -> None:
+    build, shapes, turns = PRODUCTS[name]
+    (line,) = text(build, *shapes).splitlines()
+    assert line.endswith(f" = MATRIX_MULTIPLY(%input0, %input1)  // flat.contract{turns}")
+
+
+def test_a_product_of_other_dims_is_moved_first() -> None:
+    """Batches that are not first, and a repeated operand."""
+    got = text(lambda b, x, y: product(b, b.transpose(x, (1, 0, 2)), y, (0,), (2,), (1,)), (2, 3, 4), (3, 4, 5))
+    assert got.count("SHUFFLE") == 1 and "MATRIX_MULTIPLY" in got
+    got = text(lambda b, x, y: product(b, b.broadcast(x, (2, 3)), y), (1, 3), (3, 4))
+    assert [line.partition(" = ")[2].partition("(")[0] for line in got.splitlines()] == ["SLICE", "MATRIX_MULTIPLY"]
