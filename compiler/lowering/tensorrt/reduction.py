@@ -46,9 +46,7 @@ def _turned(a: Value, b: Value, attributes: Any) -> tuple[bool, bool] | None:
     first = tuple(range(batch))
     sums = (*attributes["a_sum"], *attributes["b_sum"])
     matrices = a.rank == b.rank >= 2 and attributes["a_batch"] == attributes["b_batch"] == first
-    if not matrices or len(sums) != 2 or min(sums) < batch:
-        return None
-    return sums[0] == batch, sums[1] == batch + 1
+    return (sums[0] == batch, sums[1] == batch + 1) if matrices and len(sums) == 2 else None
 
 
 def _not_matmul(op: Operation) -> str | None:

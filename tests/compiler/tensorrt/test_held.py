@@ -9,12 +9,13 @@ import torch
 
 from torchstone.compiler.ir import TensorType, symbol
 from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dims import evaluate
 from torchstone.compiler.lowering.tensorrt import TARGET
 from torchstone.compiler.runtime.interpreter import evaluate_graph
 
 from .graphs import graph_of, kernel, legal
 
-N = symbol("n")
+N, M = symbol("n"), symbol("m")
 F32 = dt.float32
 
 
@@ -22,9 +23,11 @@ def text(build: Any, *shapes: Any) -> str:
     """Return the layers of a graph on float32 arguments, after holding its values against the evaluator's."""
     graph = legal(graph_of(build, [TensorType(shape, F32) for shape in shapes]))
     generator = torch.Generator().manual_seed(0)
-    tensors = [torch.randn([3 if d == N else d for d in shape], generator=generator) for shape in shapes]
-    for got, want in zip(kernel(graph)(tensors), evaluate_graph(graph, tensors), strict=True):
-        torch.testing.assert_close(got, want)
+    run = kernel(graph)
+    for sizes in ({"n": 3, "m": 2}, {"n": 1, "m": 4}):
+        tensors = [torch.randn([evaluate(d, sizes) for d in shape], generator=generator) for shape in shapes]
+        for got, want in zip(run(tensors), evaluate_graph(graph, tensors), strict=True):
+            torch.testing.assert_close(got, want)
     lines = TARGET.lower(graph).texts["tensorrt"]().splitlines()
     return "\n".join(line.strip() for line in lines[2:-2])
 
@@ -55,6 +58,32 @@ def test_other_layers_and_outputs_get_all_sizes_once() -> None:
         "%output1: FLOAT[4] = REDUCE(%output0)  // flat.reduce SUM over [0]\n"
         "%output2: FLOAT[12] = SHUFFLE(%output0)  // flat.reshape to [12]"
     )
+
+
+def test_a_broadcast_is_made_before_a_reshape() -> None:
+    got = text(lambda b, x: b.reshape(b.broadcast(x, (3, 4)), (12,)), (1, 4))
+    assert [line.partition(" = ")[2].partition("(")[0] for line in got.splitlines()] == ["SLICE", "SHUFFLE"]
+
+
+def test_a_size_of_1_that_tensorrt_has_not_seen_is_told() -> None:
+    """What a reshape to sizes computed at run time gives."""
+    got = text(lambda b, x, y: b.add(b.broadcast(b.reshape(x, (1, M, N)), (4, M, N)), y), (N, M), (4, M, N))
+    first, second = [line.partition(": ")[2].partition("(")[0] for line in got.splitlines() if "SHUFFLE" in line]
+    assert (first, second) == ("FLOAT[-1, -1, -1] = SHUFFLE", "FLOAT[1, -1, -1] = SHUFFLE")
+
+
+@pytest.mark.parametrize(
+    ("have", "want"),
+    [((0, N), (N, 0)), ((N, 0, 3), (N, 3, 0)), ((N, M), (M, N)), ((N, M), (N, M, 1)), ((N, M, 2), (2 * N, M))],
+)
+def test_reshape_of_sizes_known_at_run_time(have: Any, want: Any) -> None:
+    text(lambda b, x: b.reshape(x, want), have)
+
+
+def test_sizes_are_copied_from_where_a_transpose_put_them() -> None:
+    text(lambda b, x: b.reshape(b.transpose(x, (1, 0, 2)), (N, M, 4)), (N, M, 4))
+    got = text(lambda b, x: b.reshape(b.transpose(x, (1, 0, 2)), (M, N, 2, 2)), (N, M, 4))
+    assert len(got.splitlines()) == 1
 
 
 def test_a_broadcast_to_no_elements() -> None:
@@ -158,3 +187,10 @@ def test_a_product_of_other_dims_is_moved_first() -> None:
     assert got.count("SHUFFLE") == 1 and "MATRIX_MULTIPLY" in got
     got = text(lambda b, x, y: product(b, b.broadcast(x, (2, 3)), y), (1, 3), (3, 4))
     assert [line.partition(" = ")[2].partition("(")[0] for line in got.splitlines()] == ["SLICE", "MATRIX_MULTIPLY"]
+
+
+def test_an_operand_that_is_more_than_a_transpose_is_made() -> None:
+    got = text(lambda b, x, y: product(b, x, b.reshape(b.transpose(y, (1, 0)), (3, 8))), (2, 3), (4, 6))
+    assert got.endswith("// flat.contract")
+    got = text(lambda b, x, y: product(b, x, b.broadcast(b.transpose(y, (1, 0)), (3, 4))), (2, 3), (4, 1))
+    assert got.endswith("// flat.contract") and "SLICE" in got
