@@ -148,7 +148,7 @@ def threshold(b: Expander, x: Value, limit: Any, value: Any) -> Value:
 @expands("aten.silu.default")
 def silu(b: Expander, x: Value) -> Value:
     """x / (1 + e**-x)."""
-    return pointwise(b, lambda x: b.mul(x, b.sigmoid(x)), x)
+    return pointwise(b, lambda x: b.mul(x, logistic(b, x)), x)
 
 
 @expands("aten.mish.default")
