@@ -213,8 +213,11 @@ def variance(b: Expander, x: Value, dims: Sequence[int], correction: Any) -> tup
     centered = b.sub(x, kept(b, average, x, dims))
     squares = _squared_size(b, centered)
     total = b.reduce(squares, "sum", tuple(dims))
-    n = count(b, x, dims, total.dtype)
     correction = 1 if correction is None else correction
+    known = product([x.shape[d] for d in dims])
+    if isinstance(known, int) and known > 0 and math.isfinite(correction):
+        return b.div(total, const(b, total, max(known - correction, 0))), average
+    n = count(b, x, dims, total.dtype)
     freedom = b.max(b.sub(n, const(b, n, correction)), const(b, n, 0))
     if correction < 0:  # of nothing it is NaN, whatever the correction makes of 0
         freedom = b.select(b.eq(n, const(b, n, 0)), const(b, n, math.nan), freedom)

@@ -207,7 +207,8 @@ def batch_norm_with_update(
     if reserve.dims != (0,):
         raise b.unsupported("a reserve for the gradient")
     empty = b.full(0, reserve.dims, reserve.dtype)
-    return finish(b, out), _result(b, average, 1), _result(b, rstd, 2), empty, *updated
+    statistics = (finish(b, new, index) for index, new in enumerate(updated, 4))
+    return finish(b, out), _result(b, average, 1), _result(b, rstd, 2), empty, *statistics
 
 
 @expands("aten._softmax_backward_data.default")

@@ -14,3 +14,21 @@ def test_parameters_of_another_size_than_the_channels_are_refused(short: int) ->
     args = (torch.randn(2, 5, 3), *(torch.ones(1 if i == short else 5) for i in range(4)))
     with pytest.raises(Unsupported, match="another size than the channels"):
         compile(lambda x, *v: torch.ops.aten.native_batch_norm(x, *v, True, 0.1, 1e-5), args, target="evaluator")
+
+
+@pytest.mark.parametrize("momentum", [0.5, -1.2])
+def test_running_statistics_of_float16_are_rounded_once(momentum: float) -> None:
+    """PyTorch's own decomposition rounds between, and overflows on the way to what float16 can hold or to -inf."""
+    x = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0)).half() * 200
+    x[0, 1], x[1, 1] = 60000, -60000
+
+    def update(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ones, zeros = torch.ones_like(mean), torch.zeros_like(mean)
+        torch.ops.aten._batch_norm_with_update(x, ones, zeros, mean, var, momentum, 0.6)
+        return mean, var
+
+    def args() -> tuple[torch.Tensor, ...]:
+        return x.clone(), torch.zeros(4).half(), torch.full((4,), 60000.0).half()
+
+    for got, want in zip(compile(update, args(), "linalg")(*args()), update(*args()), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
