@@ -53,6 +53,7 @@ def small(line: str) -> list[str]:
         if "--last-failed" in words:  # the run that has failures
             words[words.index("--last-failed") + 1] = "r5"
             words += ["--backend", BUG]
+        words = ["quick" if word == "thorough" else word for word in words]
         if "--last-failed" not in words and "--changed-since" not in words:
             words += [*([] if "--effort" in words else ["--limit", "1"]), *few(words)]
     if words[:1] == ["prune"]:  # nobody is there to be asked

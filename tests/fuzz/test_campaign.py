@@ -15,8 +15,16 @@ from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
 from torchstone.fuzz.generator.catalog import select_rules
+from torchstone.reducers import write
+from torchstone.reducers.script_run import ScriptRun
 
 pytestmark = pytest.mark.usefixtures("fork_server")
+
+
+@pytest.fixture
+def scripts_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take it that each script shows its failure; one test here, and those of the reducers, run theirs."""
+    monkeypatch.setattr(write, "run_script", lambda *_, **__: ScriptRun(1, True, ""))
 
 
 def _campaign(name: str, op: str, out: Path, programs: int = 8, **options) -> Tally:
@@ -57,6 +65,7 @@ def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path)
     assert json.loads((worst.folder / "summary.json").read_text())["reduced"]["elements"] == 2
 
 
+@pytest.mark.usefixtures("scripts_not_run")
 @pytest.mark.parametrize(
     ("name", "op", "target", "outcome"),
     [
@@ -73,6 +82,7 @@ def test_mutants_are_found_and_brought_down_to_their_op(name, op, target, outcom
     assert all(finding.reduction and finding.reduction.confirmed for finding in found)
 
 
+@pytest.mark.usefixtures("scripts_not_run")
 def test_a_swapped_sub_in_the_linalg_lowering_comes_down_to_one_op_and_one_element(tmp_path):
     tally = _campaign("linalg_swapped_sub", "sub", tmp_path, programs=5)
     found = next(f for f in tally.findings.ranked() if f.ops == {"torch.sub"})
@@ -81,6 +91,7 @@ def test_a_swapped_sub_in_the_linalg_lowering_comes_down_to_one_op_and_one_eleme
     assert found.reduction and found.reduction.confirmed and found.reduction.complete
 
 
+@pytest.mark.usefixtures("scripts_not_run")
 def test_a_max_that_loses_nan_is_found_among_special_values(tmp_path):
     tally = _campaign("max_without_nan", "maximum", tmp_path, programs=15, max_ops=2, specials=True)
     found = [f for f in tally.findings.ranked() if f.ops == {"torch.maximum"}]
@@ -89,6 +100,7 @@ def test_a_max_that_loses_nan_is_found_among_special_values(tmp_path):
     assert max(tensor.numel() for tensor in found[0].best.args) == 1
 
 
+@pytest.mark.usefixtures("scripts_not_run")
 def test_a_crash_is_found_kept_and_survived(tmp_path):
     tally = _campaign("crashing_cumsum", "cumsum", tmp_path, programs=1, max_ops=1, reduce_seconds=0.0)
     assert tally.outcomes == {"crash": 1}
@@ -133,6 +145,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert len([line for line in errors.splitlines() if line.startswith("error: ")]) == 1
 
 
+@pytest.mark.usefixtures("scripts_not_run")
 def test_exit_codes_and_the_ranked_list(tmp_path, capsys):
     common = ["fuzz", "--seed", "1", "--jobs", "1", "--max-ops", "2", "--op", "sub"]
     clean = [*common, "--backend", "tests.mutants:correct", "--programs", "5", "--out", str(tmp_path / "a")]
@@ -145,6 +158,7 @@ def test_exit_codes_and_the_ranked_list(tmp_path, capsys):
     assert any(line.split()[:5] == ["1", "mismatch", "sub", "1", "1"] for line in out.splitlines())
 
 
+@pytest.mark.usefixtures("scripts_not_run")
 def test_ctrl_c_keeps_the_findings(tmp_path, capsys, monkeypatch):
     show = Progress.show
 
