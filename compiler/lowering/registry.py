@@ -21,6 +21,8 @@ TARGETS: Registry[Target] = Registry(
     {
         "linalg": "torchstone.compiler.lowering.linalg:TARGET",
         "tosa": "torchstone.compiler.lowering.tosa:TARGET",
+        "stablehlo": "torchstone.compiler.lowering.stablehlo:TARGET",
+        "stablehlo-interpreter": "torchstone.compiler.lowering.stablehlo:INTERPRETER",
         "tensorrt": "torchstone.compiler.lowering.tensorrt:TARGET",
         "evaluator": "torchstone.compiler.lowering.evaluator:TARGET",
     },

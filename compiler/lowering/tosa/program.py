@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
-from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, check_error, describe
-from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand, values_in
-from torchstone.compiler.ir.dims import evaluate
-from torchstone.compiler.ir.sizes import bind_symbols
+from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
+from torchstone.compiler.ir import Graph, Operation, TensorType, Value
+from torchstone.compiler.lowering.checked import CheckedKernel, drop_unused, mean_work, outputs_of
 from torchstone.compiler.lowering.target import Kernel, Lowered
 from torchstone.compiler.lowering.tosa import elementwise, movement, reduction, windowed
 from torchstone.compiler.lowering.tosa.division import exact_quotients
@@ -44,7 +42,7 @@ def takes(op: Operation) -> str | None:
 def lower(graph: Graph) -> Lowered:
     """Return the TOSA of a graph of taken ops, validated; Unsupported for what the profile does not allow."""
     graph, messages = checks_to_outputs(sink_transposes(channels_last(fold_empty(graph))))
-    outputs = list({id(v): v for v in values_in(graph.outputs)}.values())
+    outputs = outputs_of(graph)
     module = build(graph, outputs)
     validate(module)
     texts = {"tosa": lambda: str(module)}
@@ -57,65 +55,11 @@ def lower(graph: Graph) -> Lowered:
         to_linalg(linalg)
         texts["linalg"] = lambda: str(linalg)
         types = [a.tensor for a in graph.args]
-        kernel = CpuKernel(linalg, inputs=types, results=[v.tensor for v in outputs], work=_work(graph))
+        kernel = CpuKernel(linalg, inputs=types, results=[v.tensor for v in outputs], work=mean_work(graph))
         texts["llvm"] = kernel.llvm
-        return _Run(graph, outputs, messages, kernel)
+        return CheckedKernel(graph, outputs, messages, kernel)
 
     return Lowered(load, texts)
-
-
-# No loops of their own.
-_FREE = frozenset({"flat.constant", "flat.reshape", "flat.broadcast"})
-
-
-def _work(graph: Graph) -> int | None:
-    """Estimate the iterations of the mean loop nest of a graph; None where sizes are known at run time only."""
-    ops = [op for op in graph.ops if op.results and op.name not in _FREE]
-    if not ops or not all(v.tensor.is_static for op in ops for v in (*op.values, *op.results)):
-        return None if ops else 0
-    return sum(_iterations(op) for op in ops) // len(ops)
-
-
-def _iterations(op: Operation) -> int:
-    elements = prod(op.result.shape)
-    if op.name == "flat.reduce":
-        return prod(next(op.values).shape)
-    if op.name == "flat.contract":
-        a = next(op.values)
-        return elements * prod(a.shape[d] for d in op.attributes["a_sum"])
-    if op.name == "flat.convolution":
-        _, weight, *_ = op.values
-        return elements * prod(weight.shape[1:])
-    return elements * prod(op.attributes.get("kernel", ()))
-
-
-class _Run:
-    """Calls the compiled function, raises for a check that failed, and puts literals among the outputs."""
-
-    def __init__(self, graph: Graph, outputs: list[Value], messages: tuple[str, ...], kernel: Any) -> None:
-        self.kernel = kernel
-        self.messages = messages
-        self.slots = {id(v): i for i, v in enumerate(outputs)}
-        self.graph = graph
-
-    def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        results = self.kernel(tensors)
-        given: set[int] = set()
-
-        def concrete(leaf: Any) -> Any:
-            if isinstance(leaf, Value):
-                slot = self.slots[id(leaf)]
-                again = slot in given
-                given.add(slot)
-                return results[slot].clone() if again else results[slot]  # results share no memory
-            return evaluate(leaf, bind_symbols(self.graph, tensors)) if isinstance(leaf, Expr) else leaf
-
-        outputs = tuple(map_operand(o, concrete) for o in self.graph.outputs)
-        kept = len(outputs) - len(self.messages)
-        for message, holds in zip(self.messages, outputs[kept:], strict=True):
-            if not bool(holds):
-                raise check_error(message)
-        return outputs[:kept]
 
 
 def build(graph: Graph, outputs: Sequence[Value]) -> Any:
@@ -141,19 +85,12 @@ def build(graph: Graph, outputs: Sequence[Value]) -> Any:
                 with blaming(op):
                     _emit(e, op)
             mlir.func.ReturnOp([e.full(v) for v in outputs])
-            _drop_unused(function)
+            drop_unused(function)
         try:
             module.operation.verify()
         except ir.MLIRError as error:
             raise Unsupported(f"TOSA refuses the program: {error}", stage="lower") from None
     return module
-
-
-def _drop_unused(function: Any) -> None:
-    """Erase ops that nobody uses: constants written before it was known in which shape they are wanted."""
-    for op in reversed(list(function.entry_block.operations)):
-        if op.results and not any(list(r.uses) for r in op.results):
-            op.operation.erase()
 
 
 def _emit(e: TosaEmitter, op: Operation) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.lowering.tosa.corrections import as_specified, widen
+from torchstone.compiler.lowering.mlir_passes.sums import widen
+from torchstone.compiler.lowering.tosa.corrections import as_specified
 from torchstone.compiler.passes import Pass, Pipeline
 
 EXTENSIONS = ("int16", "int64", "bf16", "dynamic")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import factorial, inf, nan, pi
+from math import sqrt as sqrt_
 
 from torchstone.compiler.transforms.legalizations.common import Formula, formula
 
@@ -76,11 +77,28 @@ _ERFCX = (
 )  # fmt: skip
 
 
-@formula("erfc", ulps=4.5)
-def erfc(x: Formula) -> Formula:
-    """1 - erf(x) up to 1/2; beyond exp(-x**2) p(s) / x, x**2 being h**2 + (x - h)(x + h) with h**2 exact."""
+
+# erf(x) / x in powers of x**2: the Taylor series, for |x| < 1/2.
+_ERF = tuple((-1) ** n * 2 / (sqrt_(pi) * factorial(n) * (2 * n + 1)) for n in reversed(range(8)))
+
+
+def _erfc_tail(x: Formula) -> Formula:
+    """exp(-x**2) p(s) / x from 1/2 on, x**2 being h**2 + (x - h)(x + h) with h**2 exact."""
     h = (x * 128.0).floor() * (1.0 / 128.0)
     s = (x - 2.5) / (x + 2.5)
     tail = (-(h * h)).exp() * (((h - x) * (h + x)).exp() * (s.polynomial(_ERFCX) / x))
     # From 10.1 on the result is 0 in float32.
-    return (x < 0.5).where(1.0 - x.erf(), (x > 10.3).where(0.0, tail))
+    return (x > 10.3).where(0.0, tail)
+
+
+@formula("erf", ulps=3.0)
+def erf(x: Formula) -> Formula:
+    """x p(x**2) within 1/2 of 0, beyond it 1 less the tail, with the sign of x."""
+    a = x.abs()
+    return (a < 0.5).where(x * (x * x).polynomial(_ERF), (1.0 - _erfc_tail(a)).with_sign_of(x))
+
+
+@formula("erfc", ulps=4.5)
+def erfc(x: Formula) -> Formula:
+    """1 - erf(x) up to 1/2, the tail beyond."""
+    return (x < 0.5).where(1.0 - x.erf(), _erfc_tail(x))

@@ -1,4 +1,4 @@
-"""torchstone's own compiler as three backends: one contract, three targets."""
+"""torchstone's own compiler as backends: one contract, several targets."""
 
 from __future__ import annotations
 
@@ -144,6 +144,36 @@ class Tosa(_Mlir):
     """ATen -> FlatIR -> TOSA, then upstream's tosa-to-linalg and the same runtime."""
 
     name = "tosa"
+
+
+class Stablehlo(_Mlir):
+    """ATen -> FlatIR -> StableHLO, then upstream's stablehlo-legalize-to-linalg and the same runtime."""
+
+    name = "stablehlo"
+    random_numbers = "eager"
+    options = ("no-library-calls",)
+
+    def available(self) -> Availability:
+        return super().available() if _has_stablehlo() else _NO_STABLEHLO
+
+
+class StablehloInterpreter(Builtin):
+    """ATen -> FlatIR -> StableHLO, run by StableHLO's reference interpreter."""
+
+    name = "stablehlo-interpreter"
+    packages = ("torch", "torchstone", "torch-mlir")
+    random_numbers = "eager"
+
+    def available(self) -> Availability:
+        return Availability(True) if _has_stablehlo() else _NO_STABLEHLO
+
+
+def _has_stablehlo() -> bool:
+    """Say whether MLIR bindings with StableHLO are there; looking for the package is enough."""
+    return importlib.util.find_spec("torch_mlir") is not None
+
+
+_NO_STABLEHLO = Availability(False, "no MLIR Python bindings with StableHLO", "pip install torch-mlir")
 
 
 class TensorRT(Builtin):

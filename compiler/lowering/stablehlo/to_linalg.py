@@ -1,0 +1,222 @@
+"""The way from StableHLO to linalg on tensors: upstream's, with what it lacks or gets wrong made right before and after.
+
+``as_specified`` rewrites ops before upstream's pass. All of these change the code that runs, not the StableHLO that is
+verified and printed. Each row of ``docs/stablehlo.md`` names one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchstone.compiler import mlir
+from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.ir import Graph, Value
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.dtypes import DType
+from torchstone.compiler.ir.types import TensorType
+from torchstone.compiler.lowering.linalg.build import emit
+from torchstone.compiler.lowering.mlir_passes import pipelines
+from torchstone.compiler.lowering.mlir_passes.sums import ELEMENTWISE, operations, widen
+from torchstone.compiler.lowering.stablehlo.emitter import dtype_of, element
+from torchstone.compiler.lowering.stablehlo.functions import NAMES
+from torchstone.compiler.passes import Pass, Pipeline
+from torchstone.compiler.transforms.builder import Builder
+
+TO_LINALG = "stablehlo-legalize-to-linalg"
+SIGNLESS = "stablehlo-convert-to-signless,reconcile-unrealized-casts,symbol-dce"
+
+Build = Callable[..., Sequence[Value]]
+
+
+def as_specified(module: Any) -> None:
+    """Rewrite ops that upstream's pass lacks, or whose lowering means something else, in place.
+
+    - ``composite`` of a function, ``sort`` and ``scatter``: upstream has no lowering.
+    - arithmetic and functions of complex numbers: upstream's overflow and cancel on the way.
+    - ``convert`` of a float to an integer: upstream's is undefined out of range, and differs with the processor.
+    - ``exponential_minus_one``: upstream's cancels near 0.
+    - ``get_dimension_size`` and ``dynamic_reshape``: upstream has no lowering.
+    """
+    with mlir.context():
+        for op in operations(module, *_REWRITES):
+            with op.location, mlir.ir.InsertionPoint(op):
+                made = _REWRITES[op.name](op)
+            if made is not None:
+                for old, new in zip(op.results, made, strict=True):
+                    old.replace_all_uses_with(new)
+                op.erase()
+        pipelines.run_text(ELEMENTWISE, module, label=TO_LINALG)
+
+
+def computed(op: Any, operands: Sequence[Any], build: Build) -> list[Any]:
+    """Return what primitives give of tensors, by the linalg target's own lowering, at the insertion point.
+
+    ``build`` takes a builder and the values that stand for the operands.
+    """
+    args = [Value(TensorType(tuple(v.type.shape), dtype_of(v.type)), f"x{i}") for i, v in enumerate(operands)]
+    graph = Graph("computed", args)
+    graph.outputs = tuple(build(Builder(graph.ops), *args))
+    emitter = emit(graph, [_stored(v) for v in operands], _module(op).body)
+    return [_loaded(emitter.tensor(v), v.dtype) for v in graph.outputs]
+
+
+def _stored(x: Any) -> Any:
+    """Return a tensor of StableHLO as linalg's lowering has it: bools and bfloat16 are integers, none has a sign."""
+    arith, dtype = mlir.arith, dtype_of(x.type)
+    kind = mlir.ir.RankedTensorType.get(x.type.shape, mlir.ir.IntegerType.get_signless(max(dtype.bits, 8)))
+    if dtype.is_bool:
+        return arith.extui(kind, x)
+    if dtype == dt.bfloat16:
+        return arith.bitcast(kind, x)
+    return _cast(kind, x) if dtype.is_int and not dtype.is_signed else x
+
+
+def _loaded(x: Any, dtype: DType) -> Any:
+    arith = mlir.arith
+    kind = mlir.ir.RankedTensorType.get(x.type.shape, element(dtype))
+    if dtype.is_bool:
+        return arith.trunci(kind, x)
+    if dtype == dt.bfloat16:
+        return arith.bitcast(kind, x)
+    return _cast(kind, x) if dtype.is_int and not dtype.is_signed else x
+
+
+def _cast(kind: Any, x: Any) -> Any:
+    return mlir.ir.Operation.create("builtin.unrealized_conversion_cast", [kind], [x]).result
+
+
+def _module(op: Any) -> Any:
+    while op.name != "builtin.module":
+        op = op.parent.operation
+    return op.opview
+
+
+# Rewrites: the results in place of an op's, None to leave it to upstream.
+
+
+def _primitive(name: str) -> Callable[[Any], list[Any]]:
+    return lambda op: computed(op, op.operands, lambda b, *xs: b.emit(name, *xs))
+
+
+def _composite(op: Any) -> list[Any] | None:
+    called = op.attributes["name"].value
+    function = next((name for name, composite in NAMES.items() if composite == called), None)
+    return None if function is None else _primitive(function)(op)
+
+
+def _complex(name: str) -> Callable[[Any], list[Any] | None]:
+    def rewrite(op: Any) -> list[Any] | None:
+        return _primitive(name)(op) if dtype_of(op.operands[0].type).is_complex else None
+
+    return rewrite
+
+
+def _compare(op: Any) -> list[Any] | None:
+    if not dtype_of(op.operands[0].type).is_complex:
+        return None
+    direction = str(op.attributes["comparison_direction"])
+    return _primitive("ne" if "NE" in direction else "eq")(op)
+
+
+def _convert(op: Any) -> list[Any] | None:
+    source, target = (dtype_of(v.type) for v in (op.operands[0], op.results[0]))
+    if source.is_float and target.is_int:
+        return computed(op, op.operands, lambda b, x: [b.cast(x, target)])
+    return None
+
+
+def _sort(op: Any) -> list[Any] | None:
+    """A sort of elements and their indices, as ``flat.sort`` is written."""
+    dim = op.attributes["dimension"].value
+    block = op.regions[0].blocks[0]
+    first, *_ = block.operations
+    descending = first.operation.operands[0] == block.arguments[1]
+    return computed(op, [op.operands[0]], lambda b, x: b.emit("sort", x, dim=dim, descending=descending))
+
+
+_SCATTERS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+
+
+def _scatter(op: Any) -> list[Any] | None:
+    """A scatter with a last dim for which of the indices, as ``flat.scatter`` is written."""
+    x, places, updates = op.operands
+    dims = _ints(str(op.attributes["scatter_dimension_numbers"]), "scatter_dims_to_operand_dims")
+    last = list(op.regions[0].blocks[0].operations)
+    kind = _SCATTERS[last[0].operation.name.removeprefix("stablehlo.")] if len(last) > 1 else "set"
+    rank = places.type.rank - 1
+
+    def build(b: Builder, x: Value, places: Value, updates: Value) -> Sequence[Value]:
+        shape = places.shape[:-1]
+        each = [b.reshape(b.slice(places, rank, i, i + 1), shape) for i in range(len(dims))]
+        return b.emit("scatter", x, updates, *each, dims=tuple(dims), kind=kind)
+
+    return computed(op, [x, places, updates], build)
+
+
+def _ints(text: str, name: str) -> list[int]:
+    """Return the integers of a field of a printed attribute."""
+    import re
+
+    found = re.search(rf"{name} = \[([\d, ]*)\]", text)
+    return [int(n) for n in found[1].split(",") if n.strip()] if found else []
+
+
+def _dimension_size(op: Any) -> list[Any]:
+    ir, kind = mlir.ir, op.results[0].type
+    at = mlir.arith.ConstantOp(ir.IndexType.get(), op.attributes["dimension"].value).result
+    size = mlir.arith.index_cast(kind.element_type, mlir.tensor.dim(op.operands[0], at))
+    return [mlir.create("tensor.from_elements", kind, (size,))]
+
+
+def _dynamic_reshape(op: Any) -> list[Any]:
+    return [mlir.create("tensor.reshape", op.results[0].type, tuple(op.operands))]
+
+
+_COMPLEX = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "negate": "neg", "abs": "abs", "power": "pow",
+    "exponential": "exp", "log": "log", "log_plus_one": "log1p", "sqrt": "sqrt",
+    "rsqrt": "rsqrt", "sine": "sin", "cosine": "cos", "tan": "tan", "tanh": "tanh",
+}  # fmt: skip
+_REWRITES: dict[str, Callable[[Any], list[Any] | None]] = {
+    **{f"stablehlo.{op}": _complex(name) for op, name in _COMPLEX.items()},
+    "stablehlo.compare": _compare,
+    "stablehlo.composite": _composite,
+    "stablehlo.convert": _convert,
+    "stablehlo.exponential_minus_one": _primitive("expm1"),
+    "stablehlo.dynamic_reshape": _dynamic_reshape,
+    "stablehlo.get_dimension_size": _dimension_size,
+    "stablehlo.scatter": _scatter,
+    "stablehlo.sort": _sort,
+}
+
+
+def _legalize(module: Any) -> None:
+    pipelines.run_text(f"{TO_LINALG},{SIGNLESS}", module, label=TO_LINALG)
+    left = [op for f in module.body.operations for op in _walk(f.operation) if op.name.startswith("stablehlo.")]
+    if left:
+        raise TorchstoneError(f"upstream's {TO_LINALG} leaves {left[0].name}: {left[0]}", stage="compile")
+
+
+def _walk(op: Any) -> list[Any]:
+    inner = [o for region in op.regions for block in region.blocks for o in block.operations]
+    return [op, *(found for o in inner for found in _walk(o.operation))]
+
+
+def _in_place(change: Callable[[Any], None]) -> Callable[[Any, Any], Any]:
+    def run(module: Any, _: Any) -> Any:
+        change(module)
+        return module
+
+    return run
+
+
+STABLEHLO_TO_LINALG = Pipeline(
+    "stablehlo-to-linalg",
+    (
+        Pass("as-specified", "StableHLO that upstream lowers to something else is lowered here",
+             _in_place(as_specified)),
+        Pass("stablehlo-to-linalg", "StableHLO becomes linalg on tensors", _in_place(_legalize), mlir=TO_LINALG),
+        Pass("widen", "sums are kept in float64", _in_place(widen)),
+    ),
+)  # fmt: skip
