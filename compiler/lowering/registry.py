@@ -23,6 +23,7 @@ TARGETS: Registry[Target] = Registry(
         "tosa": "torchstone.compiler.lowering.tosa:TARGET",
         "stablehlo": "torchstone.compiler.lowering.stablehlo:TARGET",
         "stablehlo-interpreter": "torchstone.compiler.lowering.stablehlo:INTERPRETER",
+        "stablehlo-xla": "torchstone.compiler.lowering.stablehlo:XLA",
         "tensorrt": "torchstone.compiler.lowering.tensorrt:TARGET",
         "evaluator": "torchstone.compiler.lowering.evaluator:TARGET",
     },

@@ -15,14 +15,16 @@ from torchstone.compiler.lowering.checked import drop_unused
 from torchstone.compiler.lowering.stablehlo.emitter import Handle, StablehloEmitter, ranked
 from torchstone.compiler.lowering.stablehlo.table import Rule
 from torchstone.compiler.transforms.builder import Builder
+from torchstone.compiler.transforms.legalizations.common import BOUNDS
 from torchstone.compiler.transforms.expand import expand
 
 # primitive -> the composite's name.
-NAMES = {
-    **{name: f"chlo.{name}" for name in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "erfc", "sinh")},
+NAMES: dict[str, str] = {
+    **{name: f"chlo.{name}" for name in (
+        "acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "erfc", "lgamma", "sinh",
+    )},
     **{name: f"torchstone.{name}" for name in ("exp2", "log2", "log10")},
 }
-_DTYPES = frozenset({"float32"})
 
 
 class Functions:
@@ -72,4 +74,7 @@ def _composite(e: StablehloEmitter, op: Operation) -> Handle:
     )  # fmt: skip
 
 
-ROWS = tuple(Rule(name, _DTYPES, _composite, dynamic=False) for name in NAMES)
+ROWS = tuple(
+    Rule(name, frozenset(d for d in ("float32", "float64") if (name, d) in BOUNDS), _composite, dynamic=False)
+    for name in NAMES
+)

@@ -67,9 +67,11 @@ def _takes_pad(op: Operation) -> str | None:
 
 
 def _constant(e: StablehloEmitter, op: Operation) -> Handle:
-    if not isinstance(op.attributes["value"], tuple):
-        e.numbers[id(op.result)] = op.attributes["value"]
-    return e.constant(op.attributes["value"], op.result.shape, op.result.dtype)
+    value, kind = op.attributes["value"], op.result
+    if isinstance(value, tuple):
+        return e.constant(value, kind.shape, kind.dtype)
+    e.numbers[id(kind)] = value
+    return e.full(value, kind.shape, kind.dtype)
 
 
 def _iota(e: StablehloEmitter, op: Operation) -> Handle:

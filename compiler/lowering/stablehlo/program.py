@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchstone.compiler import mlir
@@ -68,16 +68,33 @@ def lower(graph: Graph) -> Lowered:
 
 def lower_to_interpreter(graph: Graph) -> Lowered:
     """Return the StableHLO of a graph of taken ops, to be run by StableHLO's reference interpreter."""
+
+    def interpreter(module: Any) -> Any:
+        from torchstone.compiler.runtime.stablehlo_interpreter import Interpreter
+
+        return Interpreter(module)
+
+    return _lowered(graph, interpreter)
+
+
+def lower_to_xla(graph: Graph) -> Lowered:
+    """Return the StableHLO of a graph of taken ops, to be run by XLA's CPU client."""
+
+    def xla(module: Any) -> Any:
+        from torchstone.compiler.runtime.xla import Xla
+
+        return Xla(module)
+
+    return _lowered(graph, xla)
+
+
+def _lowered(graph: Graph, load: Callable[[Any], Any]) -> Lowered:
     graph, messages = checks_to_outputs(fold_empty(graph))
     outputs = outputs_of(graph)
     module = build(graph, outputs)
-
-    def load() -> Kernel:
-        from torchstone.compiler.runtime.stablehlo_interpreter import Interpreter
-
-        return CheckedKernel(graph, outputs, messages, Interpreter(module))
-
-    return Lowered(load, {"stablehlo": lambda: str(module)})
+    return Lowered(
+        lambda: CheckedKernel(graph, outputs, messages, load(module)), {"stablehlo": lambda: str(module)}
+    )
 
 
 def build(graph: Graph, outputs: Sequence[Value]) -> Any:

@@ -6,7 +6,9 @@ verified and printed. Each row of ``docs/stablehlo.md`` names one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from torchstone.compiler import mlir
@@ -15,13 +17,17 @@ from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
+from torchstone.compiler.lowering.linalg import takes
 from torchstone.compiler.lowering.linalg.build import emit
+from torchstone.compiler.lowering.linalg.contraction import LEAST_WORK
 from torchstone.compiler.lowering.mlir_passes import pipelines
 from torchstone.compiler.lowering.mlir_passes.sums import ELEMENTWISE, operations, widen
 from torchstone.compiler.lowering.stablehlo.emitter import dtype_of, element
 from torchstone.compiler.lowering.stablehlo.functions import NAMES
 from torchstone.compiler.passes import Pass, Pipeline
+from torchstone.compiler.ops.composite import FIRST, LAST
 from torchstone.compiler.transforms.builder import Builder
+from torchstone.compiler.transforms.expand import expand
 
 TO_LINALG = "stablehlo-legalize-to-linalg"
 SIGNLESS = "stablehlo-convert-to-signless,reconcile-unrealized-casts,symbol-dce"
@@ -36,6 +42,7 @@ def as_specified(module: Any) -> None:
     - arithmetic and functions of complex numbers: upstream's overflow and cancel on the way.
     - ``convert`` of a float to an integer: upstream's is undefined out of range, and differs with the processor.
     - ``exponential_minus_one``: upstream's cancels near 0.
+    - large ``dot_general`` and ``convolution``: upstream goes over the elements one by one, many times slower.
     - ``get_dimension_size`` and ``dynamic_reshape``: upstream has no lowering.
     """
     with mlir.context():
@@ -57,6 +64,7 @@ def computed(op: Any, operands: Sequence[Any], build: Build) -> list[Any]:
     args = [Value(TensorType(tuple(v.type.shape), dtype_of(v.type)), f"x{i}") for i, v in enumerate(operands)]
     graph = Graph("computed", args)
     graph.outputs = tuple(build(Builder(graph.ops), *args))
+    graph = expand(graph, takes)
     emitter = emit(graph, [_stored(v) for v in operands], _module(op).body)
     return [_loaded(emitter.tensor(v), v.dtype) for v in graph.outputs]
 
@@ -156,10 +164,46 @@ def _scatter(op: Any) -> list[Any] | None:
 
 def _ints(text: str, name: str) -> list[int]:
     """Return the integers of a field of a printed attribute."""
-    import re
-
     found = re.search(rf"{name} = \[([\d, ]*)\]", text)
     return [int(n) for n in found[1].split(",") if n.strip()] if found else []
+
+
+def _dot(op: Any) -> list[Any] | None:
+    """A large product, by the tiles that the linalg target has."""
+    x, y, out = (v.type for v in (*op.operands, op.results[0]))
+    text = str(op.attributes["dot_dimension_numbers"])
+    names = ("lhs_batching", "rhs_batching", "lhs_contracting", "rhs_contracting")
+    a_batch, b_batch, a_sum, b_sum = (tuple(_ints(text, f"{name}_dimensions")) for name in names)
+    if not _is_large(out, prod(x.shape[d] for d in a_sum), x, y):
+        return None
+    dims = {"a_batch": a_batch, "b_batch": b_batch, "a_sum": a_sum, "b_sum": b_sum}
+    return computed(op, op.operands, lambda b, x, y: [b.contract(x, y, **dims)])
+
+
+def _convolution(op: Any) -> list[Any] | None:
+    """A large convolution, as a contraction over windows."""
+    x, weight, out = (v.type for v in (*op.operands, op.results[0]))
+    text = str(op.attributes["dimension_numbers"])
+    channels = FIRST if text.startswith("#stablehlo.conv<[b, f") else LAST
+    if not _is_large(out, prod(weight.shape) // weight.shape[0], x, weight):
+        return None
+    low, high = zip(*_rows(op.attributes["padding"]), strict=True)
+    window = {
+        "stride": tuple(op.attributes["window_strides"]), "dilation": tuple(op.attributes["rhs_dilation"]),
+        "low": low, "high": high, "groups": op.attributes["feature_group_count"].value, "channels": channels,
+    }  # fmt: skip
+    return computed(op, op.operands, lambda b, x, w: [b.convolution(x, w, **window)])
+
+
+def _rows(padding: Any) -> list[tuple[int, int]]:
+    numbers = list(padding)
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _is_large(out: Any, summed: int, *types: Any) -> bool:
+    """Say whether a product of float32 is so large that tiles pay."""
+    known = all(isinstance(t.element_type, mlir.ir.F32Type) and t.has_static_shape for t in (*types, out))
+    return known and prod(out.shape) * summed >= LEAST_WORK
 
 
 def _dimension_size(op: Any) -> list[Any]:
@@ -184,6 +228,8 @@ _REWRITES: dict[str, Callable[[Any], list[Any] | None]] = {
     "stablehlo.composite": _composite,
     "stablehlo.convert": _convert,
     "stablehlo.exponential_minus_one": _primitive("expm1"),
+    "stablehlo.convolution": _convolution,
+    "stablehlo.dot_general": _dot,
     "stablehlo.dynamic_reshape": _dynamic_reshape,
     "stablehlo.get_dimension_size": _dimension_size,
     "stablehlo.scatter": _scatter,

@@ -5,6 +5,7 @@ from torchstone.compiler.transforms.legalizations import (
     arithmetic,
     casts,
     compare,
+    double,
     exponential,
     hyperbolic,
     indexing,
@@ -17,7 +18,7 @@ from torchstone.compiler.transforms.legalizations.common import legalization, on
 from torchstone.compiler.transforms.rules import legalizes as LEGALIZATIONS
 
 FAMILIES = (
-    arithmetic, casts, compare, exponential, hyperbolic, indexing, movement, ordering, reductions,
+    arithmetic, casts, compare, exponential, double, hyperbolic, indexing, movement, ordering, reductions,
     trigonometric,
 )  # fmt: skip
 

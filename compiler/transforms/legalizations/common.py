@@ -157,9 +157,10 @@ class Formula:
         return total
 
 
-# How far each formula is from the truth, in float32 ULPs, when the primitives it uses give the nearest number; 0 is
-# exact. A target whose primitives are further off is further off by what they are.
-BOUNDS: dict[str, float] = {}
+# By primitive and dtype, how far each formula is from the truth, in ULPs, when the primitives it uses give the nearest
+# number; 0 is exact. A target whose primitives are further off is further off by what they are.
+BOUNDS: dict[tuple[str, str], float] = {}
+_FORMULAS: dict[tuple[str, str], Callable[..., Formula]] = {}
 
 
 def formula(
@@ -167,16 +168,20 @@ def formula(
 ) -> Callable[[Callable[..., Formula]], Callable[..., Formula]]:
     """Register a rule written on formulas, for these dtypes (16-bit floats go through float32).
 
-    ``ulps`` bounds its error in float32; the tests hold it to that over every exponent, infinities and NaN included.
+    ``ulps`` bounds its error; the tests hold it to that over every exponent, infinities and NaN included.
     """
-    BOUNDS[primitive] = ulps
 
     def register(fn: Callable[..., Formula]) -> Callable[..., Formula]:
-        def rule(b: Expander, *operands: Value) -> Value:
-            needs(b, *dtypes)
-            return fn(*(Formula(b, x) for x in operands)).value
-
-        legalization(primitive)(rule)
+        if all(name != primitive for name, _ in _FORMULAS):
+            legalization(primitive)(rule)
+        for dtype in dtypes:
+            BOUNDS[primitive, dtype.name], _FORMULAS[primitive, dtype.name] = ulps, fn
         return fn
+
+    def rule(b: Expander, *operands: Value) -> Value:
+        fn = _FORMULAS.get((primitive, operands[-1].dtype.name))
+        if fn is None:
+            raise Declined
+        return fn(*(Formula(b, x) for x in operands)).value
 
     return register

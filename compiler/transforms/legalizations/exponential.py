@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, roots and erfc in float32. ``ulps`` is measured over all magnitudes."""
+"""Exponentials, logarithms, roots and the error function in float32. ``ulps`` is measured over all magnitudes."""
 
 from __future__ import annotations
 

@@ -168,6 +168,23 @@ class StablehloInterpreter(Builtin):
         return Availability(True) if _has_stablehlo() else _NO_STABLEHLO
 
 
+class StablehloXla(Builtin):
+    """ATen -> FlatIR -> StableHLO, run by OpenXLA's CPU compiler."""
+
+    name = "stablehlo-xla"
+    packages = ("torch", "torchstone", "torch-mlir", "jax", "jaxlib")
+    random_numbers = "eager"
+
+    def available(self) -> Availability:
+        if not _has_stablehlo():
+            return _NO_STABLEHLO
+        missing = [name for name in ("jax", "jaxlib") if importlib.util.find_spec(name) is None]
+        return Availability(False, f"no {' and no '.join(missing)}", _INSTALL_XLA) if missing else Availability(True)
+
+
+_INSTALL_XLA = "pip install 'torchstone[xla]'"
+
+
 def _has_stablehlo() -> bool:
     """Say whether MLIR bindings with StableHLO are there; looking for the package is enough."""
     return importlib.util.find_spec("torch_mlir") is not None

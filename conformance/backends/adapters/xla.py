@@ -11,10 +11,10 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from torchstone.compiler.runtime.xla import execute, load
 from torchstone.conformance.backends.adapters.torch_mlir import TorchMlirStablehlo
 from torchstone.conformance.backends.export_support import Exported
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
@@ -54,7 +54,7 @@ class _Executable:
     def __init__(self, exported: Exported, stablehlo: str) -> None:
         self.exported = exported
         try:
-            self.executable = _load(stablehlo)
+            self.executable = load(stablehlo)
         except Exception as error:
             raise _failure(error, "compile") from error
         text = "\n".join(module.to_string() for module in self.executable.hlo_modules())
@@ -62,34 +62,11 @@ class _Executable:
         self.evidence = {"ran": {"xla": ops} if ops else {}}
 
     def __call__(self, *args: Tensor) -> Any:
-        import torch
-        from jax.dlpack import from_dlpack
-
         try:
-            given = [from_dlpack(tensor.detach().contiguous().resolve_conj().resolve_neg()) for tensor in args]
-            results = [torch.from_dlpack(value).clone() for value in self.executable.execute(given)]
+            results = execute(self.executable, args)
         except Exception as error:
             raise _failure(error, "run") from error
         return self.exported.finish(args, results)
-
-
-@cache
-def _client() -> Any:
-    """The CPU client. Without x64 its arrays would have no 64-bit types."""
-    import jax
-    from jax.extend.backend import get_backend
-
-    jax.config.update("jax_enable_x64", True)
-    return get_backend("cpu")
-
-
-def _load(stablehlo: str) -> Any:
-    from jax.extend.backend import get_compile_options
-    from jaxlib import _jax
-
-    client = _client()
-    options = get_compile_options(num_replicas=1, num_partitions=1)
-    return client.compile_and_load(stablehlo.encode(), _jax.DeviceList(tuple(client.local_devices()[:1])), options)
 
 
 def _instructions(hlo: str) -> Iterator[str]:
