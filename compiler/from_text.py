@@ -9,6 +9,7 @@ from functools import partial
 from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
 from torchstone.compiler.driver import Stages, to_target
 from torchstone.compiler.ir import Graph, TensorType, parse_graph
+from torchstone.compiler.lowering.stablehlo.dialect import register
 from torchstone.compiler.lowering.steps import KERNEL_HEADER, join_kernels
 from torchstone.compiler.lowering.target import Target
 from torchstone.compiler.ops.verifier import verify_graph
@@ -17,7 +18,7 @@ from torchstone.compiler.transforms.shapes import refine
 
 # In the order of the pipeline; a module of MLIR ends it.
 GRAPHS = ("aten", "contract", "flat")
-MODULES = ("linalg", "tosa")
+MODULES = ("linalg", "tosa", "stablehlo")
 
 
 def from_text(text: str, stage: str, target: Target, *, library_calls: bool = True) -> Stages:
@@ -70,11 +71,20 @@ def _module(text: str, stage: str) -> dict[str, Callable[[], str]]:
     from torchstone.compiler.lowering.mlir_passes import pipelines
     from torchstone.compiler.runtime.cpu.allocating_kernel import load_returning
 
+    if stage == "stablehlo":
+        register()
     module = pipelines.parse(text)
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
-    if len(functions) != 1:
-        raise TorchstoneError(f"expected a module of one function, got {len(functions)}")
+    public = [op for op in functions if "sym_visibility" not in op.operation.attributes]
+    if len(public) != 1:
+        raise TorchstoneError(f"expected a module of one public function, got {len(public)}")
     texts = {stage: lambda: text}
+    if stage == "stablehlo":
+        from torchstone.compiler.lowering.stablehlo.to_linalg import STABLEHLO_TO_LINALG
+
+        STABLEHLO_TO_LINALG.run(module)
+        code = str(module)
+        texts["linalg"] = lambda: code
     if stage == "tosa":
         from torchstone.compiler.lowering.tosa.validate import to_linalg, validate
 

@@ -29,12 +29,14 @@ from torchstone.conformance.execution.verdict import Verdict
 
 _FLAT = "torchstone.compiler.transforms.contract:FLAT"
 _CPU = "torchstone.compiler.runtime.cpu.code:CPU"
+_STABLEHLO = "torchstone.compiler.lowering.stablehlo.to_linalg:STABLEHLO_TO_LINALG"
 _TO_LINALG = "torchstone.compiler.lowering.tosa.validate:TOSA_TO_LINALG"
 
 # Passes that a program may do without, by where their pipeline is held.
 _SPARED = {
     _FLAT: ("cse", "eliminate-dead-code"),
     _TO_LINALG: ("as-specified", "widen"),
+    _STABLEHLO: ("widen",),
     _CPU: ("fuse", "fuse-rows", "outline-nests", "separate-results", "keep-outlined"),
 }
 _LEVELS = ("x86-64-v2", "x86-64-v3")
@@ -64,7 +66,7 @@ def rungs(backend: Any) -> Sequence[Rung]:
 
     def to_code(change: Change | None) -> list[Part]:
         """What becomes of a kernel's module: MLIR's passes, then code for this processor."""
-        paths = {"linalg": (_CPU,), "tosa": (_TO_LINALG, _CPU)}.get(backend.target, ())
+        paths = {"linalg": (_CPU,), "tosa": (_TO_LINALG, _CPU), "stablehlo": (_STABLEHLO, _CPU)}.get(backend.target, ())
         passes = [part for path in paths for part in _passes(path, backend, change)]
         return [*passes, *(_levels(backend, change) if paths else ())]
 

@@ -26,7 +26,7 @@ MESSAGE_LINES = 12
 STORAGE = re.compile("s[0-9]+")  # what inputs() calls a storage that inputs share
 RESERVED = frozenset(["torch", "base64", "zlib", "bytearray", "float", "complex", "slice", "getattr"])
 """What the bodies of ``program`` and ``inputs`` mean by these names is Python's, or an import of the script's."""
-BUILT_IN = ("linalg", "tosa", "tensorrt")
+BUILT_IN = ("linalg", "tosa", "stablehlo", "stablehlo-interpreter", "stablehlo-xla", "tensorrt")
 
 
 def render_script(case: Case, backend: str | None = None, verdict: Verdict | None = None) -> str:

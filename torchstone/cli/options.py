@@ -39,7 +39,7 @@ CpuLevelOption = Annotated[
     typer.Option(
         "--cpu-level",
         metavar="LEVEL",
-        help="Hold the machine code of linalg and tosa to x86-64-v2, x86-64-v3 or x86-64-v4 [default: native, what the "
+        help="Hold the machine code of linalg, tosa and stablehlo to x86-64-v2, x86-64-v3 or x86-64-v4 [default: native, what the "
         "processor has, or $TORCHSTONE_CPU_LEVEL].",
     ),
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torchstone.compiler.ir import Operation, Value
+from typing import Any
+
+from torchstone.compiler.ir import DType, Operation, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.stablehlo.emitter import Handle, StablehloEmitter
 from torchstone.compiler.lowering.stablehlo.table import ANY, BOOL, COMPLEX, FLOAT, INT, Rule
@@ -73,6 +75,12 @@ def _sort(e: StablehloEmitter, op: Operation) -> list[Handle]:
         "sort", [r.type for r in (x, index)], [x, index], 1,
         dimension=e.integer(dim), is_stable=e.ir.BoolAttr.get(True),
     )  # fmt: skip
+    fill_comparator(e, made, dtype, descending=descending)
+    return list(made.results)
+
+
+def fill_comparator(e: StablehloEmitter, op: Any, dtype: DType, *, descending: bool) -> None:
+    """Fill the region of a sort of elements of a dtype and their indices: does the first element come first?"""
 
     def precedes(a: Handle, b: Handle, i: Handle, j: Handle) -> list[Handle]:
         if descending:
@@ -84,9 +92,7 @@ def _sort(e: StablehloEmitter, op: Operation) -> list[Handle]:
             less = e.map("or", less, e.map("and", e.compare("EQ", a, a), e.compare("NE", b, b)))
         return [less]
 
-    kinds = [e.element(dtype)] * 2 + [e.element(dt.int64)] * 2
-    e.body(made, kinds, precedes)
-    return list(made.results)
+    e.body(op, [e.element(dtype)] * 2 + [e.element(dt.int64)] * 2, precedes)
 
 
 ROWS = (

@@ -22,10 +22,12 @@ from torchstone.compiler.lowering.linalg.build import emit
 from torchstone.compiler.lowering.linalg.contraction import LEAST_WORK
 from torchstone.compiler.lowering.mlir_passes import pipelines
 from torchstone.compiler.lowering.mlir_passes.sums import ELEMENTWISE, operations, widen
-from torchstone.compiler.lowering.stablehlo.emitter import dtype_of, element
+from torchstone.compiler.lowering.stablehlo.emitter import StablehloEmitter, dtype_of, element
 from torchstone.compiler.lowering.stablehlo.functions import NAMES
+from torchstone.compiler.lowering.stablehlo.indexing import fill_comparator
+from torchstone.compiler.lowering.stablehlo.windowed import layout
 from torchstone.compiler.passes import Pass, Pipeline
-from torchstone.compiler.ops.composite import FIRST, LAST
+from torchstone.compiler.ops.composite import FIRST, LAST, LAYOUTS
 from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.transforms.expand import expand
 
@@ -135,24 +137,52 @@ def _convert(op: Any) -> list[Any] | None:
 
 
 def _sort(op: Any) -> list[Any] | None:
-    """A sort of elements and their indices, as ``flat.sort`` is written."""
-    dim = op.attributes["dimension"].value
-    block = op.regions[0].blocks[0]
-    first, *_ = block.operations
-    descending = first.operation.operands[0] == block.arguments[1]
-    return computed(op, [op.operands[0]], lambda b, x: b.emit("sort", x, dim=dim, descending=descending))
+    """A stable sort of elements and their indices, by one of the comparators that ``flat.sort`` becomes."""
+    if len(op.operands) != 2 or not str(op.operands[1].type).endswith("xi64>"):
+        return None
+    x, index = op.operands
+    for descending in (False, True):
+        ours = mlir.ir.Operation.create(
+            op.name, [x.type, index.type], [x, index], {n: op.attributes[n] for n in op.attributes}, regions=1
+        )
+        fill_comparator(StablehloEmitter.bare(), ours, dtype_of(x.type), descending=descending)
+        same = _form(ours.regions[0].blocks[0]) == _form(op.regions[0].blocks[0])
+        ours.erase()
+        if same and _is_counted(index, dim := op.attributes["dimension"].value):
+            return computed(op, [x], lambda b, x, d=descending: b.emit("sort", x, dim=dim, descending=d))
+    return None
+
+
+def _is_counted(index: Any, dim: int) -> bool:
+    made = getattr(index.owner, "operation", None)
+    return made is not None and made.name == "stablehlo.iota" and made.attributes["iota_dimension"].value == dim
+
+
+def _form(block: Any) -> list[Any]:
+    """Return what tells blocks of straight code apart: each op by name, attributes and where its operands come from."""
+    values, form = list(block.arguments), []
+    for op in block.operations:
+        operation = op.operation
+        attributes = sorted((name, str(operation.attributes[name])) for name in operation.attributes)
+        form.append((operation.name, attributes, [values.index(v) for v in operation.operands]))
+        values.extend(operation.results)
+    return form
 
 
 _SCATTERS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
 
 
 def _scatter(op: Any) -> list[Any] | None:
-    """A scatter with a last dim for which of the indices, as ``flat.scatter`` is written."""
-    x, places, updates = op.operands
-    dims = _ints(str(op.attributes["scatter_dimension_numbers"]), "scatter_dims_to_operand_dims")
-    last = list(op.regions[0].blocks[0].operations)
-    kind = _SCATTERS[last[0].operation.name.removeprefix("stablehlo.")] if len(last) > 1 else "set"
-    rank = places.type.rank - 1
+    """A scatter of one tensor with a last dim for which of the indices, as ``flat.scatter`` is written."""
+    x, places, updates = list(op.operands)[:3]
+    text, rank = str(op.attributes["scatter_dimension_numbers"]), places.type.rank - 1
+    dims = _ints(text, "scatter_dims_to_operand_dims")
+    standard = _ints(text, "update_window_dims") == list(range(rank, updates.type.rank)) and (
+        _ints(text, "inserted_window_dims") == dims == sorted(dims) and f"index_vector_dim = {rank}>" in text
+    )
+    kind = _combination(op.regions[0].blocks[0])
+    if len(op.operands) != 3 or not standard or kind is None or "batching" in text:
+        return None
 
     def build(b: Builder, x: Value, places: Value, updates: Value) -> Sequence[Value]:
         shape = places.shape[:-1]
@@ -160,6 +190,16 @@ def _scatter(op: Any) -> list[Any] | None:
         return b.emit("scatter", x, updates, *each, dims=tuple(dims), kind=kind)
 
     return computed(op, [x, places, updates], build)
+
+
+def _combination(block: Any) -> str | None:
+    """Return the kind of scatter whose body this is."""
+    match _form(block):
+        case [(_, _, [1])]:
+            return "set"
+        case [(name, _, [0, 1]), (_, _, [2])]:
+            return _SCATTERS.get(name.removeprefix("stablehlo."))
+    return None
 
 
 def _ints(text: str, name: str) -> list[int]:
@@ -185,6 +225,13 @@ def _convolution(op: Any) -> list[Any] | None:
     x, weight, out = (v.type for v in (*op.operands, op.results[0]))
     text = str(op.attributes["dimension_numbers"])
     channels = FIRST if text.startswith("#stablehlo.conv<[b, f") else LAST
+    space = x.rank - 2
+    plain = text in [f"#stablehlo.conv<{layout(c, space)}>" for c in LAYOUTS] and not any(
+        name in op.attributes and any(n != usual for n in op.attributes[name])
+        for name, usual in (("lhs_dilation", 1), ("window_reversal", False))
+    )
+    if not plain or op.attributes["batch_group_count"].value != 1:
+        return None
     if not _is_large(out, prod(weight.shape) // weight.shape[0], x, weight):
         return None
     low, high = zip(*_rows(op.attributes["padding"]), strict=True)

@@ -13,19 +13,22 @@ from torchstone.compiler.lowering.stablehlo.table import FLOAT, WIDE, Rule
 from torchstone.compiler.ops.composite import FIRST
 
 
-def _layout(channels: str, outer: str, inner: str, space: int) -> str:
-    """Return how StableHLO names the dims of a tensor: ``outer``, then ``inner`` and the dims of space."""
-    dims = [str(d) for d in range(space)]
-    return ", ".join([outer, inner, *dims] if channels == FIRST else [outer, *dims, inner])
+def layout(channels: str, space: int) -> str:
+    """Return what StableHLO calls the dims of a convolution's tensors."""
+
+    def dims(outer: str, inner: str) -> str:
+        between = [str(d) for d in range(space)]
+        return ", ".join([outer, inner, *between] if channels == FIRST else [outer, *between, inner])
+
+    return f"[{dims('b', 'f')}]x[{dims('o', 'i')}]->[{dims('b', 'f')}]"
 
 
 def _convolution(e: StablehloEmitter, op: Operation) -> Handle:
     (x, weight, *bias), a = op.values, op.attributes
     space, channels = x.rank - 2, a["channels"]
-    data, kernel = _layout(channels, "b", "f", space), _layout(channels, "o", "i", space)
     out = e.emit(
         "convolution", e.of(op.result), e.values[id(x)], e.values[id(weight)],
-        dimension_numbers=e.attribute(f"#stablehlo.conv<[{data}]x[{kernel}]->[{data}]>"),
+        dimension_numbers=e.attribute(f"#stablehlo.conv<{layout(channels, space)}>"),
         window_strides=e.integers(a["stride"]), padding=e.matrix(list(zip(a["low"], a["high"], strict=True))),
         rhs_dilation=e.integers(a["dilation"]), feature_group_count=e.integer(a["groups"]),
         batch_group_count=e.integer(1),

@@ -20,6 +20,8 @@ NOT_DRAWN = {
     "lowering/tosa/validate.py": "a check of the compiler's own output, like the one above",
     "runtime/tensorrt/simulator": "a stand-in for NVIDIA's library, and no part of the compiler",
     "runtime/cpu/allocating_kernel.py": "serves an adapter of another compiler, torch-mlir's",
+    "runtime/stablehlo_interpreter.py": "serves a program that is not ours, which runs what the compiler wrote",
+    "runtime/xla.py": "like the one above",
     "runtime/cpu/level.py": "which processors the compiler takes: the machine decides what of it runs",
 }
 """Files and folders that are left out, and why."""
@@ -27,6 +29,7 @@ NOT_DRAWN = {
 TARGETS = {
     "linalg": ("transforms", "lowering/linalg", "lowering/mlir_passes", "lowering", "runtime/cpu", "runtime"),
     "tosa": ("lowering/tosa", "transforms/legalizations"),
+    "stablehlo": ("lowering/stablehlo",),
     "tensorrt": ("lowering/tensorrt", "runtime/tensorrt"),
 }
 """The target on which the code of a folder is tried. The nearest folder around a file decides."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torchstone.compiler.ir.types import TensorType
     from torchstone.compiler.lowering.target import Target
 
-STAGES = ("aten", "contract", "flat", "schedule", "linalg", "tosa", "tensorrt", "llvm")
-TEXTS = ("aten", "contract", "flat", "linalg", "tosa")
+STAGES = ("aten", "contract", "flat", "schedule", "stablehlo", "linalg", "tosa", "tensorrt", "llvm")
+TEXTS = ("aten", "contract", "flat", "linalg", "tosa", "stablehlo")
 _EXAMPLE_SIZE = 5  # of the first symbol; neither 0 nor 1, which PyTorch specializes
 
 
@@ -56,7 +56,7 @@ def compile(
     what: What = None,
     arg: Arguments = None,
     target: Annotated[
-        str, typer.Option(help="linalg, tosa, tensorrt, evaluator, a plugin's, or module:attribute.")
+        str, typer.Option(help="linalg, tosa, stablehlo, tensorrt, evaluator, a plugin's, or module:attribute.")
     ] = "linalg",
     emit: Emitted = None,
     origin: Origin = None,

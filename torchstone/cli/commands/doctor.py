@@ -66,7 +66,7 @@ def _cpu_runtime() -> dict[str, object]:
 
     wanted = os.environ.get(level.VARIABLE) or level.NATIVE
     problem = level.refusal() or level.unavailable(wanted)
-    fix = f"unset {level.VARIABLE}" if not level.refusal() else "an x86-64 machine, for linalg and tosa"
+    fix = f"unset {level.VARIABLE}" if not level.refusal() else "an x86-64 machine, for linalg, tosa and stablehlo"
     return _row("cpu runtime", not problem, problem or f"code for {platform.machine()}, {wanted}", fix)
 
 
