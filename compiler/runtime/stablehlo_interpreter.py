@@ -34,9 +34,6 @@ class Interpreter:
         with mlir.context():
             self._inputs = [dtype_of(t) for t in kind.inputs]
             self._results = [dtype_of(t) for t in kind.results]
-        self._static = all(t.has_static_shape for t in (*kind.inputs, *kind.results))
-        if not self._static:
-            raise TorchstoneError("StableHLO's interpreter takes no sizes that are not known", stage="compile")
         self._wrap(main, kind)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

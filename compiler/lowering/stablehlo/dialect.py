@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.lowering.mlir_passes import pipelines
 
 # The version that our programs are written in: what every consumer of this one or a later one can read.
 VERSION = "1.9.0"
+
+_REFINE = "stablehlo-refine-shapes,func.func(stablehlo-canonicalize-dynamism),canonicalize"
 
 
 @cache
@@ -32,6 +36,32 @@ def register() -> Any:
     stablehlo.register_interpreter_dialect(provider.shared_context)
     stablehlo.register_stablehlo_passes()
     return stablehlo
+
+
+def is_static(module: Any) -> bool:
+    """Say whether all sizes of the arguments and results of ``main`` are known."""
+    kind = _main(module).attributes["function_type"].value
+    return all(t.has_static_shape for t in (*kind.inputs, *kind.results))
+
+
+def of_sizes(module: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """Return a copy of a module for arguments of these sizes, by StableHLO's own passes."""
+    copy = pipelines.parse(module)
+    main = _main(copy)
+    with mlir.context(), mlir.ir.Location.unknown():
+        kind = main.attributes["function_type"].value
+        types = [mlir.ir.RankedTensorType.get(list(s), t.element_type) for s, t in zip(shapes, kind.inputs, strict=True)]
+        # Not by stablehlo-refine-arguments: in one process it adds up the types that it was given each time.
+        main.attributes["function_type"] = mlir.ir.TypeAttr.get(mlir.ir.FunctionType.get(types, kind.results))
+        for argument, refined in zip(main.regions[0].blocks[0].arguments, types, strict=True):
+            argument.set_type(refined)
+    pipelines.run_text(_REFINE, copy, label="stablehlo-refine-shapes")
+    return copy
+
+
+def _main(module: Any) -> Any:
+    functions = [f.operation for f in module.body.operations]
+    return next(f for f in functions if f.attributes["sym_name"].value == "main")
 
 
 def portable(module: Any, version: str = VERSION) -> bytes:

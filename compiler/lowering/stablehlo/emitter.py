@@ -123,12 +123,23 @@ class StablehloEmitter:
         return self.broadcast(self.constant(value, (), dtype), shape, (), dtype)
 
     def broadcast(self, x: Handle, shape: Sequence[Dim], dims: Sequence[int], dtype: DType) -> Handle:
+        """A size of ``x`` that is 1 is repeated, any other is the one it has in ``shape``."""
         kind = self.type(shape, dtype)
         if all(isinstance(d, int) for d in shape):
             return self.emit("broadcast_in_dim", kind, x, broadcast_dimensions=self.integers(dims))
+        repeated = [i for i, size in enumerate(x.type.shape) if size == 1]
+        kept = [i for i, size in enumerate(x.type.shape) if size != 1]
         return self.emit(
-            "dynamic_broadcast_in_dim", kind, x, self.sizes(shape), broadcast_dimensions=self.integers(dims)
-        )
+            "dynamic_broadcast_in_dim", kind, x, self.sizes(shape), broadcast_dimensions=self.integers(dims),
+            known_expanding_dimensions=self.integers(repeated), known_nonexpanding_dimensions=self.integers(kept),
+        )  # fmt: skip
+
+    def count(self, size: Dim) -> Handle:
+        """Return 0, 1, …, size - 1 in int64."""
+        kind = self.type((size,), dt.int64)
+        if isinstance(size, int):
+            return self.emit("iota", kind, iota_dimension=self.integer(0))
+        return self.emit("dynamic_iota", kind, self.sizes((size,)), iota_dimension=self.integer(0))
 
     # Sizes at run time
 

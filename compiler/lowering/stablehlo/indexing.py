@@ -16,7 +16,7 @@ _COMBINE = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 def _places(e: StablehloEmitter, places: list[Value]) -> Handle:
     """Return index tensors of one shape as one, with a last dim for which of them."""
     shape = places[0].shape
-    parts = [e.reshape(e.values[id(p)], (*shape, 1)) for p in places]
+    parts = [e.broadcast(e.values[id(p)], (*shape, 1), range(len(shape)), p.dtype) for p in places]
     kind = e.type((*shape, len(parts)), places[0].dtype)
     return e.emit("concatenate", kind, *parts, dimension=e.integer(len(shape))) if len(parts) > 1 else parts[0]
 
@@ -40,7 +40,10 @@ def _gather(e: StablehloEmitter, op: Operation) -> Handle:
 def _takes_gather(op: Operation) -> str | None:
     x = next(op.values)
     nothing = any(x.shape[d] == 0 for d in op.attributes["dims"])
-    return "flat.gather: StableHLO reads nothing from a dim without elements" if nothing else None
+    if nothing:
+        return "flat.gather: StableHLO reads nothing from a dim without elements"
+    known = all(isinstance(size, int) for size in x.shape)
+    return None if known else f"flat.gather: our StableHLO reads from tensors of known sizes only, got {x.type}"
 
 
 def _scatter(e: StablehloEmitter, op: Operation) -> Handle:
@@ -96,7 +99,7 @@ def fill_comparator(e: StablehloEmitter, op: Any, dtype: DType, *, descending: b
 
 
 ROWS = (
-    Rule("gather", INT, _gather, _takes_gather, dynamic=False),
+    Rule("gather", INT, _gather, _takes_gather),
     Rule("scatter", INT, _scatter, _takes_scatter, dynamic=False),
     Rule("sort", BOOL | INT | FLOAT, _sort, dynamic=False),
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from torchstone.compiler.ir import Operation
-from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.lowering.stablehlo.emitter import Handle, StablehloEmitter
 from torchstone.compiler.lowering.stablehlo.table import ANY, FLOAT, INT, Rule
 
@@ -77,15 +75,7 @@ def _constant(e: StablehloEmitter, op: Operation) -> Handle:
 def _iota(e: StablehloEmitter, op: Operation) -> Handle:
     kind, size = op.result.dtype, op.attributes["size"]
     # Counted in int64 and rounded: 16-bit floats do not hold all numbers to count on.
-    counted = _count(e, size)
-    return e.convert(counted, kind)
-
-
-def _count(e: StablehloEmitter, size: Dim) -> Handle:
-    kind = e.type((size,), dt.int64)
-    if isinstance(size, int):
-        return e.emit("iota", kind, iota_dimension=e.integer(0))
-    return e.emit("dynamic_iota", kind, e.sizes((size,)), iota_dimension=e.integer(0))
+    return e.convert(e.count(size), kind)
 
 
 def _takes_iota(op: Operation) -> str | None:
@@ -97,7 +87,7 @@ ROWS = (
     Rule("reshape", ANY, _reshape),
     Rule("transpose", ANY, _transpose),
     Rule("slice", ANY, _slice),
-    Rule("reverse", ANY, _reverse),
+    Rule("reverse", ANY, _reverse, dynamic=False),
     Rule("concat", ANY, _concat),
     Rule("pad", ANY, _pad, _takes_pad),
     Rule("constant", ANY, _constant),

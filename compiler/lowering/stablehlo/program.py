@@ -10,7 +10,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blamin
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.checked import CheckedKernel, drop_unused, mean_work, outputs_of
 from torchstone.compiler.lowering.stablehlo import elementwise, functions, indexing, movement, reduction, windowed
-from torchstone.compiler.lowering.stablehlo.dialect import register
+from torchstone.compiler.lowering.stablehlo.dialect import is_static, of_sizes, register
 from torchstone.compiler.lowering.stablehlo.emitter import StablehloEmitter, ranked
 from torchstone.compiler.lowering.stablehlo.table import ANY, Rule
 from torchstone.compiler.lowering.target import Kernel, Lowered
@@ -93,8 +93,23 @@ def _lowered(graph: Graph, load: Callable[[Any], Any]) -> Lowered:
     outputs = outputs_of(graph)
     module = build(graph, outputs)
     return Lowered(
-        lambda: CheckedKernel(graph, outputs, messages, load(module)), {"stablehlo": lambda: str(module)}
+        lambda: CheckedKernel(graph, outputs, messages, by_sizes(module, load)), {"stablehlo": lambda: str(module)}
     )
+
+
+def by_sizes(module: Any, load: Callable[[Any], Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Return what runs a module by one that takes static sizes only: loaded now, or for each sizes that it is given."""
+    if is_static(module):
+        return load(module)
+    loaded: dict[tuple[tuple[int, ...], ...], Any] = {}
+
+    def run(tensors: Sequence[Any]) -> tuple[Any, ...]:
+        sizes = tuple(tuple(t.shape) for t in tensors)
+        if sizes not in loaded:
+            loaded[sizes] = load(of_sizes(module, sizes))
+        return loaded[sizes](tensors)
+
+    return run
 
 
 def build(graph: Graph, outputs: Sequence[Value]) -> Any:

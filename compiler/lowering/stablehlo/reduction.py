@@ -54,10 +54,9 @@ def _arg_reduce(e: StablehloEmitter, op: Operation) -> Handle:
     """Pairs of an element and its index; of equals the smaller index, of a NaN and a number the NaN."""
     (value,), dim = op.values, op.attributes["dim"]
     largest, dtype, x = op.attributes["kind"] == "argmax", value.dtype, e.values[id(value)]
-    index = e.emit("iota", e.type((value.shape[dim],), dt.int64), iota_dimension=e.integer(0))
-    index = e.broadcast(index, value.shape, (dim,), dt.int64)
+    index = e.broadcast(e.count(value.shape[dim]), value.shape, (dim,), dt.int64)
     least = e.constant(identity("max" if largest else "min", dtype), (), dtype)
-    last = e.constant(value.shape[dim], (), dt.int64)
+    last = e.convert(e.size(value.shape[dim]), dt.int64)
     made = e.create(
         "reduce", [e.type(op.result.shape, dtype), e.of(op.result)], [x, index, least, last], 1,
         dimensions=e.integers((dim,)),
@@ -92,6 +91,6 @@ def _contract(e: StablehloEmitter, op: Operation) -> Handle:
 
 ROWS = (
     Rule("reduce", BOOL | _NUMBERS | COMPLEX, _reduce, _takes_reduce),
-    Rule("arg_reduce", _NUMBERS, _arg_reduce, dynamic=False),
+    Rule("arg_reduce", _NUMBERS, _arg_reduce),
     Rule("contract", _NUMBERS | COMPLEX, _contract),
 )

@@ -261,7 +261,22 @@ def _dimension_size(op: Any) -> list[Any]:
 
 
 def _dynamic_reshape(op: Any) -> list[Any]:
-    return [mlir.create("tensor.reshape", op.results[0].type, tuple(op.operands))]
+    """As one dim, taken apart."""
+    ir, (x, sizes), kind = mlir.ir, op.operands, op.results[0].type
+    index, unknown = ir.IndexType.get(), ir.ShapedType.get_dynamic_size()
+    if x.type.rank > 1:
+        flat = ir.RankedTensorType.get([unknown], kind.element_type)
+        x = mlir.tensor.collapse_shape(flat, x, [list(range(x.type.rank))])
+    if kind.rank == 0:
+        one = mlir.tensor.cast(ir.RankedTensorType.get([1], kind.element_type), x)
+        return [mlir.tensor.collapse_shape(kind, one, [])]
+    if kind.rank == 1:
+        return [mlir.tensor.cast(kind, x)]
+    at = [mlir.arith.ConstantOp(index, d).result for d in range(kind.rank) if kind.is_dynamic_dim(d)]
+    given = [mlir.arith.index_cast(index, mlir.tensor.ExtractOp(sizes, [i]).result) for i in at]
+    # A size is not known of the one dim, though all of those it becomes may be.
+    whole = mlir.tensor.cast(ir.RankedTensorType.get([unknown if at else prod(kind.shape)], kind.element_type), x)
+    return [mlir.tensor.expand_shape(kind, whole, [list(range(kind.rank))], given, list(kind.shape))]
 
 
 _COMPLEX = {
