@@ -38,9 +38,14 @@ def register() -> Any:
     return stablehlo
 
 
+def signature(module: Any) -> Any:
+    """Return the type of ``main``."""
+    return _main(module).attributes["function_type"].value
+
+
 def is_static(module: Any) -> bool:
     """Say whether all sizes of the arguments and results of ``main`` are known."""
-    kind = _main(module).attributes["function_type"].value
+    kind = signature(module)
     return all(t.has_static_shape for t in (*kind.inputs, *kind.results))
 
 

@@ -73,7 +73,10 @@ def _sort(e: StablehloEmitter, op: Operation) -> list[Handle]:
     """Stable, of pairs of an element and its index; NaN is the largest of all, and zeros are equal."""
     (value,), dim, descending = op.values, op.attributes["dim"], op.attributes["descending"]
     dtype, x = value.dtype, e.values[id(value)]
-    index = e.emit("iota", e.of(op.results[1]), iota_dimension=e.integer(dim))
+    known = value.tensor.is_static
+    index = e.emit("iota", e.of(op.results[1]), iota_dimension=e.integer(dim)) if known else e.broadcast(
+        e.count(value.shape[dim]), value.shape, (dim,), dt.int64
+    )
     made = e.create(
         "sort", [r.type for r in (x, index)], [x, index], 1,
         dimension=e.integer(dim), is_stable=e.ir.BoolAttr.get(True),
@@ -100,6 +103,6 @@ def fill_comparator(e: StablehloEmitter, op: Any, dtype: DType, *, descending: b
 
 ROWS = (
     Rule("gather", INT, _gather, _takes_gather),
-    Rule("scatter", INT, _scatter, _takes_scatter, dynamic=False),
-    Rule("sort", BOOL | INT | FLOAT, _sort, dynamic=False),
+    Rule("scatter", INT, _scatter, _takes_scatter),
+    Rule("sort", BOOL | INT | FLOAT, _sort),
 )

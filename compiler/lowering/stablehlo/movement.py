@@ -87,7 +87,7 @@ ROWS = (
     Rule("reshape", ANY, _reshape),
     Rule("transpose", ANY, _transpose),
     Rule("slice", ANY, _slice),
-    Rule("reverse", ANY, _reverse, dynamic=False),
+    Rule("reverse", ANY, _reverse),
     Rule("concat", ANY, _concat),
     Rule("pad", ANY, _pad, _takes_pad),
     Rule("constant", ANY, _constant),

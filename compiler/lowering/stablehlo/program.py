@@ -10,7 +10,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blamin
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.checked import CheckedKernel, drop_unused, mean_work, outputs_of
 from torchstone.compiler.lowering.stablehlo import elementwise, functions, indexing, movement, reduction, windowed
-from torchstone.compiler.lowering.stablehlo.dialect import is_static, of_sizes, register
+from torchstone.compiler.lowering.stablehlo.dialect import is_static, of_sizes, register, signature
 from torchstone.compiler.lowering.stablehlo.emitter import StablehloEmitter, ranked
 from torchstone.compiler.lowering.stablehlo.table import ANY, Rule
 from torchstone.compiler.lowering.target import Kernel, Lowered
@@ -50,20 +50,37 @@ def lower(graph: Graph) -> Lowered:
     module = build(graph, outputs)
     texts = {"stablehlo": lambda: str(module)}
 
-    def load() -> Kernel:
+    def compiled(module: Any) -> Any:
         from torchstone.compiler.lowering.mlir_passes import pipelines
         from torchstone.compiler.lowering.stablehlo.to_linalg import STABLEHLO_TO_LINALG
         from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 
         linalg = pipelines.parse(module)
+        kind = signature(linalg)
+        inputs, results = _sized(graph.args, kind.inputs), _sized(outputs, kind.results)
         STABLEHLO_TO_LINALG.run(linalg)
         texts["linalg"] = lambda: str(linalg)
-        types = [a.tensor for a in graph.args]
-        kernel = CpuKernel(linalg, inputs=types, results=[v.tensor for v in outputs], work=mean_work(graph))
+        kernel = CpuKernel(linalg, inputs=inputs, results=results, work=mean_work(graph))
         texts["llvm"] = kernel.llvm
-        return CheckedKernel(graph, outputs, messages, kernel)
+        return kernel
+
+    def load() -> Kernel:
+        one_for_all = all(v.tensor.is_static for op in graph.ops if op.name in _STATIC_HERE for v in op.values)
+        return CheckedKernel(graph, outputs, messages, compiled(module) if one_for_all else by_sizes(module, compiled))
 
     return Lowered(load, texts)
+
+
+def _sized(values: Sequence[Value], types: Sequence[Any]) -> list[TensorType]:
+    """Return the types of values, of known sizes where the module has them."""
+    return [
+        TensorType(tuple(t.shape), v.dtype) if t.has_static_shape else v.tensor
+        for v, t in zip(values, types, strict=True)
+    ]
+
+
+# What our runtime has of known sizes only: a kernel with one of these is compiled for each sizes that it is given.
+_STATIC_HERE = frozenset({"flat.convolution", "flat.max_pool", "flat.reverse", "flat.scatter", "flat.sort"})
 
 
 def lower_to_interpreter(graph: Graph) -> Lowered:

@@ -154,7 +154,10 @@ def _sort(op: Any) -> list[Any] | None:
 
 
 def _is_counted(index: Any, dim: int) -> bool:
+    """Say whether a value is 0, 1, … along a dim: an iota, or one of one dim that is repeated."""
     made = getattr(index.owner, "operation", None)
+    if made is not None and made.name == "stablehlo.broadcast_in_dim":
+        return list(made.attributes["broadcast_dimensions"]) == [dim] and _is_counted(made.operands[0], 0)
     return made is not None and made.name == "stablehlo.iota" and made.attributes["iota_dimension"].value == dim
 
 

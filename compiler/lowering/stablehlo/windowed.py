@@ -94,7 +94,7 @@ def _counts(x: Value, op: Operation) -> list[int]:
 
 
 ROWS = (
-    Rule("convolution", WIDE, _convolution, _takes_window, dynamic=False),
-    Rule("max_pool", FLOAT, _max_pool, _takes_window, dynamic=False),
+    Rule("convolution", WIDE, _convolution, _takes_window),
+    Rule("max_pool", FLOAT, _max_pool, _takes_window),
     Rule("average_pool", WIDE, _average_pool, _takes_window, dynamic=False),
 )
