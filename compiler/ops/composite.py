@@ -168,6 +168,23 @@ def _clamp(x: Any, *, low: float, high: float) -> Any:
     return torch.where(x > most, most, x)
 
 
+def _batch_norm_infer(
+    x: TensorType, weight: TensorType, bias: TensorType, mean: TensorType, variance: TensorType, *, eps: float, dim: int
+) -> tuple[TensorType, ...]:
+    check(x.dtype.is_float, "batch_norm", f"takes float, got {x}")
+    check(0 <= dim < x.rank, "batch_norm", f"dim {dim} is none of {x}")
+    for other in (weight, bias, mean, variance):
+        fits = other.dtype == x.dtype and other.shape == (x.shape[dim],)
+        check(fits, "batch_norm", f"wants {x.dtype}[{x.shape[dim]}] beside {x}, got {other}")
+    return (x,)
+
+
+def _batch_norm(x: Any, *channels: Any, eps: float, dim: int) -> Any:
+    shape = [-1 if d == dim else 1 for d in range(x.dim())]
+    weight, bias, mean, variance = (v.reshape(shape) for v in channels)
+    return (x - mean) * (variance + eps).rsqrt() * weight + bias
+
+
 def _row(
     name: str, doc: str, arity: int | None, infer: Callable[..., Any], evaluate: Callable[..., Any],
     attributes: tuple[str, ...] = (), elementwise: bool = False,
@@ -195,6 +212,12 @@ ROWS = (
         "x [n, c, *space]: the sum of each window over the number of its elements, without the low and high around "
         "each dim of space. With channels last, as for convolution.",
         1, _pool_infer("average_pool"), _average_pool, ("kernel", "stride", "low", "high", "channels"),
+    ),
+    _row(
+        "batch_norm",
+        "x, weight, bias, mean and variance, the last four [x.shape[dim]]: (x - mean) / sqrt(variance + eps) * weight + "
+        "bias, each along dim.",
+        5, _batch_norm_infer, _batch_norm, ("eps", "dim"),
     ),
     _row("sigmoid", "1 / (1 + e**-x).", 1, _sigmoid_infer, _sigmoid, elementwise=True),
     _row(

@@ -80,7 +80,9 @@ def _sized(values: Sequence[Value], types: Sequence[Any]) -> list[TensorType]:
 
 
 # What our runtime has of known sizes only: a kernel with one of these is compiled for each sizes that it is given.
-_STATIC_HERE = frozenset({"flat.convolution", "flat.max_pool", "flat.reverse", "flat.scatter", "flat.sort"})
+_STATIC_HERE = frozenset(
+    {"flat.batch_norm", "flat.convolution", "flat.max_pool", "flat.reverse", "flat.scatter", "flat.sort"}
+)
 
 
 def lower_to_interpreter(graph: Graph) -> Lowered:

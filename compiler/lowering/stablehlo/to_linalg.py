@@ -40,7 +40,7 @@ Build = Callable[..., Sequence[Value]]
 def as_specified(module: Any) -> None:
     """Rewrite ops that upstream's pass lacks, or whose lowering means something else, in place.
 
-    - ``composite`` of a function, ``sort`` and ``scatter``: upstream has no lowering.
+    - ``composite`` of a function, ``batch_norm_inference``, ``sort`` and ``scatter``: upstream has no lowering.
     - arithmetic and functions of complex numbers: upstream's overflow and cancel on the way.
     - ``convert`` of a float to an integer: upstream's is undefined out of range, and differs with the processor.
     - ``exponential_minus_one``: upstream's cancels near 0.
@@ -282,6 +282,11 @@ def _dynamic_reshape(op: Any) -> list[Any]:
     return [mlir.tensor.expand_shape(kind, whole, [list(range(kind.rank))], given, list(kind.shape))]
 
 
+def _batch_norm(op: Any) -> list[Any]:
+    eps, dim = op.attributes["epsilon"].value, op.attributes["feature_index"].value
+    return computed(op, op.operands, lambda b, *xs: b.emit("batch_norm", *xs, eps=eps, dim=dim))
+
+
 _COMPLEX = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "negate": "neg", "abs": "abs", "power": "pow",
     "exponential": "exp", "log": "log", "log_plus_one": "log1p", "sqrt": "sqrt",
@@ -289,6 +294,7 @@ _COMPLEX = {
 }  # fmt: skip
 _REWRITES: dict[str, Callable[[Any], list[Any] | None]] = {
     **{f"stablehlo.{op}": _complex(name) for op, name in _COMPLEX.items()},
+    "stablehlo.batch_norm_inference": _batch_norm,
     "stablehlo.compare": _compare,
     "stablehlo.composite": _composite,
     "stablehlo.convert": _convert,

@@ -1,7 +1,8 @@
-"""Convolution and pooling in StableHLO, channels first or last."""
+"""Convolution, pooling and batch normalization in StableHLO, channels first or last."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -93,7 +94,24 @@ def _counts(x: Value, op: Operation) -> list[int]:
     return counts
 
 
+def _batch_norm(e: StablehloEmitter, op: Operation) -> Handle:
+    operands = [e.values[id(v)] for v in op.values]
+    eps = e.ir.FloatAttr.get(e.ir.F32Type.get(), op.attributes["eps"])
+    return e.emit(
+        "batch_norm_inference", e.of(op.result), *operands, epsilon=eps, feature_index=e.integer(op.attributes["dim"])
+    )
+
+
+def _takes_batch_norm(op: Operation) -> str | None:
+    # The attribute is a float32.
+    exact = struct.unpack("f", struct.pack("f", op.attributes["eps"]))[0] == op.attributes["eps"]
+    if op.result.dtype.name == "float64" and not exact:
+        return f"flat.batch_norm: StableHLO's epsilon is a float32, which {op.attributes['eps']} is not"
+    return _takes_window(op)
+
+
 ROWS = (
+    Rule("batch_norm", WIDE, _batch_norm, _takes_batch_norm),
     Rule("convolution", WIDE, _convolution, _takes_window),
     Rule("max_pool", FLOAT, _max_pool, _takes_window),
     Rule("average_pool", WIDE, _average_pool, _takes_window, dynamic=False),

@@ -141,6 +141,10 @@ def _batch_norm(
             raise b.unsupported("inference without running statistics")
         average, spread = known
     rstd = b.rsqrt(b.add(spread, const(b, spread, eps)))
+    if not training and weight is not None and bias is not None:
+        parameters = (b.cast(v, values.dtype) for v in (weight, bias))
+        (out,) = b.emit("batch_norm", values, *parameters, average, spread, eps=eps, dim=1)
+        return out, average, rstd, updated
     shifted = b.sub(values, expand_dims(b, average, x.shape, dims))
     out = b.mul(shifted, expand_dims(b, rstd, x.shape, dims))
     return _affine(b, out, weight, bias, (1,)), average, rstd, updated
