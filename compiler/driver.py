@@ -20,6 +20,7 @@ from torchstone.compiler.lowering import partition
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 from torchstone.compiler.passes import Pipeline, timed
+from torchstone.compiler.runtime.prepared import Prepared
 from torchstone.compiler.transforms.contract import CONTRACT, FLAT, to_contract, to_flat
 
 
@@ -94,6 +95,7 @@ def compile(
     kwargs: Mapping[str, Any] | None = None,
     library_calls: bool = True,
     alias_results: bool = True,
+    freeze: bool = False,
 ) -> Executable:
     """Compile ``fn(*args, **kwargs)`` for a target, by name or itself, and return an executable.
 
@@ -102,6 +104,9 @@ def compile(
     float may be another at each call where the program only computes with it; ``specialized`` lists the others.
     Results take no part in autograd: that is what torch.compile is for.
     Without ``library_calls`` the executable is compiled code only, and what would need one is refused.
+    With ``freeze``, parameters and buffers that the program only reads stay what they are now: what depends on them
+    alone is computed once, and targets write them as constants. A call raises GuardError when one is another tensor or
+    was written to; what ``tensor.data`` changes is not noticed.
     A result that is an argument or a view of one is that argument or view, as in eager; without ``alias_results`` the
     compiled code computes it like any other.
     Unsupported says which op the target does not take, and ``stage`` where that was found.
@@ -119,7 +124,7 @@ def compile(
             captured.drop_aliased()
         else:
             captured.keep_aliased()
-        exe = build(captured, row, library_calls=library_calls)
+        exe = build(captured, row, library_calls=library_calls, freeze=freeze)
         take_example(captured, exe._kernel, exe._flat, args, kwargs)
         return exe
 
@@ -161,7 +166,7 @@ def compile_many(
     return out
 
 
-def build(captured: Captured, target: Target, *, library_calls: bool = True) -> Executable:
+def build(captured: Captured, target: Target, *, library_calls: bool = True, freeze: bool = False) -> Executable:
     """Take a captured program through contract, lowering and runtime."""
     with _stage("contract"):
         contract, guards = to_contract(captured.graph, target, captured.hints, library_calls=library_calls)
@@ -169,9 +174,12 @@ def build(captured: Captured, target: Target, *, library_calls: bool = True) -> 
     captured.guards.extend((*guards, *bounds))
     if (broken := refused_by_example(flat, captured.example)) is not None:
         raise ExampleRefused(broken)
-    lowered = to_target(flat, target)
+    prepared = Prepared(captured, target.prepare(flat)) if freeze else None
+    lowered = to_target(flat if prepared is None else prepared.graph, target)
     with _stage("compile"):
         kernel = lowered.load()
+    if prepared is not None:
+        flat, kernel = prepared.graph, prepared.kernel(kernel)
     printers = {"aten": captured.graph.__str__, "contract": contract.__str__, "flat": flat.__str__, **lowered.texts}
     return Executable(captured, kernel, Stages(printers), target.name, flat)
 

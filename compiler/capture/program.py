@@ -235,7 +235,7 @@ class Captured:
                     f"{self._name(index)} was {example!r} when compiled and is part of the program, is {leaf!r}"
                 )
         if self.row_major:
-            check_layouts(tensors, [x if isinstance(x, torch.Tensor) else None for x in self._tensors()])
+            check_layouts(tensors, [x if isinstance(x, torch.Tensor) else None for x in self.tensors()])
         for one, other in self._same:
             if leaves[one] is not leaves[other]:
                 raise GuardError(f"arguments {one} and {other} were one tensor when compiled, are two")
@@ -251,7 +251,8 @@ class Captured:
         tensors.extend(leaves[i] for i in self.integers)
         return tensors, sizes
 
-    def _tensors(self) -> list[Any]:
+    def tensors(self) -> list[Any]:
+        """Return the leaves that are arguments of the graph."""
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor | Scalar)]
 
     def _name(self, index: int) -> str:

@@ -34,13 +34,17 @@ class Location:
 
 
 class Value:
-    """An SSA value. Compared by identity; ``name`` is for people and is made unique when a graph is printed."""
+    """An SSA value. Compared by identity; ``name`` is for people and is made unique when a graph is printed.
 
-    __slots__ = ("name", "type")
+    ``known`` is the tensor that an argument is at every run, if that is known: a target may write it as a constant.
+    """
+
+    __slots__ = ("known", "name", "type")
 
     def __init__(self, type: Type, name: str = "") -> None:
         self.type = type
         self.name = name
+        self.known: Any = None
 
     @property
     def tensor(self) -> TensorType:

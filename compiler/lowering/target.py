@@ -42,6 +42,7 @@ class Target:
     ``lower(graph)`` turns a graph of taken ops into a ``Lowered``; it writes no ATen semantics.
     ``schedules`` says that its kernels run among library calls and run-time sizes, see ``lowering.partition``.
     ``pipelines`` are those that its code passes through, in order.
+    ``prepare(graph)`` is what ``lower`` does first, from graph to graph: done earlier, parameters are prepared too.
     """
 
     name: str
@@ -49,3 +50,4 @@ class Target:
     lower: Callable[[Graph], Lowered]
     schedules: bool = False
     pipelines: tuple[Pipeline, ...] = ()
+    prepare: Callable[[Graph], Graph] = lambda graph: graph  # noqa: E731 - a default

@@ -39,9 +39,14 @@ def takes(op: Operation) -> str | None:
     return f"{op.name} has no expansion to FlatIR"
 
 
+def prepare(graph: Graph) -> Graph:
+    """Return an equal graph without tensors that have no elements, its channels last."""
+    return sink_transposes(channels_last(fold_empty(graph)))
+
+
 def lower(graph: Graph) -> Lowered:
     """Return the TOSA of a graph of taken ops, validated; Unsupported for what the profile does not allow."""
-    graph, messages = checks_to_outputs(sink_transposes(channels_last(fold_empty(graph))))
+    graph, messages = checks_to_outputs(prepare(graph))
     outputs = outputs_of(graph)
     module = build(graph, outputs)
     validate(module)
