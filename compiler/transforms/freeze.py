@@ -55,8 +55,10 @@ def freeze(graph: Graph, stays: Set[int]) -> Frozen:
     made = list(wanted.values())
     kept = [place for place in range(len(graph.args)) if place not in stays]
     shared = [op for op in later if op.results and all(id(r) in free for r in op.results)]
-    prologue = Graph(f"{graph.name}_ahead", [graph.args[place] for place in sorted(stays)], [*shared, *ahead], tuple(made))
-    renamed = {id(v): Value(v.type, v.name or f"w{i}") for i, v in enumerate(made)}
+    staying = [graph.args[place] for place in sorted(stays)]
+    prologue = Graph(f"{graph.name}_ahead", staying, [*shared, *ahead], tuple(made))
+    names = {id(arg): arg.name for arg in graph.args}
+    renamed = {id(v): Value(v.type, names.get(id(v), f"w{i}")) for i, v in enumerate(made)}
     main = Graph(graph.name, [*(graph.args[place] for place in kept), *renamed.values()])
 
     def mapped(leaf: Any) -> Any:
@@ -70,7 +72,8 @@ def freeze(graph: Graph, stays: Set[int]) -> Frozen:
 
 
 def _is_pure(op: Operation) -> bool:
-    return op.name in PRIMITIVES and op.name != "flat.check" and PRIMITIVES[op.name] not in control.ROWS and not op.graphs
+    primitive = PRIMITIVES[op.name] if op.name in PRIMITIVES else None
+    return primitive is not None and primitive not in control.ROWS and bool(op.results) and not op.graphs
 
 
 def _count(value: Value) -> int:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, failed_check
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
-from torchstone.compiler.lowering.tensorrt import elementwise, movement, reduction, windowed
+from torchstone.compiler.lowering.tensorrt import elementwise, movement, normalization, reduction, windowed
 from torchstone.compiler.lowering.tensorrt.held import Held, Values, check_type
 from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.runtime.tensorrt import api, rules
+from torchstone.compiler.transforms.expand import expand
 
 if TYPE_CHECKING:
     from torchstone.compiler.runtime.tensorrt.engine import Program
@@ -51,6 +52,7 @@ def takes(op: Operation) -> str | None:
 
 def lower_graph(graph: Graph) -> Program:
     """Build the network of a graph. Unsupported for an argument of a type or rank that TensorRT has not."""
+    graph = expand(graph, lambda op: takes(op) or normalization.unknown(op))
     from torchstone.compiler.runtime.tensorrt.engine import ConstantOutput, Log, Program
 
     driven = api()
@@ -106,6 +108,10 @@ def _add_inputs(graph: Graph, n: Network, program: Program, values: Values) -> N
             program.inputs.append("")
             continue
         dtype = rules.data_type(type.dtype)
+        if arg.known is not None and dtype is not None and type.rank <= rules.MAX_DIMS:
+            program.inputs.append("")
+            values[arg] = Held(type.dims, parameter=(arg.known, dtype))
+            continue
         if dtype is None or type.rank > rules.MAX_DIMS:
             why = f"{type.dtype.name} tensors" if dtype is None else f"tensors of {type.rank} dims"
             raise Unsupported(f"TensorRT has no {why}", stage="lower", op=_first_user(graph, arg))

@@ -46,14 +46,15 @@ def _moving(permutation: tuple[int, ...] | None) -> tuple[int, ...] | None:
 class Held:
     """The elements of a value, of sizes ``shape``: those of the value, or 1 where all along that dim are equal.
 
-    One of three stands for them: the ``tensor`` that has them, the ``shuffle`` that makes it when it is read, or
-    ``splat``, the number that all are, of a ``tensorrt.DataType``.
+    One of four stands for them: the ``tensor`` that has them, the ``shuffle`` that makes it when it is read, ``splat``,
+    the number that all are, of a ``tensorrt.DataType``, or ``parameter``, a tensor of torch that is written as one.
     """
 
     shape: Shape
     tensor: Any = None
     shuffle: Shuffle | None = None
     splat: tuple[Any, str] | None = None
+    parameter: tuple[Any, str] | None = None
 
     def read(self, n: Network) -> Any:
         """Return the tensor; it is made at the first call."""
@@ -63,6 +64,8 @@ class Held:
                 check_type(self.shuffle.op, self.tensor, self.shape)
         elif self.tensor is None and self.splat is not None:
             self.tensor = n.constant(self.splat[0], self.shape, self.splat[1])
+        elif self.tensor is None and self.parameter is not None:
+            self.tensor = n.parameter(*self.parameter)
         return self.tensor
 
     def _pending(self, n: Network, op: Operation) -> Shuffle:

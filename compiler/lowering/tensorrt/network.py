@@ -184,6 +184,27 @@ class Network:
             layer.set_input(2, step)
         return self.added(layer)
 
+    def weights(self, tensor: Any, name: str) -> Any:
+        """Return Weights of a tensor of torch, kept alive; ``name`` is FLOAT, HALF, INT32 or INT64."""
+        array = np.ascontiguousarray(tensor.detach().numpy().astype(_NUMPY[name]))
+        self.keep.append(array)
+        return self.trt.Weights(array)
+
+    def parameter(self, tensor: Any, name: str) -> Any:
+        """A constant with the elements of a tensor of torch. BF16 and BOOL are cast, as in ``constant``."""
+        held = {"BF16": "FLOAT", "BOOL": "INT32"}.get(name, name)
+        tensor = tensor.float() if name == "BF16" else tensor
+        weights = self.weights(tensor, held)
+        return self.cast(self.added(self.definition.add_constant(self.trt.Dims(tensor.shape), weights)), name)
+
+    def scale(self, x: Any, scale: Any, shift: Any) -> Any:
+        """x * scale + shift with a number of each, tensors of torch, for each element of dim 1."""
+        scaled, shifted = (self.weights(v, x.dtype.name) for v in (scale, shift))
+        mode = self.trt.ScaleMode.CHANNEL
+        nothing = self.trt.Weights(x.dtype)
+        layer = self.definition.add_scale_nd(x, mode, shifted, scaled, nothing, channel_axis=1)
+        return self.added(layer)
+
     # Sliding windows
 
     def convolution(self, x: Any, kernel: Any, bias: Any, groups: int, window: Sequence[int], **parameters: Any) -> Any:

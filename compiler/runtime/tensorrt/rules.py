@@ -58,6 +58,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "MatrixMultiply": FLOATS,
     "Pooling": FLOATS,
     "Reduce": NUMBERS,  # IReduceLayer: "a reduction across a non-bool tensor"
+    "Scale": SINGLE_HALF,
     "Scatter": NUMBERS,
     "Select": ANY,
     "Shape": ANY,

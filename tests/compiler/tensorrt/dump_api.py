@@ -27,13 +27,14 @@ CLASSES = (
     "IOptimizationProfile", "ITensor", "ITimingCache", "Logger", "Runtime", "Dims", "Permutation", "Weights", "ILayer",
     "IActivationLayer", "ICastLayer", "IConcatenationLayer", "IConstantLayer", "IConvolutionLayer", "ICumulativeLayer",
     "IDeconvolutionLayer", "IEinsumLayer", "IElementWiseLayer", "IFillLayer", "IGatherLayer", "IIdentityLayer",
-    "IMatrixMultiplyLayer", "IPoolingLayer", "IReduceLayer", "IResizeLayer", "IScatterLayer", "ISelectLayer",
-    "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer", "ITopKLayer", "IUnaryLayer",
+    "IMatrixMultiplyLayer", "IPoolingLayer", "IReduceLayer", "IResizeLayer", "IScaleLayer", "IScatterLayer",
+    "ISelectLayer", "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer", "ITopKLayer", "IUnaryLayer",
 )  # fmt: skip
 ENUMS = (
     "ActivationType", "BuilderFlag", "CumulativeOperation", "DataType", "ElementWiseOperation", "FillOperation",
     "GatherMode", "LayerType", "MatrixOperation", "MemoryPoolType", "NetworkDefinitionCreationFlag", "PoolingType",
-    "ReduceOperation", "SampleMode", "ScatterMode", "TensorIOMode", "TensorLocation", "TopKOperation", "UnaryOperation",
+    "ReduceOperation", "SampleMode", "ScaleMode", "ScatterMode", "TensorIOMode", "TensorLocation",
+    "TopKOperation", "UnaryOperation",
 )  # fmt: skip
 
 

@@ -72,6 +72,9 @@ def compile(
     library_calls: Annotated[
         bool, typer.Option("--library-calls/--no-library-calls", help="Call LibTorch for what has no compiled code.")
     ] = True,
+    freeze: Annotated[
+        bool, typer.Option("--freeze", help="Take the parameters that FN holds for constants: compute with them once.")
+    ] = False,
     cpu_level: CpuLevelOption = None,
 ) -> int:
     """Compile FN for a target and print the IR of the stages asked for. FILE is run, as python FILE would run it.
@@ -99,7 +102,7 @@ def compile(
                 )
             _compile_text(what, origin, row, emit, library_calls=library_calls)
         else:
-            executable = _compiled(what, arg, target, library_calls)
+            executable = _compiled(what, arg, target, library_calls, freeze)
             _show(executable, emit, row.name, explain=explain)
     if time_passes:
         warn(times)
@@ -129,7 +132,7 @@ def _show(executable: Executable, emit: list[str] | None, own: str, *, explain: 
         _print(executable.ir, emit or [own if own in executable.ir else "flat"], f"target {own}")
 
 
-def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool) -> Executable:
+def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool, freeze: bool) -> Executable:
     from torchstone.compiler.driver import compile as build
     from torchstone.conformance.errors import InputError
 
@@ -142,7 +145,7 @@ def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool
     fn = getattr(module, name)
     fn = fn() if isinstance(fn, type) else fn
     args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name)
-    return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False)
+    return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False, freeze=freeze)
 
 
 def _print(stages: Mapping[str, str], wanted: list[str], whose: str) -> None:

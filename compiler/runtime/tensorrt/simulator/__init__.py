@@ -28,6 +28,7 @@ from torchstone.compiler.runtime.tensorrt.simulator.enums import (
     PoolingType,
     ReduceOperation,
     SampleMode,
+    ScaleMode,
     ScatterMode,
     TensorIOMode,
     TensorLocation,
@@ -39,6 +40,7 @@ from torchstone.compiler.runtime.tensorrt.simulator.layers.elementwise import (
     ICastLayer,
     IElementWiseLayer,
     IIdentityLayer,
+    IScaleLayer,
     ISelectLayer,
     IUnaryLayer,
 )
@@ -68,10 +70,10 @@ __all__ = [
     "FillOperation", "GatherMode", "IActivationLayer", "IBuilderConfig", "ICastLayer", "IConcatenationLayer",
     "IConstantLayer", "IConvolutionLayer", "ICudaEngine", "ICumulativeLayer", "IElementWiseLayer", "IExecutionContext",
     "IFillLayer", "IGatherLayer", "IHostMemory", "IIdentityLayer", "ILayer", "ILogger", "IMatrixMultiplyLayer",
-    "INetworkDefinition", "IOptimizationProfile", "IPoolingLayer", "IReduceLayer", "IScatterLayer", "ISelectLayer",
-    "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer", "ITensor", "ITimingCache", "ITopKLayer",
-    "IUnaryLayer", "LayerType", "Logger", "MatrixOperation", "MemoryPoolType", "NetworkDefinitionCreationFlag",
-    "Permutation", "PoolingType", "ReduceOperation", "Runtime", "SampleMode", "ScatterMode", "TensorIOMode",
+    "INetworkDefinition", "IOptimizationProfile", "IPoolingLayer", "IReduceLayer", "IScaleLayer", "IScatterLayer",
+    "ISelectLayer", "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer", "ITensor", "ITimingCache",
+    "ITopKLayer", "IUnaryLayer", "LayerType", "Logger", "MatrixOperation", "MemoryPoolType", "NetworkDefinitionCreationFlag",
+    "Permutation", "PoolingType", "ReduceOperation", "Runtime", "SampleMode", "ScaleMode", "ScatterMode", "TensorIOMode",
     "TensorLocation", "TopKOperation", "UnaryOperation", "Weights",
 ]  # fmt: skip
 

@@ -128,6 +128,12 @@ class GatherMode(IntEnum):
     ND = 2
 
 
+class ScaleMode(IntEnum):
+    UNIFORM = 0
+    CHANNEL = 1
+    ELEMENTWISE = 2
+
+
 class ScatterMode(IntEnum):
     ELEMENT = 0
     ND = 1
@@ -173,6 +179,7 @@ class LayerType(IntEnum):
     CAST = 1
     ACTIVATION = 2
     POOLING = 3
+    SCALE = 5
     SOFTMAX = 6
     CONCATENATION = 8
     ELEMENTWISE = 9

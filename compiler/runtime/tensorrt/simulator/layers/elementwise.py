@@ -1,4 +1,4 @@
-"""Layers that map elements: activation, cast, elementwise, identity, select, unary.
+"""Layers that map elements: activation, cast, elementwise, identity, scale, select, unary.
 
 Where TensorRT documents no behaviour, the simulator takes the one least convenient to PyTorch semantics, so that a
 lowering that relies on it is caught: MAX and MIN drop a NaN, integer division by zero gives -1.
@@ -15,10 +15,11 @@ from torchstone.compiler.runtime.tensorrt.simulator.enums import (
     DataType,
     ElementWiseOperation,
     LayerType,
+    ScaleMode,
     UnaryOperation,
 )
 from torchstone.compiler.runtime.tensorrt.simulator.tensor import ILayer, ITensor, Parameter, broadcast, takes
-from torchstone.compiler.runtime.tensorrt.simulator.values import Known, require, torch_dtype
+from torchstone.compiler.runtime.tensorrt.simulator.values import Known, Weights, require, torch_dtype
 
 
 def in_float(fn: Callable[..., Any], *tensors: Any) -> Any:
@@ -178,3 +179,44 @@ class ISelectLayer(ILayer):
         import torch
 
         return (torch.where(condition, a, b),)
+
+
+class IScaleLayer(ILayer):
+    """x * scale + shift, to a power, with numbers for the whole tensor or one for each channel.
+
+    Source: NvInfer.h, IScaleLayer and addScaleNd: the input has at least 4 dims; weights that are empty do nothing.
+    """
+
+    _TYPE, _KIND = LayerType.SCALE, "Scale"
+
+    def __init__(
+        self, network: Any, x: ITensor, mode: ScaleMode, shift: Weights | None, scale: Weights | None,
+        power: Weights | None, channel_axis: int,
+    ) -> None:  # fmt: skip
+        super().__init__(network, (x,))
+        self.mode, self.channel_axis = ScaleMode(mode), channel_axis
+        self.shift, self.scale, self.power = shift, scale, power
+
+    def _rule(self, x: Known) -> tuple[Known, ...]:
+        takes("scale", rules.LAYERS["Scale"], x)
+        require(len(x.shape) >= 4, f"scale: {x} must have at least 4 dims")
+        require(self.mode is not ScaleMode.ELEMENTWISE, "scale: ELEMENTWISE is not simulated")
+        require(self.channel_axis in (0, 1), f"scale: the channels must be dim 0 or 1, got {self.channel_axis}")
+        require(not (self.power and self.power.size), "scale: a power is not simulated")
+        count = x.shape[self.channel_axis] if self.mode is ScaleMode.CHANNEL else 1
+        for name, weights in (("shift", self.shift), ("scale", self.scale)):
+            if weights is not None and weights.size:
+                fits = weights.size == count and weights.dtype == x.dtype
+                require(fits, f"scale: {weights.size} {weights.dtype.name} weights for the {name} of {count} channels")
+        return (x,)
+
+    def _run(self, x: Any) -> tuple[Any, ...]:
+        shape = [-1 if d == self.channel_axis and self.mode is ScaleMode.CHANNEL else 1 for d in range(x.dim())]
+
+        def run(x: Any) -> Any:
+            for weights, op in ((self.scale, "mul"), (self.shift, "add")):
+                if weights is not None and weights.size:
+                    x = getattr(x, op)(weights.tensor((weights.size,)).to(x.dtype).reshape(shape))
+            return x
+
+        return (in_float(run, x),)

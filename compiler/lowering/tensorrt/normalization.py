@@ -1,0 +1,48 @@
+"""Batch normalization as a scale layer, where statistics and parameters are known: its weights are no tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchstone.compiler.ir import Operation
+from torchstone.compiler.lowering.tensorrt.held import Held
+from torchstone.compiler.lowering.tensorrt.layer_table import lowers
+from torchstone.compiler.lowering.tensorrt.network import Network
+from torchstone.compiler.runtime.tensorrt import rules
+
+
+def _scale(op: Operation) -> tuple[Any, Any] | None:
+    """Return what x is multiplied by and what is added, as eager works them out; None unless both are known numbers."""
+    _, *parameters = op.values
+    if any(v.known is None for v in parameters):
+        return None
+    weight, bias, mean, variance = (v.known for v in parameters)
+    scale = weight * (variance + op.attributes["eps"]).rsqrt()
+    shift = bias - mean * scale
+    known = bool(scale.isfinite().all() and shift.isfinite().all())
+    return (scale, shift) if known else None
+
+
+def unknown(op: Operation) -> str | None:
+    """Return why a batch normalization is not one layer here, None for one that is, and for other ops."""
+    if op.name != "flat.batch_norm" or _scale(op) is not None:
+        return None
+    return "flat.batch_norm: TensorRT wants numbers that are known at build time, and finite"
+
+
+def _takes(op: Operation) -> str | None:
+    x = next(op.values)
+    if op.attributes["dim"] != 1:
+        return "TensorRT has the channels in the second dim"
+    return None if x.rank >= 4 else f"TensorRT scales tensors of 4 dims or more, got {x.type}"
+
+
+@lowers("batch_norm", "scale", frozenset({"FLOAT"}), _takes, holds=True)
+def batch_norm(n: Network, op: Operation, x: Held, *_: Held) -> Held:
+    known, value = _scale(op), next(op.values)
+    if known is None:
+        raise AssertionError("its body comes before")
+    tensor = x.read(n)
+    if x.shape != value.shape:
+        tensor = n.expand(tensor, x.shape, value.shape)
+    return Held(value.shape, n.scale(n.told(tensor, value.shape), *known))
