@@ -173,4 +173,4 @@ def lower(graph: Graph) -> Lowered:
     return Lowered(load, {"tensorrt": lambda: print_network(program)})
 
 
-TARGET = Target("tensorrt", takes, lower)
+TARGET = Target("tensorrt", takes, lower, schedules=True)

@@ -144,6 +144,8 @@ class Tosa(_Mlir):
     """ATen -> FlatIR -> TOSA, then upstream's tosa-to-linalg and the same runtime."""
 
     name = "tosa"
+    random_numbers = "eager"
+    options = ("no-library-calls",)
 
 
 class Stablehlo(_Mlir):
@@ -198,6 +200,8 @@ class TensorRT(Builtin):
 
     name = "tensorrt"
     packages = ("torch", "torchstone", "tensorrt")
+    random_numbers = "eager"
+    options = ("no-library-calls",)
 
     def versions(self) -> dict[str, str]:
         found = _versions(self.packages)

@@ -96,9 +96,9 @@ def compile(
         raise InputError("say what to compile: FILE:FN, as in model.py:forward, or --passes for the passes alone")
     with timing() as times:
         if origin is not None:
-            if arg or explain:
+            if arg or explain or freeze:
                 raise InputError(
-                    f"--from {origin} takes neither --arg nor --explain: there is no program, only its text"
+                    f"--from {origin} takes neither --arg, --explain nor --freeze: there is no program, only its text"
                 )
             _compile_text(what, origin, row, emit, library_calls=library_calls)
         else:
