@@ -93,6 +93,7 @@ class Recorder(TorchDispatchMode):
         self.decomposing: set[Any] = set()
         self._floats: dict[int, Value] = {}  # of Python's operations, by the node of their result
         self._onednn: list[bool] = []
+        self._written_ops = 0  # ops that are running whose kernels are written in ATen
         self._policy = policy
         self._functional = functional
         self._values: dict[int, Value] = {}
@@ -258,6 +259,18 @@ class Recorder(TorchDispatchMode):
         if schema_of(func).name.startswith("aten::_foreach_") and not schema_of(func).is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
                 return call_for_any_device(func, *args, **kwargs)
+        if func.namespace in special_ops.WRITTEN_IN_ATEN:
+            self._written_ops += 1
+            try:
+                with self:
+                    return call_for_any_device(func, *args, **kwargs)
+            finally:
+                self._written_ops -= 1
+        if self._written_ops:  # what it calls comes here as it is, and not as what autograd makes of it
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
         if func.namespace == "prims" and getattr(func, "impl_aten", None) is not None:
             with self:  # PyTorch's references are written in prims; each prim says what it is in ATen
                 if func is torch.ops.prims.convert_element_type.default:  # of which it says it with a write

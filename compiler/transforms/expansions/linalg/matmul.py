@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import const
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
@@ -106,3 +107,9 @@ def trilinear(
     first, second, third = (b.broadcast(v, full) for v in shaped)
     total = b.reduce(b.mul(b.mul(first, second), third), "sum", tuple(sumdim))
     return b.cast(total, b.type.dtype)
+
+
+@expands("aten._int_mm.default")
+def int_mm(b: Expander, x: Value, y: Value) -> Value:
+    """int8 by int8, added up in int32."""
+    return _product(b, b.cast(x, dt.int32), b.cast(y, dt.int32))
