@@ -1,6 +1,7 @@
 """Operators in TOSA and layers in TensorRT: how many a program becomes; in TOSA by torch-mlir's path, too, if there.
 
-Constants and shapes are not counted, and parameters are constants on both paths. Nothing runs: what the operators compute is what the suite checks.
+Constants and shapes are not counted, and parameters are constants on both paths. Nothing runs: what the operators
+compute is what the suite checks.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 from torchstone.compiler.diagnostics import check_error
 from torchstone.compiler.ir import Expr, Graph, Operation, Value, map_operand
 from torchstone.compiler.ir.dims import evaluate
-from torchstone.compiler.ir.sizes import bind_symbols
 from torchstone.compiler.ir.graph import values_in
+from torchstone.compiler.ir.sizes import bind_symbols
 
 
 def outputs_of(graph: Graph) -> list[Value]:

@@ -50,4 +50,4 @@ class Target:
     lower: Callable[[Graph], Lowered]
     schedules: bool = False
     pipelines: tuple[Pipeline, ...] = ()
-    prepare: Callable[[Graph], Graph] = lambda graph: graph  # noqa: E731 - a default
+    prepare: Callable[[Graph], Graph] = lambda graph: graph

@@ -215,8 +215,8 @@ ROWS = (
     ),
     _row(
         "batch_norm",
-        "x, weight, bias, mean and variance, the last four [x.shape[dim]]: (x - mean) / sqrt(variance + eps) * weight + "
-        "bias, each along dim.",
+        "x, and weight, bias, mean and variance [x.shape[dim]]: (x - mean) / sqrt(variance + eps) * weight + bias, "
+        "each along dim.",
         5, _batch_norm_infer, _batch_norm, ("eps", "dim"),
     ),
     _row("sigmoid", "1 / (1 + e**-x).", 1, _sigmoid_infer, _sigmoid, elementwise=True),

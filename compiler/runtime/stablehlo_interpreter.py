@@ -38,7 +38,9 @@ class Interpreter:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         with mlir.context(), mlir.ir.Location.unknown():
-            args = [_attribute(t, d) for t, dtype in zip(tensors, self._inputs, strict=True) for t, d in _parts(t, dtype)]
+            args = [
+                _attribute(t, d) for t, dtype in zip(tensors, self._inputs, strict=True) for t, d in _parts(t, dtype)
+            ]
             try:
                 results = iter(self._bindings.eval_module(self._module, args))
             except (ValueError, RuntimeError) as error:
@@ -50,7 +52,8 @@ class Interpreter:
         ir = mlir.ir
         with mlir.context(), ir.Location.unknown():
             inputs, results = (
-                [ranked(t.shape, d) for t in types for d in _passed(dtype_of(t))] for types in (kind.inputs, kind.results)
+                [ranked(t.shape, d) for t in types for d in _passed(dtype_of(t))]
+                for types in (kind.inputs, kind.results)
             )
             main.operation.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
             with ir.InsertionPoint(self._module.body):

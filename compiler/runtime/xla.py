@@ -1,4 +1,4 @@
-"""Runs a StableHLO module by OpenXLA's CPU client, out of the jaxlib wheel. Its Python interface is private: pin jaxlib."""
+"""Runs a StableHLO module by OpenXLA's CPU client, of the jaxlib wheel: a private interface, of one version."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -20,7 +20,9 @@ def client() -> Any:
         import jax
         from jax.extend.backend import get_backend
     except ImportError as error:
-        raise TorchstoneError(f"no XLA: {error}; install it with: pip install 'torchstone[xla]'", stage="compile") from None
+        raise TorchstoneError(
+            f"no XLA: {error}; install it with: pip install 'torchstone[xla]'", stage="compile"
+        ) from None
     jax.config.update("jax_enable_x64", True)
     return get_backend("cpu")
 

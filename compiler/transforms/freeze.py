@@ -72,7 +72,7 @@ def freeze(graph: Graph, stays: Set[int]) -> Frozen:
 
 
 def _is_pure(op: Operation) -> bool:
-    primitive = PRIMITIVES[op.name] if op.name in PRIMITIVES else None
+    primitive = PRIMITIVES.get(op.name)
     return primitive is not None and primitive not in control.ROWS and bool(op.results) and not op.graphs
 
 

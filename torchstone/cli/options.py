@@ -39,8 +39,8 @@ CpuLevelOption = Annotated[
     typer.Option(
         "--cpu-level",
         metavar="LEVEL",
-        help="Hold the machine code of linalg, tosa and stablehlo to x86-64-v2, x86-64-v3 or x86-64-v4 [default: native, what the "
-        "processor has, or $TORCHSTONE_CPU_LEVEL].",
+        help="Hold the machine code of linalg, tosa and stablehlo to x86-64-v2, x86-64-v3 or x86-64-v4 [default: "
+        "native, what the processor has, or $TORCHSTONE_CPU_LEVEL].",
     ),
 ]
 

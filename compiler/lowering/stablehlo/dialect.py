@@ -55,7 +55,9 @@ def of_sizes(module: Any, shapes: Sequence[Sequence[int]]) -> Any:
     main = _main(copy)
     with mlir.context(), mlir.ir.Location.unknown():
         kind = main.attributes["function_type"].value
-        types = [mlir.ir.RankedTensorType.get(list(s), t.element_type) for s, t in zip(shapes, kind.inputs, strict=True)]
+        types = [
+            mlir.ir.RankedTensorType.get(list(s), t.element_type) for s, t in zip(shapes, kind.inputs, strict=True)
+        ]
         # Not by stablehlo-refine-arguments: in one process it adds up the types that it was given each time.
         main.attributes["function_type"] = mlir.ir.TypeAttr.get(mlir.ir.FunctionType.get(types, kind.results))
         for argument, refined in zip(main.regions[0].blocks[0].arguments, types, strict=True):

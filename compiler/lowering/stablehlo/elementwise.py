@@ -108,4 +108,3 @@ ROWS = (
     Rule("select", ANY, _select),
     Rule("clamp", FLOAT, _clamp, _takes_clamp),
 )  # fmt: skip
-

@@ -205,7 +205,9 @@ def elements(value: Any, kind: Any, dtype: DType) -> Any:
     dense = mlir.ir.DenseElementsAttr
     if not isinstance(value, tuple):
         return dense.get_splat(kind, _number(value, dtype))
-    return dense.get([_number(v, dtype) for v in value], kind) if value else mlir.ir.Attribute.parse(f"dense<> : {kind}")
+    return (
+        dense.get([_number(v, dtype) for v in value], kind) if value else mlir.ir.Attribute.parse(f"dense<> : {kind}")
+    )
 
 
 def _number(value: Any, dtype: DType) -> Any:

@@ -15,14 +15,26 @@ from torchstone.compiler.lowering.checked import drop_unused
 from torchstone.compiler.lowering.stablehlo.emitter import Handle, StablehloEmitter, ranked
 from torchstone.compiler.lowering.stablehlo.table import Rule
 from torchstone.compiler.transforms.builder import Builder
-from torchstone.compiler.transforms.legalizations.common import BOUNDS
 from torchstone.compiler.transforms.expand import expand
+from torchstone.compiler.transforms.legalizations.common import BOUNDS
 
 # primitive -> the composite's name.
 NAMES: dict[str, str] = {
-    **{name: f"chlo.{name}" for name in (
-        "acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "erfc", "lgamma", "sinh",
-    )},
+    **{
+        name: f"chlo.{name}"
+        for name in (
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atanh",
+            "cosh",
+            "erf",
+            "erfc",
+            "lgamma",
+            "sinh",
+        )
+    },
     **{name: f"torchstone.{name}" for name in ("exp2", "log2", "log10")},
 }
 

@@ -57,9 +57,7 @@ def _scatter(e: StablehloEmitter, op: Operation) -> Handle:
     )
     operands = [e.values[id(x)], _places(e, places), e.values[id(updates)]]
     made = e.create("scatter", [e.of(op.result)], operands, 1, scatter_dimension_numbers=numbers)
-    e.body(
-        made, [e.element(x.dtype)] * 2, lambda old, new: [new if kind == "set" else e.map(_COMBINE[kind], old, new)]
-    )
+    e.body(made, [e.element(x.dtype)] * 2, lambda old, new: [new if kind == "set" else e.map(_COMBINE[kind], old, new)])
     return made.result
 
 
@@ -74,8 +72,10 @@ def _sort(e: StablehloEmitter, op: Operation) -> list[Handle]:
     (value,), dim, descending = op.values, op.attributes["dim"], op.attributes["descending"]
     dtype, x = value.dtype, e.values[id(value)]
     known = value.tensor.is_static
-    index = e.emit("iota", e.of(op.results[1]), iota_dimension=e.integer(dim)) if known else e.broadcast(
-        e.count(value.shape[dim]), value.shape, (dim,), dt.int64
+    index = (
+        e.emit("iota", e.of(op.results[1]), iota_dimension=e.integer(dim))
+        if known
+        else e.broadcast(e.count(value.shape[dim]), value.shape, (dim,), dt.int64)
     )
     made = e.create(
         "sort", [r.type for r in (x, index)], [x, index], 1,

@@ -16,7 +16,7 @@ WIDE = frozenset({"float32", "float64"})
 FLOAT = WIDE | {"float16", "bfloat16"}
 COMPLEX = frozenset({"complex64", "complex128"})
 ANY = BOOL | INT | FLOAT | COMPLEX
-assert ANY <= set(BY_NAME)
+assert set(BY_NAME) >= ANY
 
 
 @dataclass(frozen=True, slots=True)

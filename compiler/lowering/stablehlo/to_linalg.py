@@ -1,4 +1,4 @@
-"""The way from StableHLO to linalg on tensors: upstream's, with what it lacks or gets wrong made right before and after.
+"""The way from StableHLO to linalg on tensors: upstream's, with what it lacks or gets wrong made right.
 
 ``as_specified`` rewrites ops before upstream's pass. All of these change the code that runs, not the StableHLO that is
 verified and printed. Each row of ``docs/stablehlo.md`` names one.
@@ -26,8 +26,8 @@ from torchstone.compiler.lowering.stablehlo.emitter import StablehloEmitter, dty
 from torchstone.compiler.lowering.stablehlo.functions import NAMES
 from torchstone.compiler.lowering.stablehlo.indexing import fill_comparator
 from torchstone.compiler.lowering.stablehlo.windowed import layout
-from torchstone.compiler.passes import Pass, Pipeline
 from torchstone.compiler.ops.composite import FIRST, LAST, LAYOUTS
+from torchstone.compiler.passes import Pass, Pipeline
 from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.transforms.expand import expand
 

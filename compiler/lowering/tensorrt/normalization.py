@@ -8,7 +8,6 @@ from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tensorrt.held import Held
 from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
-from torchstone.compiler.runtime.tensorrt import rules
 
 
 def _scale(op: Operation) -> tuple[Any, Any] | None:

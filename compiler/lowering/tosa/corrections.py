@@ -1,6 +1,7 @@
 """Where upstream's way from TOSA to linalg gives other numbers than TOSA says, or worse ones, it is made right here.
 
-``as_specified`` rewrites TOSA ops before that way is taken. It changes the code that runs, not the TOSA that is validated and printed. Each row of ``docs/tosa.md`` names one of these.
+``as_specified`` rewrites TOSA ops before that way is taken. It changes the code that runs, not the TOSA that is
+validated and printed. Each row of ``docs/tosa.md`` names one of these.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ QUOTIENT = "torchstone.quotient"
 FUNCTION = "torchstone.function"
 # By that name: the op before the last one, whose first operand is the argument, and its place among the last one's.
 _FORMULAS = {"erfc": ("tosa.erf", 1), "expm1": ("tosa.exp", 0), "log1p": ("tosa.add", 0), "sqrt": ("tosa.rsqrt", 0)}
+
 
 def as_specified(module: Any) -> None:
     """Rewrite TOSA ops whose lowering means something else, in place.

@@ -41,7 +41,7 @@ def refusal() -> str:
     if machine in X86_64:
         return ""
     return (
-        f"the CPU runtime of the targets linalg, tosa and stablehlo makes code for x86-64, and this is {machine or 'unknown'}: "
+        f"the CPU runtime of linalg, tosa and stablehlo makes code for x86-64, and this is {machine or 'unknown'}: "
         "take the target evaluator or tensorrt, or an x86-64 machine"
     )
 

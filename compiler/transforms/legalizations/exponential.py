@@ -77,7 +77,6 @@ _ERFCX = (
 )  # fmt: skip
 
 
-
 # erf(x) / x in powers of x**2: the Taylor series, for |x| < 1/2.
 _ERF = tuple((-1) ** n * 2 / (sqrt_(pi) * factorial(n) * (2 * n + 1)) for n in reversed(range(8)))
 

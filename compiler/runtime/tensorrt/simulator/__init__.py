@@ -72,9 +72,9 @@ __all__ = [
     "IFillLayer", "IGatherLayer", "IHostMemory", "IIdentityLayer", "ILayer", "ILogger", "IMatrixMultiplyLayer",
     "INetworkDefinition", "IOptimizationProfile", "IPoolingLayer", "IReduceLayer", "IScaleLayer", "IScatterLayer",
     "ISelectLayer", "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer", "ITensor", "ITimingCache",
-    "ITopKLayer", "IUnaryLayer", "LayerType", "Logger", "MatrixOperation", "MemoryPoolType", "NetworkDefinitionCreationFlag",
-    "Permutation", "PoolingType", "ReduceOperation", "Runtime", "SampleMode", "ScaleMode", "ScatterMode", "TensorIOMode",
-    "TensorLocation", "TopKOperation", "UnaryOperation", "Weights",
+    "ITopKLayer", "IUnaryLayer", "LayerType", "Logger", "MatrixOperation", "MemoryPoolType",
+    "NetworkDefinitionCreationFlag", "Permutation", "PoolingType", "ReduceOperation", "Runtime", "SampleMode",
+    "ScaleMode", "ScatterMode", "TensorIOMode", "TensorLocation", "TopKOperation", "UnaryOperation", "Weights",
 ]  # fmt: skip
 
 # The bindings' version whose names and rules these are; the suffix says that nothing of it is real.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
 
-from tests.compiler.flat import FLOATS, INTEGERS, graph, nearest, pairs, primitive, run, special, ulp_error
+from tests.compiler.flat import FLOATS, pairs, primitive, run, special, ulp_error
 from torchstone.compiler.ir import Graph
 from torchstone.compiler.ir.dtypes import BY_NAME
 from torchstone.compiler.lowering.stablehlo import INTERPRETER, TARGET
@@ -187,14 +186,18 @@ def test_complex(target: str, dtype: torch.dtype) -> None:
         if takes(program.ops[0]) is None:
             (got,), (want,) = run(TARGETS[target], program, operands), evaluate_graph(program, operands)
             tolerance = 1e-5 if dtype is torch.complex64 else 1e-13
-            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, msg=lambda m, name=name: f"{name}: {m}")
+            torch.testing.assert_close(
+                got, want, rtol=tolerance, atol=tolerance, msg=lambda m, name=name: f"{name}: {m}"
+            )
 
 
 @both
 @pytest.mark.parametrize("dtype", ANY)
 def test_reductions(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 3, 4, 5)
-    kinds = ("and", "or") if dtype is torch.bool else ("sum", "prod") if dtype.is_complex else ("sum", "prod", "max", "min")
+    kinds = (
+        ("and", "or") if dtype is torch.bool else ("sum", "prod") if dtype.is_complex else ("sum", "prod", "max", "min")
+    )
     for kind in kinds:
         y = x if kind not in ("sum", "prod") or not (dtype.is_floating_point or dtype.is_complex) else _small(x)
         for dims in ((0,), (1, 2), (0, 1, 2), ()):
@@ -227,7 +230,13 @@ def test_indexing(target: str, dtype: torch.dtype) -> None:
     same(target, primitive("gather", x, i, dims=(0,)), x, i)
     same(target, primitive("gather", x, i, dims=(1,)), x, i)
     same(target, primitive("gather", x, i, j, dims=(0, 2)), x, i, j)
-    same(target, primitive("scatter", x, block(dtype, 2, 3, 3, 5), i, dims=(0,), kind="set"), x, block(dtype, 2, 3, 3, 5), i)
+    same(
+        target,
+        primitive("scatter", x, block(dtype, 2, 3, 3, 5), i, dims=(0,), kind="set"),
+        x,
+        block(dtype, 2, 3, 3, 5),
+        i,
+    )
     update = block(dtype, 2, 3, 3).flip(2)
     same(target, primitive("scatter", x, update, i, j, dims=(0, 2), kind="set"), x, update, i, j)
     for kind in ("add", "mul") if dtype.is_complex else ("add", "mul", "max", "min"):

@@ -1,4 +1,4 @@
-"""Whole programs in StableHLO: their text, its portable form, sizes known at run time, and modules that come as text."""
+"""Whole programs in StableHLO: text, its portable form, sizes known at run time, and modules that come as text."""
 
 from __future__ import annotations
 

@@ -12,7 +12,16 @@ import mpmath
 import pytest
 import torch
 
-from tests.compiler.flat import legalized, magnitudes, nearest, pairs, primitive, signs_of_zero_differ, special, ulp_error
+from tests.compiler.flat import (
+    legalized,
+    magnitudes,
+    nearest,
+    pairs,
+    primitive,
+    signs_of_zero_differ,
+    special,
+    ulp_error,
+)
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.transforms.legalizations.common import BOUNDS
 
@@ -45,7 +54,12 @@ def test_bound(missing: tuple[str, ...]) -> None:
     want = (TRUTH.get(name) or getattr(torch, name))(*(x.double() for x in xs))
     error = ulp_error(got, want)
     worst = int(error.argmax())
-    assert error[worst] <= BOUNDS.get((name, "float32"), 0.0), (error[worst], [x[worst] for x in xs], got[worst], want[worst])
+    assert error[worst] <= BOUNDS.get((name, "float32"), 0.0), (
+        error[worst],
+        [x[worst] for x in xs],
+        got[worst],
+        want[worst],
+    )
     assert not signs_of_zero_differ(got, want)
 
 
@@ -66,22 +80,22 @@ DOUBLES = [name for name, dtype in BOUNDS if dtype == "float64" and name not in 
 @pytest.mark.parametrize("name", DOUBLES)
 def test_bound_in_float64(name: str) -> None:
     generator = torch.Generator().manual_seed(1)
-    x = torch.randn(300, generator=generator, dtype=torch.float64) * torch.tensor([1e-9, 0.5, 1, 10, 300]).double()[:, None]
+    x = (
+        torch.randn(300, generator=generator, dtype=torch.float64)
+        * torch.tensor([1e-9, 0.5, 1, 10, 300]).double()[:, None]
+    )
     x = torch.cat([x.flatten(), 1 + x.flatten()[:300], special(torch.float64)])
     (got,) = legalized(primitive(name, x), (x,), name)
     whole = getattr(torch, name)(x)
     with mpmath.workprec(200):
         truth = _MPMATH.get(name) or getattr(mpmath, name)
         fine = whole.isfinite() & got.isfinite() & (whole != 0)
-        error = [abs(truth(v) - g) / ulp for v, g, ulp in zip(x[fine].tolist(), got[fine].tolist(), _ulps(whole[fine]))]
+        places = zip(x[fine].tolist(), got[fine].tolist(), whole[fine].tolist(), strict=True)
+        error = [abs(truth(v) - g) / math.ulp(w) for v, g, w in places]
     worst = max(range(len(error)), key=error.__getitem__)
     # The primitives it is made of are eager's here: each may be off by one.
     assert error[worst] <= BOUNDS[name, "float64"] + 2, (error[worst], x[fine][worst])
     assert torch.equal(got[~fine].nan_to_num(nan=7), whole[~fine].nan_to_num(nan=7))
-
-
-def _ulps(x: torch.Tensor) -> list[float]:
-    return [math.ulp(v) for v in x.tolist()]
 
 
 def test_logarithms_of_powers_are_whole() -> None:
