@@ -13,15 +13,17 @@ from torchstone.compiler.capture.symbolic.attempts import ExampleRefused, refuse
 from torchstone.compiler.capture.trace import frontend as dispatch
 from torchstone.compiler.diagnostics import TorchstoneError, raise_bug
 from torchstone.compiler.explain import explain
-from torchstone.compiler.ir import Graph
+from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
 from torchstone.compiler.library import find_family
 from torchstone.compiler.lowering import partition
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
+from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.passes import Pipeline, timed
 from torchstone.compiler.runtime.prepared import Prepared
 from torchstone.compiler.transforms.contract import CONTRACT, FLAT, to_contract, to_flat
+from torchstone.compiler.transforms.expand import expand
 
 
 class Stages(Mapping[str, str]):
@@ -71,9 +73,18 @@ class Executable:
         tensors, sizes = self._captured.bind(leaves)
         return self._captured.finish(self._kernel(tensors), tensors, sizes)
 
+    def expanded(self) -> str:
+        """Return the text of the stage ``flat`` with the body of each composite in its place."""
+        return str(expand(self._flat, _is_composite))
+
     def explain(self) -> str:
         """Return what became of each op, line by line of the program, as text."""
         return explain(self._captured.graph, self._flat)
+
+
+def _is_composite(op: Operation) -> str | None:
+    row = PRIMITIVES.get(op.name)
+    return f"{op.name}: shown by its body" if row is not None and row.composite else None
 
 
 @contextmanager

@@ -75,6 +75,9 @@ def compile(
     freeze: Annotated[
         bool, typer.Option("--freeze", help="Take the parameters that FN holds for constants: compute with them once.")
     ] = False,
+    expand: Annotated[
+        bool, typer.Option("--expand", help="Print composites of the stage flat as the primitives in their bodies.")
+    ] = False,
     cpu_level: CpuLevelOption = None,
 ) -> int:
     """Compile FN for a target and print the IR of the stages asked for. FILE is run, as python FILE would run it.
@@ -96,14 +99,15 @@ def compile(
         raise InputError("say what to compile: FILE:FN, as in model.py:forward, or --passes for the passes alone")
     with timing() as times:
         if origin is not None:
-            if arg or explain or freeze:
+            if arg or explain or freeze or expand:
                 raise InputError(
-                    f"--from {origin} takes neither --arg, --explain nor --freeze: there is no program, only its text"
+                    f"--from {origin} takes neither --arg, --explain, --expand nor --freeze: there is no program, only "
+                    "its text"
                 )
             _compile_text(what, origin, row, emit, library_calls=library_calls)
         else:
             executable = _compiled(what, arg, target, library_calls, freeze)
-            _show(executable, emit, row.name, explain=explain)
+            _show(executable, emit, row.name, explain=explain, expand=expand)
     if time_passes:
         warn(times)
     return 0
@@ -124,8 +128,13 @@ def _compile_text(what: str, origin: str, target: Target, emit: list[str] | None
     _print(stages, emit or [target.name if target.name in stages else "llvm"], f"from {origin}")
 
 
-def _show(executable: Executable, emit: list[str] | None, own: str, *, explain: bool) -> None:
+def _show(executable: Executable, emit: list[str] | None, own: str, *, explain: bool, expand: bool) -> None:
     """Print the stages asked for, or what became of each op; ``own`` is the target's own stage."""
+    if expand:
+        _print({"flat": executable.expanded()}, ["flat"], f"target {own}")
+        emit = [stage for stage in emit or [] if stage != "flat"]
+        if not emit:
+            return
     if explain:
         say(executable.explain().rstrip())
     if emit or not explain:
