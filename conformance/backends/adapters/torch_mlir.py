@@ -10,10 +10,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from torchstone.conformance.backends.export_support import Exported, capture
 from torchstone.conformance.backends.packaged import Packaged
@@ -60,7 +62,7 @@ class _TorchMlir(Packaged):
         context = _module("ir").Context()
         _module("dialects.torch").register_dialect(context)
         importer = _module("extras.fx_importer").FxImporter(context=context)
-        with _diagnostics(context) as said, warnings.catch_warnings():
+        with _diagnostics(context) as said, _own_folder(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 module = fx.export_and_import(
@@ -149,6 +151,13 @@ _COMPUTES = re.compile(
 def _module(name: str) -> Any:
     """Import a module of torch-mlir; its native parts have no types."""
     return importlib.import_module(f"torch_mlir.{name}")
+
+
+@contextmanager
+def _own_folder() -> Iterator[None]:
+    """Keep what torch-mlir writes of a failure apart: one file name for all, which may be another user's."""
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(tempfile, "tempdir", folder):
+        yield
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,12 @@ def test_torch_mlir_names_the_op_it_declines():
     with pytest.raises(BackendUnsupported, match="failed to legalize") as caught:
         torch_mlir().compile(svd, (torch.rand(2, 2),))
     assert (caught.value.op, caught.value.stage) == ("aten._linalg_svd", "lower")
+
+
+def test_what_torch_mlir_writes_of_a_failure_is_in_nobodys_way(tmp_path, monkeypatch):
+    (tmp_path / "UnnammedModule.mlir").mkdir()  # what it calls its file: here nobody can write it
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    test_torch_mlir_names_the_op_it_declines()
 
 
 def inductor() -> Backend:
