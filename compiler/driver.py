@@ -21,7 +21,7 @@ from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.passes import Pipeline, timed
-from torchstone.compiler.runtime.prepared import Prepared
+from torchstone.compiler.prepared import Prepared
 from torchstone.compiler.transforms.contract import CONTRACT, FLAT, to_contract, to_flat
 from torchstone.compiler.transforms.expand import expand
 

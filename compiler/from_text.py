@@ -10,6 +10,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
 from torchstone.compiler.driver import Stages, to_target
 from torchstone.compiler.ir import Graph, TensorType, parse_graph
 from torchstone.compiler.lowering.stablehlo.dialect import register
+from torchstone.compiler.lowering.stablehlo.to_linalg import STABLEHLO_TO_LINALG
 from torchstone.compiler.lowering.steps import KERNEL_HEADER, join_kernels
 from torchstone.compiler.lowering.target import Target
 from torchstone.compiler.ops.verifier import verify_graph
@@ -80,8 +81,6 @@ def _module(text: str, stage: str) -> dict[str, Callable[[], str]]:
         raise TorchstoneError(f"expected a module of one public function, got {len(public)}")
     texts = {stage: lambda: text}
     if stage == "stablehlo":
-        from torchstone.compiler.lowering.stablehlo.to_linalg import STABLEHLO_TO_LINALG
-
         STABLEHLO_TO_LINALG.run(module)
         code = str(module)
         texts["linalg"] = lambda: code

@@ -46,6 +46,14 @@ def execute(executable: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
     return [torch.from_dlpack(value).clone() for value in executable.execute(given)]
 
 
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what XLA raises of a module, or of arguments, that it does not take."""
+    client()
+    from jax.errors import JaxRuntimeError
+
+    return JaxRuntimeError, ValueError
+
+
 class Xla:
     """Callable on a sequence of torch tensors, one for each argument of ``main``; gives a tuple, one for each result.
 
@@ -55,13 +63,11 @@ class Xla:
     def __init__(self, module: Any) -> None:
         try:
             self._executable = load(str(module))
-        except TorchstoneError:
-            raise
-        except Exception as error:  # XlaRuntimeError, of a private module
+        except _errors() as error:
             raise TorchstoneError(f"XLA: {error}", stage="compile") from error
 
     def __call__(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         try:
             return tuple(execute(self._executable, tensors))
-        except Exception as error:
+        except _errors() as error:
             raise TorchstoneError(f"XLA: {error}", stage="run") from error

@@ -70,6 +70,3 @@ RANGES = frozenset(
 )
 # Schemas that say they write, of ops whose write nobody can see.
 FUNCTIONAL_BY_NATURE = frozenset({torch.ops.aten.lift_fresh.default})
-
-# Namespaces of PyTorch's own whose kernels, for any device, are written in ATen.
-WRITTEN_IN_ATEN = frozenset({"quantized_decomposed"})

@@ -7,7 +7,7 @@ step, nor in ``(d0, d1) -> (d0, d0)``, a diagonal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -24,7 +24,8 @@ _VIEWS = frozenset({"memref.subview", "memref.expand_shape", "memref.collapse_sh
 class RowNest:
     """A linalg op: the sizes of its outermost loops, the dim of each operand that is each of them, what is written.
 
-    A dim is None where the operand has none, or where there is one row alone.
+    A dim is None where the operand has none, or where there is one row alone. ``captured`` are the buffers that the body
+    reads by itself, at any place.
     """
 
     op: Any
@@ -32,6 +33,7 @@ class RowNest:
     operands: list[Any]
     dims: list[list[int | None]]
     outputs: range
+    captured: list[Any] = field(default_factory=list)
 
     def elements(self) -> int:
         return max(prod(self.operands[i].type.shape) for i in self.outputs)
@@ -97,7 +99,23 @@ def row_nest(op: Any, provider: Bindings) -> RowNest | None:
         for known, mine in zip(dims, at, strict=True):
             known.append(mine[0] if mine and size > 1 else None)
     outputs = range(op.attributes["operandSegmentSizes"][0], len(operands))
-    return RowNest(op, sizes, operands, dims, outputs) if sizes else None
+    return RowNest(op, sizes, operands, dims, outputs, captured_buffers(op)) if sizes else None
+
+
+def captured_buffers(op: Any) -> list[Any]:
+    """Return the buffers from outside that the regions of an op read or write, other than its operands."""
+    found: list[Any] = []
+    pending, inside = [op], []
+    while pending:
+        for region in pending.pop().regions:
+            for block in region.blocks:
+                inside.extend(inner.operation for inner in block.operations)
+                pending.extend(inner.operation for inner in block.operations)
+    own = {result for inner in inside for result in inner.results}
+    for value in (v for inner in inside for v in inner.operands):
+        if str(value.type).startswith("memref<") and value not in own and value not in found:
+            found.append(value)
+    return found
 
 
 def loops_in(expression: Any, ir: Any) -> frozenset[int]:
@@ -121,6 +139,10 @@ def _is_row(results: list[Any], dims: list[int], ir: Any) -> bool:
 
 def _shared(one: RowNest, other: RowNest) -> int:
     """Return over how many loops each nest needs its own rows only of what the other one writes, as the same buffer."""
+    for a, b in ((one, other), (other, one)):
+        written = [root_buffer(a.operands[i]) for i in a.outputs]
+        if any(root_buffer(value) in written for value in b.captured):
+            return 0
     most = next((d for d, (m, n) in enumerate(zip(one.sizes, other.sizes, strict=False)) if m != n), None)
     most = min(len(one.sizes), len(other.sizes)) if most is None else most
     for a, b in ((one, other), (other, one)):
@@ -137,9 +159,9 @@ def _shared(one: RowNest, other: RowNest) -> int:
 
 def is_apart(op: Any, group: list[RowNest]) -> bool:
     """Say whether an op may run before the group: it is a loop nest over other buffers."""
-    mine = [root_buffer(value) for value in op.operands]
+    mine = [root_buffer(value) for value in (*op.operands, *captured_buffers(op))]
     return op.name.startswith("linalg.") and not any(
-        root_buffer(value) == root for nest in group for value in nest.operands for root in mine
+        root_buffer(value) == root for nest in group for value in (*nest.operands, *nest.captured) for root in mine
     )
 
 

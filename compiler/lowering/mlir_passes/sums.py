@@ -14,11 +14,11 @@ ELEMENTWISE = "func.func(convert-elementwise-to-linalg)"
 
 
 def operations(module: Any, *names: str) -> list[Any]:
-    """Return the operations of these names in the functions of a module, in order."""
+    """Return the operations of these names, of any without names, in the functions of a module, in order."""
     found = []
     for function in module.body.operations:
         for block in function.regions[0].blocks:
-            found.extend(op.operation for op in block.operations if op.operation.name in names)
+            found.extend(op.operation for op in block.operations if not names or op.operation.name in names)
     return found
 
 

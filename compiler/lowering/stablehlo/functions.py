@@ -42,8 +42,11 @@ NAMES: dict[str, str] = {
 class Functions:
     """The private functions of a module, one for each function and type."""
 
-    def __init__(self, body: Any, emit: Callable[[StablehloEmitter, Operation], None]) -> None:
+    def __init__(
+        self, body: Any, takes: Callable[[Operation], str | None], emit: Callable[[StablehloEmitter, Operation], None]
+    ) -> None:
         self._body = body
+        self._takes = takes
         self._emit = emit
         self._made: dict[tuple[str, TensorType], str] = {}
 
@@ -57,13 +60,11 @@ class Functions:
         return self._made[key]
 
     def _write(self, function: str, kind: TensorType, symbol: str) -> None:
-        from torchstone.compiler.lowering.stablehlo.program import takes_alone
-
         ir = mlir.ir
         x = Value(kind, "x")
         graph = Graph(function, [x])
         graph.outputs = Builder(graph.ops).emit(function, x)
-        graph = expand(graph, takes_alone)
+        graph = expand(graph, self._takes)
         with ir.InsertionPoint(self._body):
             types = [ranked(kind.shape, kind.dtype)]
             made = mlir.func.FuncOp(symbol, (types, types), visibility="private")

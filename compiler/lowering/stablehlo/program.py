@@ -9,10 +9,13 @@ from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, blaming, describe
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.checked import CheckedKernel, drop_unused, mean_work, outputs_of
+from torchstone.compiler.lowering.linalg.emitter import mlir_location
+from torchstone.compiler.lowering.mlir_passes import pipelines
 from torchstone.compiler.lowering.stablehlo import elementwise, functions, indexing, movement, reduction, windowed
 from torchstone.compiler.lowering.stablehlo.dialect import is_static, of_sizes, register, signature
 from torchstone.compiler.lowering.stablehlo.emitter import StablehloEmitter, ranked
 from torchstone.compiler.lowering.stablehlo.table import ANY, Rule
+from torchstone.compiler.lowering.stablehlo.to_linalg import STABLEHLO_TO_LINALG
 from torchstone.compiler.lowering.target import Kernel, Lowered
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.transforms.legalizations.empty import checks_to_outputs, fold_empty
@@ -51,8 +54,6 @@ def lower(graph: Graph) -> Lowered:
     texts = {"stablehlo": lambda: str(module)}
 
     def compiled(module: Any) -> Any:
-        from torchstone.compiler.lowering.mlir_passes import pipelines
-        from torchstone.compiler.lowering.stablehlo.to_linalg import STABLEHLO_TO_LINALG
         from torchstone.compiler.runtime.cpu.kernel import CpuKernel
 
         linalg = pipelines.parse(module)
@@ -142,7 +143,7 @@ def build(graph: Graph, outputs: Sequence[Value]) -> Any:
     ir = mlir.ir
     with mlir.context(), ir.Location.unknown():
         module = ir.Module.create()
-        made = functions.Functions(module.body, _emit)
+        made = functions.Functions(module.body, takes_alone, _emit)
         inputs, results = ([ranked(v.shape, v.dtype) for v in values] for values in (graph.args, outputs))
         with ir.InsertionPoint(module.body):
             function = mlir.func.FuncOp("main", (inputs, results))
@@ -161,8 +162,6 @@ def build(graph: Graph, outputs: Sequence[Value]) -> Any:
 
 
 def _emit(e: StablehloEmitter, op: Operation) -> None:
-    from torchstone.compiler.lowering.linalg.emitter import mlir_location
-
     with mlir_location(op.name, op.location):
         try:
             made = RULES[op.name].lower(e, op)

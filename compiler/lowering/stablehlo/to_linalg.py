@@ -48,9 +48,11 @@ def as_specified(module: Any) -> None:
     - ``get_dimension_size`` and ``dynamic_reshape``: upstream has no lowering.
     """
     with mlir.context():
-        for op in operations(module, *_REWRITES):
+        for op in operations(module):
+            if not op.name.startswith("stablehlo."):
+                continue
             with op.location, mlir.ir.InsertionPoint(op):
-                made = _REWRITES[op.name](op)
+                made = _without_elements(op) or _REWRITES.get(op.name, _left)(op)
             if made is not None:
                 for old, new in zip(op.results, made, strict=True):
                     old.replace_all_uses_with(new)
@@ -103,6 +105,25 @@ def _module(op: Any) -> Any:
 
 
 # Rewrites: the results in place of an op's, None to leave it to upstream.
+
+
+def _left(op: Any) -> None:
+    return None
+
+
+def _without_elements(op: Any) -> list[Any] | None:
+    """Results without elements, and those of no elements: the loops of upstream's lowering want some."""
+    types = [r.type for r in op.results]
+    if types and all(0 in t.shape for t in types):
+        return [mlir.tensor.empty(list(t.shape), t.element_type) for t in types]
+    if not any(0 in v.type.shape for v in op.operands) or op.name not in ("stablehlo.reduce", "stablehlo.dot_general"):
+        return None
+    e, attributes = StablehloEmitter.bare(), {"broadcast_dimensions": mlir.ir.DenseI64ArrayAttr.get([])}
+    starts = list(op.operands)[len(types) :]
+    if op.name == "stablehlo.dot_general":
+        dtype = dtype_of(types[0])
+        starts = [e.constant(0, (), dtype)]
+    return [e.emit("broadcast_in_dim", t, start, **attributes) for t, start in zip(types, starts, strict=True)]
 
 
 def _primitive(name: str) -> Callable[[Any], list[Any]]:
@@ -181,7 +202,7 @@ def _scatter(op: Any) -> list[Any] | None:
     text, rank = str(op.attributes["scatter_dimension_numbers"]), places.type.rank - 1
     dims = _ints(text, "scatter_dims_to_operand_dims")
     standard = _ints(text, "update_window_dims") == list(range(rank, updates.type.rank)) and (
-        _ints(text, "inserted_window_dims") == dims == sorted(dims) and f"index_vector_dim = {rank}>" in text
+        _ints(text, "inserted_window_dims") == dims == sorted(dims) and _index_vector_dim(text) == rank
     )
     kind = _combination(op.regions[0].blocks[0])
     if len(op.operands) != 3 or not standard or kind is None or "batching" in text:
@@ -193,6 +214,11 @@ def _scatter(op: Any) -> list[Any] | None:
         return b.emit("scatter", x, updates, *each, dims=tuple(dims), kind=kind)
 
     return computed(op, [x, places, updates], build)
+
+
+def _index_vector_dim(text: str) -> int:
+    found = re.search(r"index_vector_dim = (\d+)", text)
+    return int(found[1]) if found else 0  # which is not printed
 
 
 def _combination(block: Any) -> str | None:

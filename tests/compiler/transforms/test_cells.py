@@ -26,8 +26,7 @@ def _identity(kind: TensorType) -> Graph:
 
 def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, Any]]]:
     """Return operand types and attributes of calls of a primitive on one dtype."""
-    x, number = TensorType(SHAPE, dtype), TensorType((), dtype)
-    places = TensorType((5,), dt.int64)
+    x, number, places = TensorType(SHAPE, dtype), TensorType((), dtype), TensorType((5,), dt.int64)
     batched = {"a_batch": (0,), "b_batch": (0,), "a_sum": (2,), "b_sum": (1,)}
     structured: dict[str, list[tuple[list[TensorType], dict[str, Any]]]] = {
         "select": [([TensorType(SHAPE, dt.boolean), x, x], {})],
@@ -63,6 +62,7 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
             name: [([x], {"kernel": (2,), "stride": (1,), "low": (1,), "high": (0,), **more, "channels": "last"})]
             for name, more in (("max_pool", {"dilation": (1,)}), ("average_pool", {}))
         },
+        "batch_norm": [([x, *[TensorType(SHAPE[1:2], dtype)] * 4], {"eps": 1e-5, "dim": 1})],
         "clamp": [([x], {"low": -1.0, "high": high}) for high in (0.5, float("inf"))],
         "windows": [([x], {"dims": (1, 2), "kernel": (2, 2), "stride": (1, 2), "dilation": (2, 1)})],
         "gather": [([x, places, places], {"dims": (0, 2)})],

@@ -102,7 +102,20 @@ def sigmoids() -> Iterator[Case]:
     yield "sigmoid", (torch.empty(0),), {}
 
 
+def batch_norms() -> Iterator[Case]:
+    """Channels in the second dim and in the last; values and parameters that are no numbers; no elements."""
+    for shape, dim, special_values in itertools.product(((2, 4, 3, 5), (3, 4), (0, 4, 2)), (1, -1), (False, True)):
+        dim %= len(shape)
+        x, channels = numbers(*shape), [numbers(shape[dim], seed=seed) for seed in range(1, 5)]
+        channels[3] = channels[3].abs()
+        if special_values:
+            x, channels[0] = marked(x), marked(channels[0])
+        for dtype in (torch.float32, torch.float64):
+            yield "batch_norm", tuple(v.to(dtype) for v in (x, *channels)), {"eps": 1e-5, "dim": dim}
+
+
 CASES = {
+    "batch_norm": [*batch_norms()],
     "convolution": [*convolutions()], "clamp": [*clamps()], "sigmoid": [*sigmoids()],
     "max_pool": [*pools("max_pool")], "average_pool": [*pools("average_pool")],
 }  # fmt: skip
@@ -140,7 +153,7 @@ def test_the_body_is_what_the_row_says(name: str) -> None:
             assert torch.equal(got.nan_to_num(nan=7), want.nan_to_num(nan=7)) and not signs_of_zero_differ(got, want)
 
 
-@pytest.mark.parametrize(("target", "name"), [*itertools.product(("linalg", "tosa", "tensorrt"), CASES)])
+@pytest.mark.parametrize(("target", "name"), [*itertools.product(("linalg", "tosa", "stablehlo", "tensorrt"), CASES)])
 def test_native_is_the_body(target: str, name: str) -> None:
     row = find_target(target)
     native = 0
@@ -157,7 +170,11 @@ def test_native_is_the_body(target: str, name: str) -> None:
 
 
 # What each target has whole.
-NATIVE = {"tosa": tuple(CASES), "tensorrt": ("convolution", "sigmoid", "max_pool", "average_pool")}
+NATIVE = {
+    "tosa": tuple(name for name in CASES if name != "batch_norm"),
+    "stablehlo": tuple(CASES),
+    "tensorrt": ("convolution", "sigmoid", "max_pool", "average_pool", "batch_norm"),
+}
 
 
 def run(target: Target, graph: Graph, operands: tuple[torch.Tensor, ...]) -> torch.Tensor:

@@ -75,6 +75,47 @@ def test_other_rows_are_waited_for(name: str, shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(out, APART[name](x.double()).float(), rtol=1e-5, atol=1e-5)
 
 
+def _turned(x: Tensor) -> Tensor:
+    """Return the numbers of the rows, the last one first, computed from the values."""
+    return torch.arange(x.shape[0]).flip(0) + (x.sum(-1) * 0).long()
+
+
+# What a loop reads at places that are computed is no operand of it: of rows, and of where they are.
+LOOKED_UP: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "rows": lambda rows, at: rows[at],
+    "rows and more": lambda rows, at: rows[at].exp() + rows[at.flip(0)],
+    "selected": lambda rows, at: torch.index_select(rows, 0, at),
+    "elements": lambda rows, at: rows.reshape(-1)[at],
+    "of sums": lambda rows, at: rows.sum(-1)[at],
+    "of sums that are kept": lambda rows, at: rows.sum(-1, keepdim=True)[at],
+    "along rows": lambda rows, at: torch.gather(rows, 0, at[:, None].expand(rows.shape).contiguous()),
+    "embedded": lambda rows, at: torch.nn.functional.embedding(at, rows),
+    "from a constant": lambda rows, at: torch.arange(5000.0)[at + rows.sum(-1).long()],
+    "reversed": lambda rows, at: rows.flip(0),
+    "summed up": lambda rows, at: rows.cumsum(0),
+}
+
+
+@pytest.mark.parametrize("target", ["linalg", "tosa", "stablehlo"])
+@pytest.mark.parametrize("shape", [(16, 16), (7, 3), (24, 250), (2000, 9)], ids=str)
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_what_is_looked_up_is_waited_for(name: str, shape: tuple[int, ...], target: str) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        total = x.exp().sum(-1, keepdim=True)
+        rows = x / total + 1
+        found = LOOKED_UP[name](rows, _turned(rows))
+        # Loops over rows that come after, and do not need what was found.
+        later = (rows - total / (total + 1)).exp() / rows.sum(-1, keepdim=True)
+        return found, later - later.amax(-1, keepdim=True), rows
+
+    x = torch.randn(shape) / 4
+    exe = compile(program, (x,), target)
+    for _ in range(3):
+        x = torch.randn(shape) / 4
+        for got, want in zip(exe(x), program(x), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
 def test_strided_rows() -> None:
     x = torch.randn(40, 64)[::2, ::3].t()
     torch.testing.assert_close(compile(FUSED["softmax"], (x,))(x), torch.softmax(x, -1))

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.tensors import version
 from torchstone.compiler.capture.program import Captured
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir import Graph
@@ -54,4 +55,4 @@ class Prepared:
 
 def _version(tensor: torch.Tensor) -> tuple[int, int]:
     """Return what changes when a tensor is written to, or given other memory."""
-    return (0 if tensor.is_inference() else tensor._version, tensor.data_ptr())
+    return (0 if tensor.is_inference() else version(tensor), tensor.data_ptr())
