@@ -24,7 +24,7 @@ _VIEWS = frozenset({"memref.subview", "memref.expand_shape", "memref.collapse_sh
 class RowNest:
     """A linalg op: the sizes of its outermost loops, the dim of each operand that is each of them, what is written.
 
-    A dim is None where the operand has none, or where there is one row alone. ``captured`` are the buffers that the body
+    A dim is None where the operand has none, or where there is one row alone. ``captured`` are buffers that the body
     reads by itself, at any place.
     """
 
