@@ -22,7 +22,9 @@ from torch import nn
 from torch.nn import functional
 
 from torchstone.compiler import driver
+from torchstone.conformance.sources.models.gpt import Block
 from torchstone.conformance.sources.models.resnet import ResNet
+from torchstone.conformance.sources.models.unet import UNet
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -68,6 +70,8 @@ def programs() -> dict[str, Program]:
         "avg_pool2d": (lambda x: f.avg_pool2d(x, 2), (image,)),
         "batch_norm": (lambda *a: f.batch_norm(*a), (image, r(4), r(4).abs(), r(4), r(4))),
         "MLP": (nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).eval(), (x,)),
+        "GPT block": (Block(64, 4).eval(), (r(1, 16, 64), None)),
+        "U-Net": (UNet(8).eval(), (r(1, 3, 32, 32),)),
         "ResNet-18": (ResNet(64, 1000).eval(), (r(1, 3, 224, 224),)),
     }
 
