@@ -7,7 +7,7 @@ verified and printed. Each row of ``docs/stablehlo.md`` names one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -115,7 +115,12 @@ def _without_elements(op: Any) -> list[Any] | None:
     """Results without elements, and those of no elements: the loops of upstream's lowering want some."""
     types = [r.type for r in op.results]
     if types and all(0 in t.shape for t in types):
-        return [mlir.tensor.empty(list(t.shape), t.element_type) for t in types]
+        if all(t.has_static_shape for t in types):
+            return [mlir.tensor.empty(list(t.shape), t.element_type) for t in types]
+        if op.name == "stablehlo.dynamic_broadcast_in_dim":
+            sizes = _extracted(op.operands[1], types[0])
+            shape = [next(sizes) if types[0].is_dynamic_dim(d) else n for d, n in enumerate(types[0].shape)]
+            return [mlir.tensor.empty(shape, types[0].element_type)]
     if not any(0 in v.type.shape for v in op.operands) or op.name not in ("stablehlo.reduce", "stablehlo.dot_general"):
         return None
     e, attributes = StablehloEmitter.bare(), {"broadcast_dimensions": mlir.ir.DenseI64ArrayAttr.get([])}
@@ -289,10 +294,19 @@ def _dimension_size(op: Any) -> list[Any]:
     return [mlir.create("tensor.from_elements", kind, (size,))]
 
 
+def _extracted(sizes: Any, kind: Any) -> Iterator[Any]:
+    """Yield, as indices, those of a tensor of sizes that a type does not know."""
+    index = mlir.ir.IndexType.get()
+    for d in range(kind.rank):
+        if kind.is_dynamic_dim(d):
+            at = mlir.arith.ConstantOp(index, d).result
+            yield mlir.arith.index_cast(index, mlir.tensor.ExtractOp(sizes, [at]).result)
+
+
 def _dynamic_reshape(op: Any) -> list[Any]:
     """As one dim, taken apart."""
     ir, (x, sizes), kind = mlir.ir, op.operands, op.results[0].type
-    index, unknown = ir.IndexType.get(), ir.ShapedType.get_dynamic_size()
+    unknown = ir.ShapedType.get_dynamic_size()
     if x.type.rank > 1:
         flat = ir.RankedTensorType.get([unknown], kind.element_type)
         x = mlir.tensor.collapse_shape(flat, x, [list(range(x.type.rank))])
@@ -301,10 +315,9 @@ def _dynamic_reshape(op: Any) -> list[Any]:
         return [mlir.tensor.collapse_shape(kind, one, [])]
     if kind.rank == 1:
         return [mlir.tensor.cast(kind, x)]
-    at = [mlir.arith.ConstantOp(index, d).result for d in range(kind.rank) if kind.is_dynamic_dim(d)]
-    given = [mlir.arith.index_cast(index, mlir.tensor.ExtractOp(sizes, [i]).result) for i in at]
+    given = list(_extracted(sizes, kind))
     # A size is not known of the one dim, though all of those it becomes may be.
-    whole = mlir.tensor.cast(ir.RankedTensorType.get([unknown if at else prod(kind.shape)], kind.element_type), x)
+    whole = mlir.tensor.cast(ir.RankedTensorType.get([unknown if given else prod(kind.shape)], kind.element_type), x)
     return [mlir.tensor.expand_shape(kind, whole, [list(range(kind.rank))], given, list(kind.shape))]
 
 
