@@ -66,7 +66,7 @@ def lower(graph: Graph) -> Lowered:
         return kernel
 
     def load() -> Kernel:
-        one_for_all = all(v.tensor.is_static for op in graph.ops if op.name in _STATIC_HERE for v in op.values)
+        one_for_all = all(v.tensor.is_static for op in graph.ops if _is_static_here(op) for v in op.values)
         return CheckedKernel(graph, outputs, messages, compiled(module) if one_for_all else by_sizes(module, compiled))
 
     return Lowered(load, texts)
@@ -82,8 +82,15 @@ def _sized(values: Sequence[Value], types: Sequence[Any]) -> list[TensorType]:
 
 # What our runtime has of known sizes only: a kernel with one of these is compiled for each sizes that it is given.
 _STATIC_HERE = frozenset(
-    {"flat.batch_norm", "flat.convolution", "flat.max_pool", "flat.reverse", "flat.scatter", "flat.sort"}
+    {"flat.batch_norm", "flat.convolution", "flat.expm1", "flat.max_pool", "flat.reverse", "flat.scatter", "flat.sort"}
 )
+
+
+def _is_static_here(op: Operation) -> bool:
+    """Say whether our runtime takes an op of known sizes only: what is not upstream's lowering."""
+    if op.name in _STATIC_HERE or any(v.dtype.is_complex for v in (*op.values, *op.results)):
+        return True
+    return op.name == "flat.cast" and next(op.values).dtype.is_float and op.result.dtype.is_int
 
 
 def lower_to_interpreter(graph: Graph) -> Lowered:

@@ -65,6 +65,10 @@ def computed(op: Any, operands: Sequence[Any], build: Build) -> list[Any]:
 
     ``build`` takes a builder and the values that stand for the operands.
     """
+    if not all(v.type.has_static_shape for v in operands):
+        raise TorchstoneError(
+            f"{op.name} of sizes that are not known, which comes to none of the targets", stage="compile"
+        )
     args = [Value(TensorType(tuple(v.type.shape), dtype_of(v.type)), f"x{i}") for i, v in enumerate(operands)]
     graph = Graph("computed", args)
     graph.outputs = tuple(build(Builder(graph.ops), *args))

@@ -117,6 +117,10 @@ DYNAMIC: dict[str, Callable[[Tensor], Tensor]] = {
     "looked up": lambda x: functional.embedding((x > 0).long().sum(1), torch.arange(27.0).reshape(9, 3)),
     "triangle": lambda x: x.tril(),
     "variance": lambda x: x.var(0),
+    "expm1": lambda x: functional.elu(x) + torch.sinh(x),
+    "complex": lambda x: torch.fft.fft(x).abs(),
+    "to integers": lambda x: (x * 3).to(torch.int32),
+    "none of them": lambda x: x[:, :0].exp(),
 }  # fmt: skip
 
 
