@@ -12,6 +12,13 @@ from torchstone.compiler.mlir import Bindings
 _STACK = 1 << 14
 
 
+def drop_idle_nests(module: Any, provider: Bindings) -> None:
+    """Erase loop nests that give nothing, in place: fusion leaves those whose bodies call a function of C's library."""
+    for op in reversed(_by_name(module, provider).get("linalg.generic", [])):
+        if not op.attributes["operandSegmentSizes"][1]:
+            op.erase()
+
+
 def separate_empty_tensors(module: Any, provider: Bindings) -> None:
     """Give each op that writes into a ``tensor.empty`` one of its own, in place.
 

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.lowering.mlir_passes.buffers import finish_buffers, lower_copies, separate_empty_tensors
+from torchstone.compiler.lowering.mlir_passes.buffers import (
+    drop_idle_nests,
+    finish_buffers,
+    lower_copies,
+    separate_empty_tensors,
+)
 from torchstone.compiler.lowering.mlir_passes.destination import keep_copied_results_apart, separate_results
 from torchstone.compiler.lowering.mlir_passes.outline import keep_outlined, outline_nests
 from torchstone.compiler.lowering.mlir_passes.row_fusion import fuse_rows
@@ -67,6 +72,8 @@ CPU = Pipeline(
     (
         _of_mlir("inline", "functions that the entry calls go into it", lambda options: options.helpers),
         _of_mlir("fuse", "elementwise ops share loop nests", lambda options: not options.fused),
+        Pass("drop-idle-nests", "loop nests that give nothing go", _in_place(drop_idle_nests),
+             lambda options: not options.fused),
         Pass("separate-empty-tensors", "each op has an empty tensor of its own to write into",
              _in_place(separate_empty_tensors), lambda options: not options.fused),
         _of_mlir("buffers", "tensors become buffers"),

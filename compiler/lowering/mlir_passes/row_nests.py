@@ -99,7 +99,7 @@ def row_nest(op: Any, provider: Bindings) -> RowNest | None:
         for known, mine in zip(dims, at, strict=True):
             known.append(mine[0] if mine and size > 1 else None)
     outputs = range(op.attributes["operandSegmentSizes"][0], len(operands))
-    return RowNest(op, sizes, operands, dims, outputs, captured_buffers(op)) if sizes else None
+    return RowNest(op, sizes, operands, dims, outputs, captured_buffers(op)) if sizes and outputs else None
 
 
 def captured_buffers(op: Any) -> list[Any]:

@@ -20,6 +20,8 @@ def fractional_max_pool(
     """The largest element of each window and its place in the flattened plane; one sample a plane and dim."""
     if 0 in b.type.dims:
         return zero_results(b)
+    if 0 in kernel:
+        raise b.unsupported("windows without elements")
     space = int(b.op.name[len("aten.fractional_max_pool")])
     first = x.rank - space
     sizes = [s for s in x.shape[first:] if isinstance(s, int)]
