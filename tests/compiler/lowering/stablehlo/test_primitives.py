@@ -152,6 +152,8 @@ def test_functions(target: str, name: str) -> None:
         if str(dtype)[6:] not in RULES[f"flat.{name}"].dtypes:
             continue
         x, y = pairs(dtype)
+        if name == "lgamma" and dtype is torch.float64:  # below 0 it is a difference of logarithms
+            x = x[~(x < 0)]
         if name == "sigmoid":  # 1 / (1 + inf) is 0, where the number is subnormal
             x = x[(x > -80) | x.isnan()]
         operands = (x[: len(FLOATS)],) if PRIMITIVES[f"flat.{name}"].arity == 1 else (x, y)
