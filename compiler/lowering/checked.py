@@ -65,7 +65,7 @@ def mean_work(graph: Graph) -> int | None:
     return sum(_iterations(op) for op in ops) // len(ops)
 
 
-def _iterations(op: Operation) -> int:
+def _iterations(op: Operation) -> Any:
     elements = prod(op.results[0].shape)
     if op.name in ("flat.reduce", "flat.arg_reduce"):
         return prod(next(op.values).shape)

@@ -86,7 +86,9 @@ def _convolution(
     amounts = [n for pair in zip(reversed(low), reversed(high), strict=True) for n in pair]
     padded = torch.nn.functional.pad(x, amounts)
     space = x.dim() - 2
-    out = torch.convolution(padded, weight, *(bias or (None,)), stride, (0,) * space, dilation, False, (0,), groups)
+    out = torch.convolution(
+        padded, weight, bias[0] if bias else None, stride, (0,) * space, dilation, False, (0,), groups
+    )
     return out.permute(to_channels_last(out.dim())).contiguous() if channels == LAST else out
 
 

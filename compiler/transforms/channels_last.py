@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.ir import Graph, Operation, Value, map_operand
+from torchstone.compiler.ir import Graph, Operation, Value, map_operand, values_in
 from torchstone.compiler.ops.composite import FIRST, LAST, to_channels_first, to_channels_last
 from torchstone.compiler.transforms.builder import Builder
 
@@ -28,7 +28,7 @@ def channels_last(graph: Graph) -> Graph:
             out.ops.append(Operation(op.name, operands, op.results, op.attributes, op.location))
             continue
         b, rank = Builder(out.ops, op.location), op.result.rank
-        moved = [b.transpose(v, to_channels_last(rank)) if v.rank == rank else v for v in operands]
+        moved = [b.transpose(v, to_channels_last(rank)) if v.rank == rank else v for v in values_in(operands)]
         (made,) = b.emit(op.name.removeprefix("flat."), *moved, **{**op.attributes, "channels": LAST})
         values[id(op.result)] = b.transpose(made, to_channels_first(rank))
     out.outputs = tuple(map_operand(o, mapped) for o in graph.outputs)

@@ -76,8 +76,8 @@ def _is_pure(op: Operation) -> bool:
     return primitive is not None and primitive not in control.ROWS and bool(op.results) and not op.graphs
 
 
-def _count(value: Value) -> int:
-    count = 1
+def _count(value: Value) -> Any:
+    count: Any = 1
     for size in value.shape:
         count *= size
     return count
@@ -86,7 +86,7 @@ def _count(value: Value) -> int:
 def _aligned(op: Operation) -> Operation:
     """The operand of a broadcast with a dim of size 1 for each that it lacks."""
     (x,), ops = op.values, []
-    shape = [1] * op.result.rank
+    shape: list[Any] = [1] * op.result.rank
     for size, dim in zip(x.shape, op.attributes["dims"], strict=True):
         shape[dim] = size
     Builder(ops, op.location).emit("reshape", x, shape=tuple(shape))

@@ -66,7 +66,7 @@ class _Sinking:
         op = self.made.get(id(value))
         if op is None or op.name != "flat.transpose":
             return None
-        return next(op.values), op.attributes["permutation"]  # type: ignore[return-value]
+        return next(op.values), op.attributes["permutation"]
 
     def transpose(self, x: Value, permutation: Permutation) -> Value:
         """Transpose, joined with the transpose that x is; a reshape where no two dims longer than 1 change places.
@@ -96,7 +96,7 @@ class _Sinking:
         if len(op.results) != 1:
             return None
         if op.name == "flat.transpose":
-            return self.transpose(next(op.values), op.attributes["permutation"])  # type: ignore[arg-type]
+            return self.transpose(next(op.values), op.attributes["permutation"])
         if op.name == "flat.reshape":
             return self.reshape(next(op.values), op.result.shape)
         found = [source for v in op.values if (source := self.source(v)) is not None]
@@ -135,7 +135,7 @@ class _Sinking:
         x, dims = next(op.values), op.attributes["dims"]
         if product(x.shape) == product(value.shape):
             return None
-        there = [permutation[d] for d in dims]  # type: ignore[union-attr]
+        there = [permutation[d] for d in dims]
         order = tuple(sorted(range(x.rank), key=there.__getitem__))
         return lambda: self.b.broadcast(self.transpose(x, order), shape, tuple(sorted(there)))
 
@@ -146,14 +146,14 @@ class _Sinking:
 
 
 def _reduce(s: _Sinking, op: Operation, operands: list[Value], permutation: Permutation) -> Value:
-    gone = {permutation[d] for d in op.attributes["dims"]}  # type: ignore[union-attr]
+    gone = {permutation[d] for d in op.attributes["dims"]}
     kept = [p for p in permutation if p not in gone]
-    out = s.b.reduce(operands[0], op.attributes["kind"], tuple(gone))  # type: ignore[arg-type]
+    out = s.b.reduce(operands[0], op.attributes["kind"], tuple(gone))
     return s.transpose(out, tuple(sorted(kept).index(p) for p in kept))
 
 
 def _concat(s: _Sinking, op: Operation, operands: list[Value], permutation: Permutation) -> Value:
-    return s.back(op, operands, permutation, {"dim": permutation[op.attributes["dim"]]})  # type: ignore[index]
+    return s.back(op, operands, permutation, {"dim": permutation[op.attributes["dim"]]})
 
 
 def _each_dim(*names: str) -> Callable[..., Value]:
@@ -167,7 +167,7 @@ def _each_dim(*names: str) -> Callable[..., Value]:
 
 
 def _reverse(s: _Sinking, op: Operation, operands: list[Value], permutation: Permutation) -> Value:
-    dims = tuple(sorted(permutation[d] for d in op.attributes["dims"]))  # type: ignore[union-attr]
+    dims = tuple(sorted(permutation[d] for d in op.attributes["dims"]))
     return s.back(op, operands, permutation, {"dims": dims})
 
 

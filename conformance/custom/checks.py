@@ -195,7 +195,8 @@ def _opcheck(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
     if not _is_finite(op, case):  # opcheck takes a NaN beside a NaN for a difference
         return
     args, kwargs = _call_arguments(op, case, requires_grad=op.gradient is not False)
-    found = torch.library.opcheck(op.function, args, kwargs, test_utils=OF_OPCHECK, raise_exception=False)
+    function: Any = op.function
+    found = torch.library.opcheck(function, args, kwargs, test_utils=OF_OPCHECK, raise_exception=False)
     for test, result in found.items():
         if str(result) != "SUCCESS":
             yield f"{test}: {_brief(result)}", True

@@ -192,7 +192,7 @@ def operator_named(namespace: str, name: str, overload: str = "") -> Any:
     """The overload of an operator; of an operator with one overload, that one; None where there is none."""
     import torch
 
-    packet = getattr(getattr(torch.ops, namespace), name, None)
+    packet: Any = getattr(getattr(torch.ops, namespace), name, None)
     if not isinstance(packet, operators.OpOverloadPacket):
         return None
     names = packet.overloads()
@@ -260,7 +260,7 @@ def _named(op: Any) -> tuple[str, str]:
 def _overloads(namespace: str, name: str) -> str:
     import torch
 
-    packet = getattr(getattr(torch.ops, namespace), name, None)
+    packet: Any = getattr(getattr(torch.ops, namespace), name, None)
     names = list(packet.overloads()) if isinstance(packet, operators.OpOverloadPacket) else []
     return f"; it has {', '.join(f'{namespace}::{name}.{overload}' for overload in names)}" if names else ""
 

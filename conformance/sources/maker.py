@@ -239,7 +239,7 @@ def _serve(control: socket.socket, make: Callable[..., Iterable[Entry]]) -> NoRe
             os._exit(0)
         if not descriptors:
             continue  # to kill one that has ended
-        pid = _fork(lambda files=descriptors: _make_all(*files, make), keep=descriptors)
+        pid = _fork(lambda files=descriptors: _make_all(files[0], files[1], files[2], make), keep=descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _wait(pid, control)

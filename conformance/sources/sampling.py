@@ -52,5 +52,5 @@ def check_dtypes(dtypes: Iterable[str] | None) -> list[str] | None:
     return wanted
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n", 1)[0][:200]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -170,7 +170,9 @@ def _drop_ops(value: Subject, timeout: float) -> Rewrite[Subject]:
     yield from _remove(count, without)
 
 
-def _remove(count: int, without: Callable[[frozenset[int]], Subject | None]) -> Rewrite[Subject]:
+def _remove(
+    count: int, without: Callable[[frozenset[int]], Subject | None]
+) -> Generator[Subject, bool, frozenset[int]]:
     """Leave out chunks of ``count`` things, halving the chunk; return the numbers of those that stay."""
     kept = list(range(count))
     chunk = count

@@ -29,7 +29,7 @@ class StablehloEmitter:
     @classmethod
     def bare(cls) -> StablehloEmitter:
         """Return one of no graph."""
-        return cls(Graph("", ()), (), None)
+        return cls(Graph("", []), (), None)
 
     # Types and attributes
 
@@ -43,7 +43,7 @@ class StablehloEmitter:
         """Return the type of a value of the IR."""
         return self.type(value.shape, value.dtype)
 
-    def integers(self, values: Sequence[int]) -> Any:
+    def integers(self, values: Sequence[Any]) -> Any:
         return self.ir.DenseI64ArrayAttr.get(list(values))
 
     def integer(self, value: int) -> Any:
@@ -89,7 +89,7 @@ class StablehloEmitter:
         kind = self.ir.RankedTensorType.get(x.type.shape, element(dtype))
         return x if kind == x.type else self.emit("convert", kind, x)
 
-    def reshape(self, x: Handle, shape: Sequence[int]) -> Handle:
+    def reshape(self, x: Handle, shape: Sequence[Any]) -> Handle:
         kind = self.ir.RankedTensorType.get(list(shape), x.type.element_type)
         return x if kind == x.type else self.emit("reshape", kind, x)
 
@@ -102,7 +102,7 @@ class StablehloEmitter:
 
     # Constants
 
-    def constant(self, value: Any, shape: Sequence[int], dtype: DType) -> Handle:
+    def constant(self, value: Any, shape: Sequence[Any], dtype: DType) -> Handle:
         """``value`` is one number, or all of them in row-major order."""
         if dtype.is_complex:  # the bindings read no attribute that holds complex numbers
             many = isinstance(value, tuple)

@@ -66,7 +66,7 @@ class Functions:
         graph.outputs = Builder(graph.ops).emit(function, x)
         graph = expand(graph, self._takes)
         with ir.InsertionPoint(self._body):
-            types = [ranked(kind.shape, kind.dtype)]
+            types = [ranked(kind.dims, kind.dtype)]
             made = mlir.func.FuncOp(symbol, (types, types), visibility="private")
         with ir.InsertionPoint(made.add_entry_block()):
             emitter = StablehloEmitter(graph, list(made.arguments), self)

@@ -13,7 +13,7 @@ from typing import Any
 
 from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import TorchstoneError
-from torchstone.compiler.ir import Graph, Value
+from torchstone.compiler.ir import Graph, Value, values_in
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
@@ -74,7 +74,7 @@ def computed(op: Any, operands: Sequence[Any], build: Build) -> list[Any]:
     graph.outputs = tuple(build(Builder(graph.ops), *args))
     graph = expand(graph, takes)
     emitter = emit(graph, [_stored(v) for v in operands], _module(op).body)
-    return [_loaded(emitter.tensor(v), v.dtype) for v in graph.outputs]
+    return [_loaded(emitter.tensor(v), v.dtype) for v in values_in(graph.outputs)]
 
 
 def _stored(x: Any) -> Any:

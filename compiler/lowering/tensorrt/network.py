@@ -78,7 +78,7 @@ class Network:
 
     # Constants
 
-    def constant(self, values: Any, shape: Sequence[int], name: str) -> Any:
+    def constant(self, values: Any, shape: Sequence[Any], name: str) -> Any:
         """A constant of any type, of a tuple of values or of one number, which is the same tensor each time.
 
         BF16 and BOOL, which IConstantLayer lacks or numpy cannot hold, are cast.

@@ -64,15 +64,15 @@ def contract(n: Network, op: Operation, left: Held, right: Held) -> Held:
     summed = values[0].shape[op.attributes["a_sum"][0]]
     if summed == 0:
         return Held((1,) * len(shape), splat=(0, rules.DATA_TYPES[op.result.dtype.name]))
-    turned = _turned(*values, op.attributes)
+    turned = _turned(values[0], values[1], op.attributes)
     tensors, turns = [], []
     for value, held, turn in zip(values, (left, right), turned or (False, False), strict=True):
         before = held.untransposed() if turned and held.shape == value.shape else None
         tensors.append(n.expand(held.read(n), held.shape, value.shape) if before is None else before)
         turns.append(turn != (before is not None))
     if values[0].dtype.is_float:
-        return Held(shape, n.matmul(*tensors, turns))
-    return Held(shape, _integer_product(n, *tensors, (*shape[:2], summed, shape[2])))
+        return Held(shape, n.matmul(tensors[0], tensors[1], turns))
+    return Held(shape, _integer_product(n, tensors[0], tensors[1], (*shape[:2], summed, shape[2])))
 
 
 def _integer_product(n: Network, a: Any, b: Any, sizes: Sequence[Dim]) -> Any:

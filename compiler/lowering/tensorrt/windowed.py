@@ -56,7 +56,7 @@ def _flattened(n: Network, x: Any, shape: Sequence[Dim]) -> Any:
     return n.reshape(x, shape, (*shape, 1)) if len(shape) == 3 else x
 
 
-def _window(op: Operation, kernel: Sequence[int]) -> dict[str, Any]:
+def _window(op: Operation, kernel: Sequence[Any]) -> dict[str, Any]:
     """Return the parameters of the windows, over two dims of space or three."""
     given = {**op.attributes, "kernel": kernel}
     window = {name: given[name] for name in _ALONE if name in given}

@@ -28,14 +28,14 @@ def product(op: Any) -> Any:
     columns = types[1].shape[2] * types[1].shape[0] if op.name == "tosa.matmul" else types[1].shape[0]
     if prod(out.shape) * prod(types[1].shape) < LEAST_WORK * columns:
         return None
-    graph = Graph("product", ())
+    graph = Graph("product", [])
     b, sources = Builder(graph.ops), []
     operands = []
     for value in list(op.operands)[:count]:
         source, permutation = _before_transpose(value)
         sources.append(source)
         arg = Value(TensorType(tuple(source.type.shape), dt.float32))
-        graph.args = (*graph.args, arg)
+        graph.args.append(arg)
         operands.append(b.transpose(arg, permutation))
     graph.outputs = (_FORMULAS[op.name](b, op, *operands),)
     return emit(graph, sources, _module(op).body).tensor(graph.outputs[0])

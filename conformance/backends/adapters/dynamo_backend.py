@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class DynamoBackend:
-    """A backend of ``torch.compile``: a function of a graph module and example inputs."""
+    """A backend of ``torch.compile``: a function of a graph module and example inputs, or one by its name."""
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any] | str) -> None:
         self.name = name
         self.function = function
 

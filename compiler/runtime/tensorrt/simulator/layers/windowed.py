@@ -121,7 +121,7 @@ class IConvolutionLayer(ILayer):
             padded = torch.nn.functional.pad(x, _amounts(self.pre_padding, self.post_padding))
             space = len(self.kernel_size_nd)
             return torch.convolution(
-                padded, kernel, *(bias or (None,)), self.stride_nd, (0,) * space, self.dilation_nd, False,
+                padded, kernel, bias[0] if bias else None, self.stride_nd, (0,) * space, self.dilation_nd, False,
                 (0,) * space, self.num_groups,
             )  # fmt: skip
 
