@@ -28,6 +28,7 @@ from torchstone.conformance.execution.memory import find_stray_writes
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
+from torchstone.conformance.oracle.ambiguity.saturation import saturation_ambiguity
 from torchstone.conformance.oracle.ambiguity.ties import TieBreaking
 from torchstone.conformance.oracle.ambiguity.zero_factor import zero_factor_ambiguity
 from torchstone.conformance.oracle.elementwise import (
@@ -111,7 +112,7 @@ def judge(
             return _OPEN
         if _right_by_factors(program, args, expected, actual, seed):
             return _OPEN
-        for ambiguity in (nan_sign_ambiguity, zero_factor_ambiguity, phase_ambiguity):
+        for ambiguity in (nan_sign_ambiguity, zero_factor_ambiguity, saturation_ambiguity, phase_ambiguity):
             for choice in ambiguity(referee, expected, actual):
                 beside = _judge(*choice)
                 if beside.ok:

@@ -40,6 +40,19 @@ SCALES_PRODUCT = Trait(
     waives=True,
 )
 
+SATURATES = Trait(
+    "Cuts off sums of integers",
+    Names.ATEN,
+    each("_int_mm"),
+    reason=(
+        "On a processor without VNNI instructions, oneDNN adds two products of 8 bits in 16 bits, and stays at the end "
+        "of their range: eager's numbers depend on the machine."
+    ),
+    effect="A backend is right beside eager, and beside eager with exact sums.",
+    read_by=("conformance.oracle.ambiguity.saturation",),
+    waives=True,
+)
+
 FREE_PHASES = Trait(
     "Gives vectors of free sign or phase",
     Names.ATEN,
