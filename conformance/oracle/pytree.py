@@ -1,8 +1,8 @@
-"""Results as trees: flattening them, naming their leaves, and finding where two trees differ."""
+"""Results and arguments as trees: flattening them, naming their leaves, and finding where two trees differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -31,6 +31,34 @@ def paths(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 def flatten(value: Any) -> list[Any]:
     """The leaves alone."""
     return [leaf for _, leaf in paths(value, "")]
+
+
+def leaves_of(*values: Any) -> list[Any]:
+    """The leaves of what a dispatch mode is given: lists, tuples and dicts of tensors and other values.
+
+    PyTorch's own function takes any class of nodes, and ten times as long; the models ask it of each step.
+    """
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, list | tuple):
+            found += leaves_of(*value)
+        elif isinstance(value, dict):
+            found += leaves_of(*value.values())
+        else:
+            found.append(value)
+    return found
+
+
+def map_leaves(change: Callable[[Any], Any], value: Any) -> Any:
+    """The same tree with each of these leaves changed."""
+    if isinstance(value, list | tuple):
+        changed = [map_leaves(change, item) for item in value]
+        if isinstance(value, list):
+            return changed
+        return type(value)(*changed) if hasattr(value, "_fields") else type(value)(changed)  # type: ignore[call-arg]
+    if isinstance(value, dict):
+        return {key: map_leaves(change, item) for key, item in value.items()}
+    return change(value)
 
 
 def shape_of(value: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -46,6 +46,7 @@ class Trait:
     effect: str
     read_by: tuple[str, ...]
     waives: bool = False
+    _asked: dict[Any, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def has(self, name: str) -> bool:
         """Whether the op of this very name is in the table."""
@@ -53,7 +54,9 @@ class Trait:
 
     def holds(self, func: Any) -> bool:
         """Whether an operator, as a dispatch mode is given it, has the trait."""
-        return any(name in self.ops for name in names_of(func))
+        if func not in self._asked:
+            self._asked[func] = any(name in self.ops for name in names_of(func))
+        return self._asked[func]
 
 
 @functools.cache

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.operators import schema_of
-from torchstone.compiler._torch.pytrees import tree_flatten
 from torchstone.conformance.oracle.op_traits.order_of_terms import TRANSFORMS
 from torchstone.conformance.oracle.op_traits.rounding import ACCUMULATES, SUMS_BAGS
+from torchstone.conformance.oracle.pytree import leaves_of
 
 _MAXIMUM_OF_BAGS = 2
 
@@ -25,7 +25,7 @@ def accumulates(func: Any) -> bool:
 
 def results_of(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Tensor]:
     """The tensors that an operator gave; of an embedding bag's sums, not the integers beside them."""
-    tensors = [result for result in tree_flatten(out)[0] if isinstance(result, Tensor)]
+    tensors = [result for result in leaves_of(out) if isinstance(result, Tensor)]
     if not SUMS_BAGS.holds(func):
         return tensors
     mode = args[4] if len(args) > 4 else kwargs.get("mode", 0)

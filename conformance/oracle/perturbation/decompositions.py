@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.pytrees import tree_flatten
 from torchstone.conformance.oracle.equality import close
 from torchstone.conformance.oracle.op_traits.rounding import NOT_DECOMPOSED, RECURRENCE
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.perturbation.oscillatory_zeros import oscillating_ops
+from torchstone.conformance.oracle.pytree import leaves_of
 from torchstone.conformance.oracle.tolerances import FORMULA_TOLERANCE
 
 
@@ -38,7 +38,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 def agree(left: Any, right: Any) -> bool:
     """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts."""
-    pairs = zip(tree_flatten(left)[0], tree_flatten(right)[0], strict=True)
+    pairs = zip(leaves_of(left), leaves_of(right), strict=True)
     return all(
         a.shape == b.shape and a.dtype == b.dtype and close(a, b, *FORMULA_TOLERANCE)
         for a, b in pairs

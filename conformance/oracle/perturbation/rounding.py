@@ -17,9 +17,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode, no_dispatch_modes
+from torchstone.compiler._torch.modes import TorchDispatchMode, unseen
 from torchstone.compiler._torch.operators import schema_of
-from torchstone.compiler._torch.pytrees import tree_flatten, tree_map
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32, STABLE_BY_NORM
@@ -35,6 +34,7 @@ from torchstone.conformance.oracle.perturbation.accumulation import (
 )
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
 from torchstone.conformance.oracle.perturbation.draws import DrawStream
+from torchstone.conformance.oracle.pytree import leaves_of, map_leaves
 from torchstone.conformance.oracle.random.replay import call_and_see_rng, may_draw
 from torchstone.conformance.oracle.tolerances import real_dtype
 from torchstone.conformance.oracle.ulp import precision, representable
@@ -94,8 +94,8 @@ class RandomRounding(TorchDispatchMode):
         out = function(*args, **kwargs)
         if not step.converts:
             return out
-        with no_dispatch_modes():  # the twin, which is float64 throughout, has nothing to convert
-            return tree_map(self._round, out)
+        with unseen():  # the twin, which is float64 throughout, has nothing to convert
+            return map_leaves(self._round, out)
 
     def _sides(self, like: Tensor) -> Tensor:
         if self.draws is not None:
@@ -114,17 +114,19 @@ class RandomRounding(TorchDispatchMode):
             moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
         else:
             moved = value * (1.0 + size * self._sides(value))
-        beyond = torch.isfinite(value) & (value.abs() > torch.finfo(torch.float64).max / 2)
+        finite = torch.isfinite(value)
+        beyond = finite & (value.abs() > torch.finfo(torch.float64).max / 2)
         if bool(beyond.any()):  # float64's own largest numbers go down only, by sizes that tell two of them apart
             size = size * (0.25 + torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
             moved = torch.where(beyond, value * (1.0 - size), moved)
-        return torch.where(torch.isfinite(value), moved, value)
+        return torch.where(finite, moved, value)
 
     def _round(self, value: Any) -> Any:
         if not movable(value):
             return value
-        moved = torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
-        return self._to_grid(moved) if self.on_grid else moved
+        with unseen():  # by the modes around this one: what moves a number is no step of the program
+            moved = torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
+            return self._to_grid(moved) if self.on_grid else moved
 
     def _to_grid(self, value: Tensor) -> Tensor:
         if value.is_complex():
@@ -155,15 +157,15 @@ class RandomRounding(TorchDispatchMode):
         tensors = results_of(func, args, kwargs, out)
         if accumulates(func) and all(map(movable, tensors)):
             self.sums += 1
-            operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf)]
-            out = self._accumulated(func, args, kwargs, out, operands, tensors)
-        return tree_map(self._round, out)
+            read = [leaf for leaf in leaves_of(args, kwargs) if movable(leaf)]
+            out = self._accumulated(func, args, kwargs, out, read, tensors)
+        return map_leaves(self._round, out)
 
     def _accumulated(
-        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
+        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, read: list[Tensor], results: list[Tensor]
     ) -> Any:
         """What an accumulation that gave ``out`` may give in another order."""
-        if self._sums_exactly(operands, results):
+        if self._sums_exactly(read, results):
             return out
         terms = transform_length(func, args, kwargs)
         moved = self._moved_operands(func, args, kwargs, [], results, terms)
@@ -185,7 +187,7 @@ class RandomRounding(TorchDispatchMode):
         written = _written(func, args, kwargs)
         if accumulates(func):
             self.sums += 1
-            read = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
+            read = [leaf for leaf in leaves_of(args, kwargs) if movable(leaf) and not _holds(written, leaf)]
             if not self._sums_exactly(read, []):
                 args, kwargs = self._moved_operands(func, args, kwargs, written, [])
         return self._rounded(written, func(*args, **kwargs))
@@ -194,13 +196,13 @@ class RandomRounding(TorchDispatchMode):
         for tensor in written:
             if movable(tensor):
                 tensor.copy_(self._round(tensor))
-        return tree_map(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
+        return map_leaves(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
 
     def _moved_operands(
         self, func: Any, args: Any, kwargs: Any, written: list[Any], results: list[Tensor], terms: float = 1.0
     ) -> Any:
-        operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if movable(leaf) and not _holds(written, leaf)]
-        scale = error_growth(max(length_of(operands, results), terms))
+        read = [leaf for leaf in leaves_of(args, kwargs) if movable(leaf) and not _holds(written, leaf)]
+        scale = error_growth(max(length_of(read, results), terms))
         if self.in_float32:
             scale *= torch.finfo(torch.float32).eps / self.eps
 
@@ -211,7 +213,8 @@ class RandomRounding(TorchDispatchMode):
             return moved if not by_norm or leaf.dim() < 2 else moved + self._of_norm(leaf, scale)
 
         by_norm = STABLE_BY_NORM.holds(func)
-        return tree_map(move, (args, kwargs))
+        with unseen():
+            return map_leaves(move, (args, kwargs))
 
     def _of_norm(self, matrix: Tensor, ulps: float) -> Tensor:
         """What is added to a matrix by a method whose error is so many ULPs of the largest of its elements, in each.
@@ -249,8 +252,8 @@ class RandomRounding(TorchDispatchMode):
             self.place = (*place[:-1], place[-1] + 1)
 
     def _key(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        operands = (leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor))
-        return (self.place, func, *((leaf.shape, leaf.dtype) for leaf in operands))
+        tensors = (leaf for leaf in leaves_of(args, kwargs) if isinstance(leaf, Tensor))
+        return (self.place, func, *((leaf.shape, leaf.dtype) for leaf in tensors))
 
     def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """Whether what an op's decomposition gives may stand for what the op gives; asked once for all the runs."""
@@ -258,14 +261,15 @@ class RandomRounding(TorchDispatchMode):
             self.found[key] = agree(rule(*args, **kwargs), func(*args, **kwargs))
         return self.found[key]
 
-    def _sums_exactly(self, operands: list[Tensor], results: list[Tensor]) -> bool:
+    def _sums_exactly(self, read: list[Tensor], results: list[Tensor]) -> bool:
         """Whether no order of the additions rounds: whole numbers whose partial sums stay small. (That a result is a
         number of the dtype says little: terms that cancel leave few bits.)"""
-        if not all(bool((operand == _whole(operand)).all()) for operand in operands):
-            return False
-        largest = math.prod(max(1.0, float(operand.abs().max())) for operand in operands if operand.numel())
-        small = largest * length_of(operands, results) <= 2.0 ** precision(self.exact_in)
-        return small and all(bool(representable(result, self.exact_in).all()) for result in results)
+        with unseen():
+            if not all(bool((operand == _whole(operand)).all()) for operand in read):
+                return False
+            largest = math.prod(max(1.0, float(operand.abs().max())) for operand in read if operand.numel())
+            small = largest * length_of(read, results) <= 2.0 ** precision(self.exact_in)
+            return small and all(bool(representable(result, self.exact_in).all()) for result in results)
 
 
 def _whole(value: Tensor) -> Tensor:
@@ -292,5 +296,5 @@ def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
     for index, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
-            written.extend(tree_flatten(value)[0])
+            written.extend(leaves_of(value))
     return written
