@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
@@ -38,6 +39,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.modes import unseen
 from torchstone.compiler._torch.operators import base_name, functional_form
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_map, tree_unflatten
 from torchstone.conformance.oracle.op_traits.order_of_terms import (
@@ -64,6 +66,7 @@ from torchstone.conformance.oracle.overflow.scaling import (
 from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable, transform_length
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
+from torchstone.conformance.oracle.pytree import leaves_of, map_leaves
 from torchstone.conformance.oracle.tolerances import real_dtype
 
 WITHIN = ("within", "some within")
@@ -198,19 +201,16 @@ class RandomOverflow(RandomRounding):
     def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
         what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
-        if holds_any((SEVERAL_FORMULAS, MOMENTS), func):
+        ordinary = holds_any((SEVERAL_FORMULAS, MOMENTS), func)
+        if ordinary:
             self.sums += 1  # a norm by statistics that are given adds nothing up, and has its formula all the same
-            ordinary = [
-                each(*tree_map(distinct_numbers, _copied(args)), **tree_map(distinct_numbers, _copied(kwargs)))
-                for each in (rule, func)
-            ]
-            return agree(*ordinary)
-        steps, whole = (each(*_copied(args), **_copied(kwargs)) for each in (rule, func))
         loose = self.widest and self.steps != "never"
-        if loose:
-            small = [each(*tree_map(shifted, _copied(args)), **_copied(kwargs)) for each in (rule, func)]
-            loose = _agree_where_finite(*map(_rescaled, small))
-        return agree(steps, _where_finite(steps, whole) if loose else whole)
+        asked = (func, loose, *map(_content, leaves_of(args, kwargs)))
+        if asked not in self.found:
+            answer = _stands_for_ordinary if ordinary else functools.partial(_stands_for, loose=loose)
+            with unseen():
+                self.found[asked] = answer(func, rule, args, kwargs)
+        return self.found[asked]
 
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
@@ -311,8 +311,35 @@ def _past(dtype: torch.dtype) -> float:
     return math.inf if dtype is torch.float64 else math.ldexp(largest + info.eps / 4, exponent)
 
 
+def _stands_for_ordinary(func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    ordinary = [
+        each(*map_leaves(distinct_numbers, _copied(args)), **map_leaves(distinct_numbers, _copied(kwargs)))
+        for each in (rule, func)
+    ]
+    return agree(*ordinary)
+
+
+def _stands_for(func: Any, rule: Any, args: Any, kwargs: dict[str, Any], loose: bool) -> bool:
+    steps, whole = (each(*_copied(args), **_copied(kwargs)) for each in (rule, func))
+    if loose:
+        small = [each(*map_leaves(shifted, _copied(args)), **_copied(kwargs)) for each in (rule, func)]
+        loose = _agree_where_finite(*map(_rescaled, small))
+    return agree(steps, _where_finite(steps, whole) if loose else whole)
+
+
+def _content(leaf: Any) -> Any:
+    """What is equal for two arguments with the same numbers: most runs of the model ask about the same ones."""
+    if not isinstance(leaf, Tensor):
+        return type(leaf), str(leaf)
+    plain = leaf.detach().resolve_conj().resolve_neg()
+    if plain.layout is not torch.strided:
+        return id(leaf)
+    numbers = plain.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return leaf.dtype, leaf.shape, leaf.stride(), hashlib.blake2b(numbers, digest_size=16).digest()
+
+
 def _copied(args: Any) -> Any:
-    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, args)
+    return map_leaves(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, args)
 
 
 def _where_finite(steps: Any, whole: Any) -> list[Any]:

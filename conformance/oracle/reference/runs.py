@@ -118,6 +118,7 @@ class Referee:
         self.derive = derive or (lambda inputs, outputs: outputs)
         self.around = around
         self.found: CheckedDecompositions = {}
+        self.found_in_range: CheckedDecompositions = {}
         self.seed = seed
         """Of a program that draws at random: eager draws from this seed, and every other run is given its numbers."""
 
@@ -322,7 +323,9 @@ class Referee:
         formula, formulas = 0, 1
         while formula < formulas:
             for k, kind in enumerate(kinds):
-                mode = RandomOverflow(self.dtype, SEED + k, *kind, formula, calls=self.call_precision)
+                mode = RandomOverflow(
+                    self.dtype, SEED + k, *kind, formula, found=self.found_in_range, calls=self.call_precision
+                )
                 runs.append(self.twin_run(mode))
                 formulas = max(formulas, mode.formulas)
             formula += 1
