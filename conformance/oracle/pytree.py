@@ -55,7 +55,7 @@ def map_leaves(change: Callable[[Any], Any], value: Any) -> Any:
         changed = [map_leaves(change, item) for item in value]
         if isinstance(value, list):
             return changed
-        return type(value)(*changed) if hasattr(value, "_fields") else type(value)(changed)  # type: ignore[call-arg]
+        return type(value)(*changed) if hasattr(value, "_fields") else type(value)(changed)
     if isinstance(value, dict):
         return {key: map_leaves(change, item) for key, item in value.items()}
     return change(value)

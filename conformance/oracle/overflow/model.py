@@ -335,7 +335,7 @@ def _content(leaf: Any) -> Any:
     if plain.layout is not torch.strided:
         return id(leaf)
     numbers = plain.contiguous().reshape(-1).view(torch.uint8).numpy()
-    return leaf.dtype, leaf.shape, leaf.stride(), hashlib.blake2b(numbers, digest_size=16).digest()
+    return leaf.dtype, leaf.shape, leaf.stride(), hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
 
 
 def _copied(args: Any) -> Any:

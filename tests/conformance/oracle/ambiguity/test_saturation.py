@@ -1,4 +1,4 @@
-"""Where eager's sums of int8 products are cut off, exact ones are right, what follows from them too, and nothing else."""
+"""Where eager cuts off sums of int8 products, exact ones are right, what follows from them too, and nothing else."""
 
 from __future__ import annotations
 
