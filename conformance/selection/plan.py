@@ -56,8 +56,8 @@ DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (
 
 VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
     (3.0, (DEFAULT,)),
-    (2.5, ("special",)),
-    (3.5, ("magnitudes", "extremes", "ties", "uniform", "shifted", "small")),
+    (5.0, ("values",)),
+    (0.5, ("special", "magnitudes", "extremes", "ties", "uniform", "shifted", "small")),
     (1.0, ("arguments",)),
     (1.5, ("backward",)),
     (2.5, ("strided", "transposed", "offset", "expanded", "lazy", "channels_last")),

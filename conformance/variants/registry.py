@@ -38,6 +38,7 @@ VARIANTS: Registry[Variant] = Registry(
         "small": f"{_HERE}.values:SMALL",
         "magnitudes": f"{_HERE}.values:MAGNITUDES",
         "ties": f"{_HERE}.ties:TIES",
+        "values": f"{_HERE}.every_value:VALUES",
         "scalar": f"{_HERE}.shapes:SCALAR",
         "empty": f"{_HERE}.shapes:EMPTY",
         "single": f"{_HERE}.shapes:SINGLE",
