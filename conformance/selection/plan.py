@@ -23,7 +23,7 @@ from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.selection.features import Feature, features
 from torchstone.conformance.sources import Source
 from torchstone.conformance.variants.apply import apply
-from torchstone.conformance.variants.registry import DEFAULT
+from torchstone.conformance.variants.registry import BUNDLES, DEFAULT
 
 
 class Share(NamedTuple):
@@ -57,16 +57,17 @@ DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (
 VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
     (3.0, (DEFAULT,)),
     (5.0, ("values",)),
-    (0.5, ("special", "magnitudes", "extremes", "ties", "uniform", "shifted", "small")),
-    (1.0, ("arguments",)),
-    (1.5, ("backward",)),
-    (2.5, ("strided", "transposed", "offset", "expanded", "lazy", "channels_last")),
-    (3.0, ("large", "long", "odd", "dims", "square", "single", "empty", "scalar")),
+    (2.0, ("sizes",)),
+    (2.0, ("layouts",)),
+    (2.0, ("arguments",)),
+    (2.0, ("backward",)),
+    (1.5, ("large", "empty", "scalar", "lazy")),
     (1.0, ("wide", "mixed")),
     (0.6, ("same", "inplace")),
     (0.6, ("outside",)),
     (0.4, ("constants",)),
     (0.3, ("dynamic", "batch")),
+    *((0.5, BUNDLES[name]) for name in ("values", "sizes", "layouts")),
 )
 """Kinds of variant, by what they change, each with its weight: within a kind a bug that one shows, others show, too.
 

@@ -6,6 +6,7 @@ files of strangers too, and what a file names must not be imported because the f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from torchstone.compiler.registry import Registry
@@ -38,7 +39,6 @@ VARIANTS: Registry[Variant] = Registry(
         "small": f"{_HERE}.values:SMALL",
         "magnitudes": f"{_HERE}.values:MAGNITUDES",
         "ties": f"{_HERE}.ties:TIES",
-        "values": f"{_HERE}.every_value:VALUES",
         "scalar": f"{_HERE}.shapes:SCALAR",
         "empty": f"{_HERE}.shapes:EMPTY",
         "single": f"{_HERE}.shapes:SINGLE",
@@ -59,10 +59,20 @@ VARIANTS: Registry[Variant] = Registry(
         "lazy": f"{_HERE}.layout:LAZY",
         "constants": f"{_HERE}.cache_key:CONSTANT",
         "outside": f"{_HERE}.out_of_bounds:OUT_OF_BOUNDS",
+        "values": f"{_HERE}.bundles:VALUES",
+        "sizes": f"{_HERE}.bundles:SIZES",
+        "layouts": f"{_HERE}.bundles:LAYOUTS",
     },
     unknown=UnknownName,
     broken=InputError,
 )
+
+BUNDLES: Mapping[str, tuple[str, ...]] = {
+    "values": ("special", "extremes", "magnitudes", "shifted", "small", "ties", "uniform"),
+    "sizes": ("odd", "square", "single", "dims", "long"),
+    "layouts": ("strided", "transposed", "offset", "channels_last", "expanded"),
+}
+"""Variants that ask several of one kind in one program, and which these are."""
 
 
 def compiled_alone(case: Case) -> bool:

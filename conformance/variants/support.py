@@ -33,16 +33,21 @@ def change_inputs(case: Case, change: Callable[[Tensor], Tensor], reason: str) -
     return case.replace(inputs=changed)
 
 
-def together(cases: Sequence[Case]) -> Case:
-    """One case that asks several of one program's kind, one after the other; inputs that are one tensor stay one."""
-    first = cases[0]
-    inputs: dict[str, Tensor] = dict(first.inputs)
-    names = {id(tensor): name for name, tensor in inputs.items()}
-    calls, outputs = list(first.program.calls), [first.program.outputs]
-    for number, case in enumerate(cases[1:], 1):
-        renamed = {call.result: f"{call.result}_{number}" for call in case.program.calls}
+def together(cases: Sequence[Case], names: Sequence[str] = ()) -> Case:
+    """One case that asks several of one program's kind, one after the other; inputs that are one tensor stay one.
+
+    With ``names`` the results and inputs of each have its name behind theirs; without, a number, but for the first.
+    """
+    if len(cases) == 1:
+        return cases[0]
+    first, ends = cases[0], [f"_{name}" for name in names] or ["", *(f"_{number}" for number in range(1, len(cases)))]
+    inputs: dict[str, Tensor] = {}
+    known: dict[int, str] = {}
+    calls, outputs = [], []
+    for case, end in zip(cases, ends, strict=True):
+        renamed = {call.result: f"{call.result}{end}" for call in case.program.calls}
         for name, tensor in case.inputs.items():
-            renamed[name] = names.setdefault(id(tensor), f"{name}_{number}")
+            renamed[name] = known.setdefault(id(tensor), f"{name}{end}")
             inputs[renamed[name]] = tensor
 
         def leaf(value: Any, renamed: dict[str, str] = renamed) -> Any:
@@ -51,8 +56,6 @@ def together(cases: Sequence[Case]) -> Case:
         for call in case.program.calls:
             calls.append(replace(call.map_arguments(leaf), result=renamed[call.result]))
         outputs.append(map_leaves(case.program.outputs, leaf))
-    if len(cases) == 1:
-        return first
     return first.replace(program=Program(tuple(inputs), tuple(calls), tuple(outputs)), inputs=inputs)
 
 

@@ -113,6 +113,13 @@ def test_two_inputs_become_one_where_that_does():
     assert str(found.program).startswith("v0 = torch.mul(x0, x0)")
 
 
+def test_an_input_that_is_written_to_stays_apart():
+    numbers = {name: torch.randn(3) for name in ("x0", "x1", "x2")}
+    start = case([("v0", "Tensor.add_", "x0", "x1"), ("v1", "mul", "v0", "x2")], "v1", **numbers)
+    found = shrunk(start, lambda c: [call.operator for call in c.program.calls] == ["add", "mul"])
+    assert str(found.program).splitlines()[:2] == ["v0 = torch.Tensor.add_(x0, x1)", "v1 = torch.mul(v0, x1)"]
+
+
 def test_infinities_and_empty_tensors_are_not_wandered_into():
     start = case([("v0", "div", "x0", "x1")], "v0", x0=torch.ones(3), x1=torch.ones(3) * 2)
     found = shrunk(start, lambda c: True)

@@ -18,7 +18,7 @@ from torchstone.conformance.selection.plan import DTYPE_KINDS, SHARES, VARIANT_K
 from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import find_case, load_all
 from torchstone.conformance.variants.apply import apply
-from torchstone.conformance.variants.registry import VARIANTS
+from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
 
 OPS = ["add", "sort"]
 
@@ -78,6 +78,7 @@ def test_more_effort_asks_the_same_first_and_meets_every_kind_of_variant_and_of_
     largest = max(samples, key=lambda sample: sum(tensor.numel() for tensor in sample.args))
     applicable = {name for name in VARIANTS.rows if isinstance(apply(largest, name), Case)}
     asked = {case.variant for case in thorough}
+    asked |= {part for name in asked for part in BUNDLES.get(name, ())}
     assert all(asked & set(names) for _, names in VARIANT_KINDS if applicable & set(names))
     assert len(asked) > 0.8 * len(applicable)
 

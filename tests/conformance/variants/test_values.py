@@ -10,9 +10,6 @@ import torch
 from torch import Tensor
 from variant_cases import asked, case, own
 
-from torchstone.conformance import planted
-from torchstone.conformance.backends import load
-from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Untested
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.dependence import groups, reach_of
@@ -162,45 +159,3 @@ def test_a_case_is_the_same_whenever_it_is_made() -> None:
     given = case("torch.add", own(), own())
     for name in ("special", "extremes", "magnitudes"):
         assert asked(given, name).to_bytes() == asked(given, name).to_bytes()
-
-
-def test_the_numbers_of_all_variants_are_asked_in_one_program() -> None:
-    given = case("torch.fmax", own(20, 20), own(20, 20))
-    whole = asked(given, "values")
-    for name in ("special", "extremes", "magnitudes", "shifted", "small", "ties"):
-        part = asked(given, name)
-        found = [all(map(_same, part.args, pair)) for pair in itertools.pairwise(whole.args)]
-        assert any(found[::2]), name
-    assert len(whole.program.calls) == 6, "no row is reduced: uniform has nothing to ask"
-    assert len(asked(case("torch.sum", own(20, 20), args=(1,)), "values").program.calls) > 6
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(one, other) or torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
-
-
-def test_numbers_that_eager_refuses_are_left_out() -> None:
-    target = "torch.nn.functional.binary_cross_entropy"
-    calls = asked(case(target, torch.rand(20), torch.rand(20)), "values").program.calls
-    assert [call.target for call in calls] == [target], "only ties are probabilities"
-    refused = apply(case("torch.neg", torch.tensor([True])), "values")
-    assert isinstance(refused, Untested) and "no input has numbers" in refused.reason
-
-
-@pytest.mark.parametrize(
-    ("bug", "target"),
-    [
-        ("tanh-saturates-early", "torch.tanh"),
-        ("variance-by-squares", "torch.var"),
-        ("log1p-by-log", "torch.log1p"),
-        ("normalize-constant-row", "torch.nn.functional.layer_norm"),
-        ("hardshrink-keeps-lambda", "torch.nn.functional.hardshrink"),
-        ("copysign-by-sign", "torch.copysign"),
-    ],
-)
-def test_a_bug_of_some_numbers_is_found_by_one_case(bug: str, target: str) -> None:
-    inputs = [own(20, 20)] * (2 if target == "torch.copysign" else 1)
-    args = ((20,),) if "layer_norm" in target else ()
-    given = asked(case(target, *(t.clone() for t in inputs), args=args), "values")
-    assert run_case(given, load("eager")).outcome == "pass"
-    assert run_case(given, planted.load(bug)).outcome == "mismatch"

@@ -1,0 +1,48 @@
+"""Variants that ask several of one kind in one program: ``values``, ``sizes`` and ``layouts``.
+
+A bug that a number, a size or a layout shows is mostly a bug of one op, and shows for that one alone. So each op has to
+be asked with each of them, and most of what that costs is compiling. One program that calls the op with all, each on
+inputs of its own, finds as much as they do apart:
+
+    r0_special = exp(x_special)         NaN, infinities, subnormals
+    r0_extremes = exp(x_extremes)
+    ...
+
+What many compilers refuse is no part of them: gradients, sizes of 0, lazy conjugates. It would take the others along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.sources.sampling import seeded
+from torchstone.conformance.variants.forked import answers
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
+from torchstone.conformance.variants.support import taken, together
+from torchstone.conformance.variants.ties import tied
+
+
+def _bundle(doc: str, name: str) -> Variant:
+    """A variant of several others: those that apply, each with the inputs that it has alone."""
+
+    def make(case: Case) -> Case:
+        found = {}
+        for part in BUNDLES[name]:
+            with contextlib.suppress(NotApplicable), seeded(f"{case.id}:{part}"):
+                change = tied if part == "ties" else VARIANTS.load(part).make  # without gradients
+                found[part] = change(case)
+        asked = answers([partial(taken, changed) for changed in found.values()], most=len(found))
+        found = {part: changed for (part, changed), yes in zip(found.items(), asked, strict=True) if yes}
+        if not found:
+            raise NotApplicable("its inputs have nothing to change, or eager takes nothing that comes of it")
+        return together(list(found.values()), list(found))
+
+    return Variant(doc, make)
+
+
+VALUES = _bundle("All variants of the numbers in the inputs, in one program.", "values")
+SIZES = _bundle("Variants of the sizes of the inputs, in one program.", "sizes")
+LAYOUTS = _bundle("Variants of where the inputs lie in memory, in one program.", "layouts")

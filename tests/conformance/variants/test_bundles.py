@@ -1,0 +1,72 @@
+"""Several variants in one program: each with the inputs that it has alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from variant_cases import asked, case, own
+
+from torchstone.conformance import planted
+from torchstone.conformance.backends import load
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.program.case import Untested
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors lie in memory alike, with the same numbers."""
+    return one.stride() == other.stride() and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+@pytest.mark.parametrize("target", ["torch.fmax", "torch.sub"])
+def test_each_part_has_the_inputs_that_it_has_alone(name: str, target: str) -> None:
+    given = case(target, own(6, 8), own(6, 8))
+    whole, found = asked(given, name), set()
+    for part in BUNDLES[name]:
+        alone = apply(given, part)
+        if isinstance(alone, Untested):
+            continue
+        found.add(part)
+        inputs = [whole.inputs[f"{name}_{part}"] for name in given.inputs]
+        assert all(map(same, inputs, alone.args)), part
+    assert {call.result.partition("_")[2] for call in whole.program.calls} == found
+    assert len(found) > 2
+    assert run_case(whole, load("linalg")).outcome == "pass"
+
+
+def test_parts_are_variants_that_are_run_as_they_are() -> None:
+    assert all(VARIANTS.load(part).run is None for parts in BUNDLES.values() for part in parts)
+    assert not set(BUNDLES) & {part for parts in BUNDLES.values() for part in parts}
+
+
+def test_what_eager_refuses_is_left_out() -> None:
+    target = "torch.nn.functional.binary_cross_entropy"
+    changed = asked(case(target, torch.rand(20), torch.rand(20)), "values")
+    assert len(changed.program.calls) == 1, "only ties are probabilities"
+    refused = apply(case("torch.neg", torch.tensor([True])), "values")
+    assert isinstance(refused, Untested) and "nothing to change" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("bug", "target", "name"),
+    [
+        ("tanh-saturates-early", "torch.tanh", "values"),
+        ("variance-by-squares", "torch.var", "values"),
+        ("log1p-by-log", "torch.log1p", "values"),
+        ("hardshrink-keeps-lambda", "torch.nn.functional.hardshrink", "values"),
+        ("copysign-by-sign", "torch.copysign", "values"),
+        ("row-sum-drops-tail", "torch.sum", "sizes"),
+        ("argmin-of-flat-strided", "torch.argmin", "layouts"),
+        ("expanded-operand-as-dense", "torch.add", "layouts"),
+    ],
+)
+def test_a_bug_is_found_by_one_case(bug: str, target: str, name: str) -> None:
+    given = case(target, *(own(6, 8) for _ in range(2 if target in ("torch.copysign", "torch.add") else 1)))
+    if target == "torch.sum":
+        given = case(target, own(6, 8), args=(1,))
+    changed = asked(given, name)
+    assert run_case(changed, load("eager")).outcome == "pass"
+    assert run_case(changed, planted.load(bug)).outcome == "mismatch"
