@@ -43,6 +43,7 @@ from torchstone.conformance.oracle.exactness.nan_sign import different_nan_signs
 from torchstone.conformance.oracle.exactness.signed_zero import different_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import misrounded
 from torchstone.conformance.oracle.overflow.conversions import undefined_elements
+from torchstone.conformance.oracle.parts import parts_of, taken
 from torchstone.conformance.oracle.perturbation.conditioning import (
     ill_conditioned,
     nan_lost_by_eager,
@@ -102,29 +103,72 @@ def judge(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        referee = Referee(program, args, seed=seed)
-        finding = _judge(referee, expected, actual)
+        same_form = shape_of(expected.outputs) == shape_of(actual.outputs)
+        parts = parts_of(program, args) if seed is None and same_form else []
+        if len(parts) < 2:
+            return _judge_part(program, args, expected, actual, seed)
+        findings = []
+        for places, part in parts:
+            runs = (replace(run, outputs=taken(run.outputs, places)) for run in (expected, actual))
+            findings.append(_at_place(places, _judge_part(part, args, *runs)))
+        return _of_parts(findings)
+
+
+def _at_place(places: list[int], finding: Finding) -> Finding:
+    """The finding on a part, with the names that its results have in the whole program."""
+    if len(places) > 1:
+        return finding
+
+    def whole(text: str) -> str:
+        return f"output[{places[0]}]{text.removeprefix('output')}" if text.startswith("output") else text
+
+    evidence = finding.evidence | ({"where": whole(finding.evidence["where"])} if "where" in finding.evidence else {})
+    return replace(finding, message=whole(finding.message), evidence=evidence)
+
+
+def _of_parts(findings: list[Finding]) -> Finding:
+    """The finding on a program by those on its parts: the worst, or a pass with all that they tell."""
+    for outcome in (Outcome.MISMATCH, Outcome.ILL_CONDITIONED):
+        for finding in findings:
+            if finding.outcome is outcome:
+                return finding
+    passed = [finding for finding in findings if finding.ok]
+    if not passed:
+        return findings[0]
+    rules = sorted({rule for finding in passed for rule in finding.evidence.get("rule", "").split(", ") if rule})
+    evidence = {key: value for finding in reversed(passed) for key, value in finding.evidence.items()}
+    return Finding(Outcome.PASS, evidence=evidence | ({"rule": ", ".join(rules)} if rules else {}))
+
+
+def _judge_part(
+    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None = None
+) -> Finding:
+    referee = Referee(program, args, seed=seed)
+    choices: list[tuple[Referee, Observed, Observed]] | None = None
+    for search in (False, True):  # what another choice among right answers settles, nobody has to search for
+        finding, given = _judge(referee, expected, actual, search), actual
         if not finding.ok:
-            finding, actual = _judge_defined(referee, finding, expected, actual)
+            finding, given = _judge_defined(referee, finding, expected, actual, search)
         if finding.kind != Kind.VALUE:
             return finding
-        if seed is None and _right_with_ties_broken(program, args, actual):
+        if seed is None and _right_with_ties_broken(program, args, given, search):
             return _OPEN
-        if _right_by_factors(program, args, expected, actual, seed):
+        if _right_by_factors(program, args, expected, given, seed, search):
             return _OPEN
-        for ambiguity in (nan_sign_ambiguity, zero_factor_ambiguity, saturation_ambiguity, phase_ambiguity):
-            for choice in ambiguity(referee, expected, actual):
-                beside = _judge(*choice)
-                if beside.ok:
-                    return _OPEN
-                # The other choice is as right, and so is what is ill-conditioned beside it.
-                if beside.outcome is Outcome.ILL_CONDITIONED and finding.outcome is Outcome.MISMATCH:
-                    finding = beside
-        return finding
+        if choices is None:
+            choices = [choice for ambiguity in _AMBIGUITIES for choice in ambiguity(referee, expected, given)]
+        others = [_judge(*choice, search) for choice in choices]
+        if any(beside.ok for beside in others):
+            return _OPEN
+    # The other choice is as right, and so is what is ill-conditioned beside it.
+    return next((beside for beside in others if beside.outcome is Outcome.ILL_CONDITIONED), finding)
+
+
+_AMBIGUITIES = (nan_sign_ambiguity, zero_factor_ambiguity, saturation_ambiguity, phase_ambiguity)
 
 
 def _judge_defined(
-    referee: Referee, finding: Finding, expected: Observed, actual: Observed
+    referee: Referee, finding: Finding, expected: Observed, actual: Observed, search: bool
 ) -> tuple[Finding, Observed]:
     """The finding, and the run it is of, given that of the whole run: where eager converts numbers out of range, what
     does not depend on these is compared."""
@@ -143,9 +187,8 @@ def _judge_defined(
             given[at] = torch.where(mask, dense(value), dense(given[at]))
     leaves = given[:outputs] if isinstance(actual.outputs, tuple | list | dict) else given[0]
     actual = Observed(leaves, tuple(given[outputs:]))
-    finding = _judge(
-        referee, replace(expected, outputs=wanted[:outputs]) if leaves is not given[0] else expected, actual
-    )
+    expected = replace(expected, outputs=wanted[:outputs]) if leaves is not given[0] else expected
+    finding = _judge(referee, expected, actual, search)
     if finding.ok and all(mask is not None and mask.numel() and bool(mask.all()) for mask in masks[:outputs]):
         return Finding(Outcome.UNTESTED, message=f"{_UNDEFINED} decide all numbers"), actual
     return replace(finding, evidence=finding.evidence | {"undefined": count}), actual
@@ -154,14 +197,14 @@ def _judge_defined(
 _UNDEFINED = "conversions to integers out of range, which PyTorch leaves open,"
 
 
-def _right_with_ties_broken(program: Program, args: tuple[Tensor, ...], actual: Observed) -> bool:
+def _right_with_ties_broken(program: Program, args: tuple[Tensor, ...], actual: Observed, search: bool) -> bool:
     """Whether the backend is right beside eager with another choice among equal elements."""
     given = flatten(actual.outputs)
     # Integer values may pass for indices: from the other end the indices come first.
-    return any(_right_beside(program, args, actual, some) for some in (given, given[::-1]))
+    return any(_right_beside(program, args, actual, some, search) for some in (given, given[::-1]))
 
 
-def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, given: list[Any]) -> bool:
+def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, given: list[Any], search: bool) -> bool:
     inputs = copy_tensors(args)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), TieBreaking(given) as ties:
@@ -169,11 +212,11 @@ def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, 
     except Exception:  # what eager does not run under a mode, it has but one choice for
         return False
     referee = Referee(program, args, around=lambda: TieBreaking(given))
-    return ties.made and _judge(referee, Observed(outputs, inputs), actual).ok
+    return ties.made and _judge(referee, Observed(outputs, inputs), actual, search).ok
 
 
 def _right_by_factors(
-    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None
+    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None, search: bool
 ) -> bool:
     """Whether the backend is right in what stays the same whichever results are given."""
     derive = derivation(program)
@@ -184,10 +227,10 @@ def _right_by_factors(
         given = Observed(derive(copy_tensors(args), actual.outputs), actual.inputs)
     except Exception:  # factors that do not multiply
         return False
-    return _judge(Referee(program, args, derive, seed=seed), wanted, given).ok
+    return _judge(Referee(program, args, derive, seed=seed), wanted, given, search).ok
 
 
-def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
+def _judge(referee: Referee, expected: Observed, actual: Observed, search: bool = True) -> Finding:
     targets = [call.target for call in referee.program.calls]
     rows, given = (list(paths(run.outputs, "output")) for run in (expected, actual))
     mismatch = _structure(rows, given, expected, actual)
@@ -195,7 +238,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
         return mismatch
     findings: list[Finding] = []
     for index, ((name, wanted), (_, value)) in enumerate(zip(rows, given, strict=True)):
-        findings.append(_leaf(name, wanted, value, Leaf(referee, index, targets)))
+        findings.append(_leaf(name, wanted, value, Leaf(referee, index, targets, search=search)))
         if findings[-1].outcome is Outcome.MISMATCH:
             return findings[-1]
     settled, stray, evidence = find_stray_writes(referee.pristine, expected.inputs, actual.inputs)
@@ -204,7 +247,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed) -> Finding:
     for index in (index for index, done in enumerate(settled) if not done):
         wanted, value = expected.inputs[index], actual.inputs[index]
         untouched = same_bits(wanted, referee.pristine[index])
-        leaf = Leaf(referee, len(rows) + index, targets, strict=untouched)
+        leaf = Leaf(referee, len(rows) + index, targets, strict=untouched, search=search)
         finding = _leaf(f"input[{index}]", wanted, value, leaf)
         if finding.kind:
             return replace(finding, kind=Kind.MUTATION, message=f"mutated: {finding.message}")

@@ -16,6 +16,8 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 
+import torch
+
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.forked import answers
@@ -29,6 +31,8 @@ def _bundle(doc: str, name: str) -> Variant:
     """A variant of several others: those that apply, each with the inputs that it has alone."""
 
     def make(case: Case) -> Case:
+        if _draws(case):
+            raise NotApplicable("it draws random numbers, which are compared call by call")
         found = {}
         for part in BUNDLES[name]:
             with contextlib.suppress(NotApplicable), seeded(f"{case.id}:{part}"):
@@ -41,6 +45,15 @@ def _bundle(doc: str, name: str) -> Variant:
         return together(list(found.values()), list(found))
 
     return Variant(doc, make)
+
+
+def _draws(case: Case) -> bool:
+    """Whether eager takes random numbers for the case; an exception where it does not take the case."""
+    torch.default_generator.manual_seed(0)
+    before = torch.default_generator.get_state()
+    with torch.no_grad():
+        case.program(*case.fresh_args())
+    return not torch.equal(before, torch.default_generator.get_state())
 
 
 VALUES = _bundle("All variants of the numbers in the inputs, in one program.", "values")

@@ -53,6 +53,8 @@ def ill_conditioned(
         found |= ~on_edge & _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
     if bool((bad & ~found & on_edge).any()):
         found |= on_edge & _given(actual, leaf.others(referee.roundings_on_grid, like), dtype, row)
+    if not leaf.search:
+        return found
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
         left = bad & ~found & where
         if bool(left.any()):

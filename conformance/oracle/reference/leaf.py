@@ -29,6 +29,8 @@ class Leaf:
     strict: bool = False
     dtype: torch.dtype | None = None
     """Of numbers that are no tensors: what they were read out of."""
+    search: bool = True
+    """Whether a run that gives a number is searched for, which takes as long as all else."""
 
     def dtype_of(self, tensor: Tensor) -> torch.dtype:
         """The dtype whose ULPs count."""

@@ -1,0 +1,77 @@
+"""Parts of a program that have nothing to do with each other, to be judged one by one.
+
+A program that asks an op several things at once has as many parts. What the rounding of one part decides is no question
+of the others, and none of their calls has to be run for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from torchstone.compiler._torch.tensors import known_version
+from torchstone.conformance.oracle.pytree import leaves_of
+from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.tensor_storage import copy_tensors
+
+
+def parts_of(program: Program, args: tuple[Tensor, ...]) -> list[tuple[list[int], Program]]:
+    """Each part: the places of its results among the program's, and the calls that they need, on all inputs.
+
+    The results of a part are as ``taken`` says. One part where the results are not several or calls write to what they
+    are given, for then their order counts.
+    """
+    outputs = program.outputs
+    whole = [(list(range(len(outputs))) if isinstance(outputs, tuple | list) else [0], program)]
+    if not isinstance(outputs, tuple | list) or len(outputs) < 2 or len(program.calls) < 2:
+        return whole
+    groups: list[tuple[list[int], set[str]]] = []
+    for place, result in enumerate(outputs):
+        places, names = [place], _needed(program, {ref.name for ref in leaves(result)})
+        for group in [group for group in groups if group[1] & names]:
+            groups.remove(group)
+            places, names = [*group[0], *places], group[1] | names
+        groups.append((places, names))
+    if len(groups) < 2 or _writes(program, args):
+        return whole
+    return [(sorted(places), _only(program, sorted(places), names)) for places, names in groups]
+
+
+def _needed(program: Program, wanted: set[str]) -> set[str]:
+    """The results of the calls that some results come from, themselves among them."""
+    found: set[str] = set()
+    for call in reversed(program.calls):
+        if call.result in wanted:
+            found.add(call.result)
+            wanted |= {ref.name for ref in call.refs()}
+    return found
+
+
+def _only(program: Program, places: list[int], names: set[str]) -> Program:
+    calls = tuple(call for call in program.calls if call.result in names)
+    return Program(program.inputs, calls, taken(program.outputs, places))
+
+
+def taken(outputs: Any, places: list[int]) -> Any:
+    """The results at some places: the one, or several as a dict by place."""
+    return outputs[places[0]] if len(places) == 1 else {place: outputs[place] for place in places}
+
+
+def _writes(program: Program, args: tuple[Tensor, ...]) -> bool:
+    """Whether a call writes to what it is given, or may: eager does not run the program, or keeps no count."""
+    written = []
+
+    def perform(index: int, function: Any, given: Any, named: Any) -> Any:
+        tensors = [leaf for leaf in leaves_of(given, named) if isinstance(leaf, Tensor)]
+        before = [known_version(tensor) for tensor in tensors]
+        out = function(*given, **named)
+        written.append(before != [known_version(tensor) for tensor in tensors] or None in before)
+        return out
+
+    try:
+        program.run(copy_tensors(args), perform)
+    except Exception:
+        return True
+    return any(written)
