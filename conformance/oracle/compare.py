@@ -109,8 +109,8 @@ def judge(
             return _judge_part(program, args, expected, actual, seed)
         findings = []
         for places, part in parts:
-            runs = (replace(run, outputs=taken(run.outputs, places)) for run in (expected, actual))
-            findings.append(_at_place(places, _judge_part(part, args, *runs)))
+            wanted, given = (replace(run, outputs=taken(run.outputs, places)) for run in (expected, actual))
+            findings.append(_at_place(places, _judge_part(part, args, wanted, given)))
         return _of_parts(findings)
 
 
