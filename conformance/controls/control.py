@@ -126,6 +126,8 @@ class Replaced(TorchDispatchMode):
             return func(*args, **kwargs)
         written = _written(func, args, kwargs)
         given = {name: kwargs[name] for name in kwargs if name not in _out_names(func)}
+        with torch.random.fork_rng(devices=[]):
+            form(*args, **given)  # what eager refuses, no control takes
         out = self._run(kernel, *tree_map_only(Tensor, resolved, (args, given)))
         if out is NotImplemented or not _fits(out, written):
             return func(*args, **kwargs)

@@ -14,6 +14,7 @@ from torchstone.compiler._torch.pytrees import tree_flatten, tree_leaves, tree_m
 from torchstone.conformance.controls.control import Control, Kernel, finding, operator, replacing
 from torchstone.conformance.controls.operands import accumulator
 from torchstone.conformance.oracle.exactness.steps import never_rounds
+from torchstone.conformance.oracle.perturbation.subnormals import FLUSHED, flushed
 
 _WIDER = {
     torch.float32: torch.float64,
@@ -119,10 +120,7 @@ def _flushing(func: Any) -> Kernel | None:
 
 
 def _flushed(leaf: Any) -> Any:
-    if not isinstance(leaf, Tensor) or leaf.dtype not in (torch.float32, torch.float64, torch.bfloat16):
-        return leaf
-    small = leaf.abs() < torch.finfo(leaf.dtype).smallest_normal
-    return torch.where(small, torch.copysign(torch.zeros_like(leaf), leaf), leaf)
+    return flushed(leaf) if isinstance(leaf, Tensor) and leaf.dtype in FLUSHED else leaf
 
 
 CONTROLS: tuple[Control, ...] = (

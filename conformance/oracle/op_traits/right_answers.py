@@ -28,14 +28,18 @@ PICKS_ONE_OF_TIES = Trait(
 )
 
 SCALES_PRODUCT = Trait(
-    "Multiplies a matrix product by alpha",
+    "Multiplies a product by alpha or value",
     Names.ATEN,
-    each("addbmm addmm addmv baddbmm"),
+    each("addbmm addcdiv addcmul addmm addmv baddbmm"),
     reason=(
         "For alpha=0 eager leaves the product out where BLAS computes it, and multiplies it where its own kernels do "
-        "(16 bits, small batches). PyTorch's decompositions multiply. The documentation speaks of beta=0 alone."
+        "(16 bits, small batches). PyTorch's decompositions multiply. The documentation speaks of beta=0 alone. "
+        "addcmul and addcdiv multiply by value=0 first in eager, and last in PyTorch's decomposition."
     ),
-    effect="Where alpha is 0 and an element of the product is NaN or infinite, it may count, as NaN, or be left out.",
+    effect=(
+        "Where alpha is 0 and an element of the product is NaN or infinite, it may count, as NaN, or be left out. "
+        "Where value is 0 and the product leaves the range, it may be NaN."
+    ),
     read_by=("conformance.oracle.ambiguity.zero_factor",),
     waives=True,
 )

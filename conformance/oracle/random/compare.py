@@ -32,6 +32,7 @@ from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
 from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, compare_distributions
+from torchstone.conformance.oracle.random.rounding_room import rounding_rooms
 from torchstone.conformance.oracle.random.unwritten import FILLS, calls_unwritten, run_filled, unwritten_elements
 from torchstone.conformance.oracle.random.work import affordable, work
 from torchstone.conformance.program.case import Case
@@ -40,6 +41,8 @@ from torchstone.conformance.program.program import Program
 RESEEDS = 16
 MORE_RESEEDS = 512
 """Before a backend is convicted: what is drawn once in a hundred runs is mostly not seen in sixteen."""
+ROOM_SEEDS = 4
+"""Seeds that show how far rounding moves an element: what one leaves out of a sum, another leaves in."""
 UNWRITTEN, DRAWN = "unwritten", "drawn"
 EAGER, SEEDED = "eager", "seeded"
 
@@ -222,12 +225,25 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
 
     names = [name for name, _ in [*paths(expected.outputs, "output"), *paths(list(expected.inputs), "input")]]
     try:
-        message, evidence = compare_distributions(eager, backend, names)
+        message, evidence = compare_distributions(eager, backend, names, rooms=functools.partial(_rooms, case))
     except ValueError as error:
         return _untested(f"random: {error}")
     if message:
         return Finding(Outcome.MISMATCH, Kind.DISTRIBUTION, message, evidence)
     return Finding(Outcome.PASS, evidence={"rule": "distribution", **evidence})
+
+
+def _rooms(case: Case) -> list[Tensor | None]:
+    """How far rounding may set apart equal elements: the largest room that a few seeds show."""
+    program = _unseeded(case.program)
+    rows = []
+    for seed in range(_ELSEWHERE, _ELSEWHERE + ROOM_SEEDS):
+        run = observe(program, case.fresh_args(), seed=seed)
+        rows.append(rounding_rooms(program, case.args, run, seed))
+    return [
+        functools.reduce(torch.maximum, rooms) if all(room is not None for room in rooms) else None
+        for rooms in zip(*rows, strict=True)
+    ]
 
 
 def outline(expected: Observed, actual: Observed) -> Finding | None:

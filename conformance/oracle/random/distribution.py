@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,12 +41,23 @@ def observation(leaves: list[Any]) -> Observation:
     rows = []
     for leaf in filter(_numeric, leaves):
         plain = dense(leaf if isinstance(leaf, Tensor) else torch.tensor(leaf))
-        plain = torch.view_as_real(plain) if plain.is_complex() else plain
-        row = plain.reshape(-1).to(torch.float64)
-        if len(row) > ELEMENTS:
-            row = row[torch.randperm(len(row), generator=torch.Generator().manual_seed(0))[:ELEMENTS]]
-        rows.append(row)
+        rows.append(_picked(torch.view_as_real(plain) if plain.is_complex() else plain))
     return rows
+
+
+def _picked(values: Tensor) -> Tensor:
+    """The elements that count, flat, in float64."""
+    row = values.reshape(-1).to(torch.float64)
+    if len(row) > ELEMENTS:
+        row = row[torch.randperm(len(row), generator=torch.Generator().manual_seed(0))[:ELEMENTS]]
+    return row
+
+
+def _picked_room(leaf: Any, room: Tensor | None) -> Tensor:
+    """The room of the elements that count: both parts of a complex number have that of the number."""
+    if room is None or not isinstance(leaf, Tensor):
+        return torch.zeros(())
+    return _picked(torch.stack([room, room], -1) if leaf.is_complex() else room)
 
 
 def _numeric(leaf: Any) -> bool:
@@ -54,9 +65,16 @@ def _numeric(leaf: Any) -> bool:
 
 
 def compare_distributions(
-    eager: Callable[[int], list[Any]], backend: Callable[[int], list[Any]], names: list[str], runs: int = RUNS
+    eager: Callable[[int], list[Any]],
+    backend: Callable[[int], list[Any]],
+    names: list[str],
+    runs: int = RUNS,
+    rooms: Callable[[], list[Tensor | None]] | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Compare the distributions of two functions from a seed to the leaves of a run, whose ``names`` are given.
+
+    ``rooms`` gives, leaf by leaf, how far rounding may set apart two numbers that are equal, where that is further than
+    the ULPs of the number itself. It is asked only if something sets the distributions apart without.
 
     Returns a message, empty when nothing sets them apart, and the evidence. Raises ``ValueError`` when the shapes that
     eager gives depend on the numbers drawn.
@@ -74,21 +92,18 @@ def compare_distributions(
     if {tuple(map(len, one)) for one in theirs} != shapes:
         return "the sizes of the results vary, and eager's do not", {}
     stacked = [[torch.stack(rows) for rows in zip(*sample, strict=True)] for sample in (seen, ours, theirs)]
-    pairs = [
-        (what, mine, other, epsilon)
-        for (what, mine, epsilon), (_, other, _) in zip(
-            _statistics(stacked[0], stacked[1], names, epsilons),
-            _statistics(stacked[0], stacked[2], names, epsilons),
-            strict=True,
-        )
-    ]
-    evidence: dict[str, Any] = {"runs": runs, "statistics": len(pairs), "false_alarm": FALSE_POSITIVE_RATE}
-    if not pairs:
+    pools = [Pool(*row) for row in zip(names, stacked[0], epsilons, strict=True)]
+    found = _least_likely(pools, *stacked[1:])
+    evidence: dict[str, Any] = {"runs": runs, "statistics": found.count, "false_alarm": FALSE_POSITIVE_RATE}
+    if found.explained():
         return "", evidence
-    worst = min(((_probability(mine, other, epsilon), what, mine, other) for what, mine, other, epsilon in pairs))
-    probability, what, mine, other = worst
-    if probability * len(pairs) >= FALSE_POSITIVE_RATE:
-        return "", evidence
+    if rooms is not None:
+        given = [_picked_room(*pair) for pair in zip(first, rooms(), strict=True) if _numeric(pair[0])]
+        pools = [pool._replace(room=room) for pool, room in zip(pools, given, strict=True)]
+        found = _least_likely(pools, *stacked[1:])
+        if found.explained():
+            return "", evidence | {"room": "that of rounding"}
+    probability, _, what, mine, other = found
     quartiles = [[_plain(sample.quantile(q)) for q in (0.0, 0.25, 0.5, 0.75, 1.0)] for sample in (mine, other)]
     evidence |= {"statistic": what, "probability": probability, "expected": quartiles[0], "actual": quartiles[1]}
     constant = all(bool((rows == rows[0]).all()) for rows in stacked[2])
@@ -104,66 +119,116 @@ def _epsilon(leaf: Any) -> float:
     return tolerance(dtype).ulps * torch.finfo(real_dtype(dtype)).eps / 2 if inexact else 0.0
 
 
-Statistic = tuple[str, Tensor, float]
-"""What it is of, its value in each run, and how far apart, relative to their size, equal ones may be by rounding."""
+class Pool(NamedTuple):
+    """What eager was seen to give of one leaf, a row for each run; and how far equal numbers may be apart by rounding:
+    relative to their size, and in each place."""
+
+    name: str
+    seen: Tensor
+    epsilon: float
+    room: Tensor = torch.zeros(())
 
 
-def _statistics(
-    seen: list[Tensor], sample: list[Tensor], names: list[str], epsilons: list[float]
-) -> Iterator[Statistic]:
+class LeastLikely(NamedTuple):
+    """Of ``count`` statistics the one whose two samples are least likely of one distribution."""
+
+    probability: float
+    count: int
+    what: str = ""
+    mine: Tensor = torch.zeros(1)
+    other: Tensor = torch.zeros(1)
+
+    def explained(self) -> bool:
+        """Whether chance explains it."""
+        return self.probability * self.count >= FALSE_POSITIVE_RATE
+
+
+def _least_likely(pools: list[Pool], mine: list[Tensor], other: list[Tensor]) -> LeastLikely:
+    rows = zip(_statistics(pools, mine), _statistics(pools, other), strict=True)
+    found = [(_probability(left.runs, right.runs, left), left.what, left.runs, right.runs) for left, right in rows]
+    if not found:
+        return LeastLikely(1.0, 1)
+    probability, *worst = min(found, key=lambda row: row[0])
+    return LeastLikely(probability, len(found), *worst)
+
+
+class Statistic(NamedTuple):
+    """What it is of, its value in each run, and how far apart equal ones may be by rounding: relative to their size,
+    and in all."""
+
+    what: str
+    runs: Tensor
+    epsilon: float = 0.0
+    room: float = 0.0
+
+
+def _statistics(pools: list[Pool], sample: list[Tensor]) -> Iterator[Statistic]:
     before: Tensor | None = None
-    for name, pool, rows, epsilon in zip(names, seen, sample, epsilons, strict=True):
+    for pool, rows in zip(pools, sample, strict=True):
         if not rows.shape[1]:
             continue
-        known, rows = _placed(pool, rows, epsilon)
-        numbers, pool = (part.nan_to_num(0.0, 1e300, -1e300) for part in (rows, pool))
-        for what, values in _of_one(name, numbers, pool):
-            yield what, values, epsilon
-        yield f"the share of NaN in {name}", rows.isnan().to(torch.float64).mean(1), 0.0
-        yield f"how many elements of {name} eager was seen to give", known, 0.0
+        known, rows = _placed(pool, rows)
+        numbers, seen = (part.nan_to_num(0.0, 1e300, -1e300) for part in (rows, pool.seen))
+        yield from _of_one(pool._replace(seen=seen), numbers)
+        yield Statistic(f"the share of NaN in {pool.name}", rows.isnan().to(torch.float64).mean(1))
+        yield Statistic(f"how many elements of {pool.name} eager was seen to give", known)
         if before is not None and before.shape == numbers.shape:
-            yield f"the product of {name} with the result before it", _scaled(before * numbers).mean(1), epsilon
+            what = f"the product of {pool.name} with the result before it"
+            yield Statistic(what, _scaled(before * numbers).mean(1), pool.epsilon)
         before = numbers
 
 
-def _placed(pool: Tensor, rows: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def _placed(pool: Pool, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Of each run the share of elements that some run of eager in the pool gave in their place, but for rounding; and
     the runs with these in their places."""
-    order = pool.nan_to_num(math.inf).sort(0).values.t().contiguous()  # [elements, pool]
+    order = pool.seen.nan_to_num(math.inf).sort(0).values.t().contiguous()  # [elements, pool]
     values = rows.t().contiguous()
     at = torch.searchsorted(order, values)
-    left, right = (order.gather(1, place.clamp(0, pool.shape[0] - 1)) for place in (at - 1, at))
+    left, right = (order.gather(1, place.clamp(0, pool.seen.shape[0] - 1)) for place in (at - 1, at))
     nearest = torch.where((values - left).abs() <= (right - values).abs(), left, right)
-    close = (values - nearest).abs() <= epsilon * nearest.abs()
+    room = pool.room.reshape(-1, 1) if pool.room.dim() else pool.room
+    close = (values - nearest).abs() <= torch.maximum(pool.epsilon * nearest.abs(), room)
     found = (values == nearest) | (close & nearest.isfinite())
     return found.to(torch.float64).mean(0), torch.where(found, nearest, values).t()
 
 
-def _of_one(name: str, rows: Tensor, pool: Tensor) -> Iterator[tuple[str, Tensor]]:
-    count = rows.shape[1]
+def _of_one(pool: Pool, rows: Tensor) -> Iterator[Statistic]:
+    name, count = pool.name, rows.shape[1]
+    rooms = pool.room.expand(count)
     for place in sorted({round(k * (count - 1) / max(SINGLE - 1, 1)) for k in range(SINGLE)}):
-        yield f"element {place} of {name}", rows[:, place]
+        yield Statistic(f"element {place} of {name}", rows[:, place], pool.epsilon, float(rooms[place]))
     if count == 1:
         return
+    largest = float(rooms.max())
+    for what, values in _of_all(pool.seen, rows):
+        yield Statistic(f"{what} {name}", values, pool.epsilon, largest if what in _OF_SIZE else 0.0)
+
+
+_OF_SIZE = ("the mean of", "the mean size of", "the least of", "the largest of", "the middle of")
+"""Statistics that rounding moves by no more than it moves an element."""
+
+
+def _of_all(pool: Tensor, rows: Tensor) -> Iterator[tuple[str, Tensor]]:
+    count = rows.shape[1]
     centre = pool.median(0).values
     spread = (pool - centre).abs().median(0).values
     scaled = (rows - centre) / torch.where(spread > 0, spread, 1.0)
     nonzero = (rows != 0).sum(1)
     ordered = rows.sort(1).values
-    yield f"the mean of {name}", rows.mean(1)
-    yield f"the mean size of {name}", rows.abs().mean(1)
-    yield f"the mean size of what is not zero in {name}", rows.abs().sum(1) / nonzero.clamp(min=1)
-    yield f"the spread of {name}", _scaled(scaled).square().mean(1)
-    yield f"the least of {name}", ordered[:, 0]
-    yield f"the largest of {name}", ordered[:, -1]
-    yield f"the middle of {name}", ordered[:, count // 2]
-    yield f"the share of zeros in {name}", nonzero / count
-    yield f"how many different numbers are in {name}", (ordered.diff(dim=1) != 0).sum(1).to(torch.float64)
-    yield f"how alike neighbours in {name} are", (_scaled(scaled)[:, 1:] * _scaled(scaled)[:, :-1]).mean(1)
+    yield "the mean of", rows.mean(1)
+    yield "the mean size of", rows.abs().mean(1)
+    yield "the mean size of what is not zero in", rows.abs().sum(1) / nonzero.clamp(min=1)
+    yield "the spread of", _scaled(scaled).square().mean(1)
+    yield "the least of", ordered[:, 0]
+    yield "the largest of", ordered[:, -1]
+    yield "the middle of", ordered[:, count // 2]
+    yield "the share of zeros in", nonzero / count
+    yield "how many different numbers are in", (ordered.diff(dim=1) != 0).sum(1).to(torch.float64)
+    yield "how alike neighbours are in", (_scaled(scaled)[:, 1:] * _scaled(scaled)[:, :-1]).mean(1)
     generator = torch.Generator().manual_seed(1)
     for number in range(SIGNED):
         signs = torch.randint(0, 2, (count,), generator=generator).to(torch.float64) * 2 - 1
-        yield f"sum {number} of {name} with random signs", _scaled(scaled) @ signs
+        yield f"sum {number} with random signs of", _scaled(scaled) @ signs
 
 
 def _scaled(rows: Tensor) -> Tensor:
@@ -171,7 +236,7 @@ def _scaled(rows: Tensor) -> Tensor:
     return rows.clamp(-1e100, 1e100)
 
 
-def _probability(mine: Tensor, other: Tensor, epsilon: float) -> float:
+def _probability(mine: Tensor, other: Tensor, rounding: Statistic) -> float:
     """A bound on how likely two samples of one distribution are as far apart as these.
 
     Of n runs each, the largest difference of the distribution functions is d or more with a probability of
@@ -179,7 +244,7 @@ def _probability(mine: Tensor, other: Tensor, epsilon: float) -> float:
     that rounding may set apart count as equal ones.
     """
     ordered, order = torch.cat([mine, other]).sort()
-    size = ordered.abs().max() * max(epsilon, SUM_RTOL)
+    size = max(float(ordered.abs().max()) * max(rounding.epsilon, SUM_RTOL), rounding.room)
     group = torch.cat([torch.zeros(1), (ordered.diff() > size).cumsum(0)]).long()
     counts = torch.zeros(int(group[-1]) + 1, dtype=torch.float64)
     counts.index_add_(0, group, torch.where(order < len(mine), 1.0, -1.0).to(torch.float64))

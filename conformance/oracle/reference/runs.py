@@ -31,6 +31,7 @@ from torchstone.conformance.oracle.perturbation.inputs import (
     write_perturbed,
 )
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
+from torchstone.conformance.oracle.perturbation.subnormals import FlushSubnormals
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
@@ -224,6 +225,12 @@ class Referee:
     def eager(self) -> ReferenceRun:
         """Eager's run once more."""
         return self._run(self.program, self.args())
+
+    @functools.cached_property
+    def flushed_runs(self) -> list[ReferenceRun]:
+        """Eager's run with subnormal results of its steps flushed to zero."""
+        run = self._run(self.program, self.args(), FlushSubnormals())
+        return [] if run.problem else [run]
 
     @functools.cached_property
     def factorizations(self) -> list[Any]:

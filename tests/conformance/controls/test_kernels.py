@@ -125,3 +125,14 @@ def test_a_stable_sort_stays_stable() -> None:
     x = torch.tensor([1.0, 0.0, 1.0])
     assert run("other_ties", lambda t: torch.sort(t, stable=True)[1], x)[0].tolist() == [1, 0, 2]
     assert run("other_ties", lambda t: torch.sort(t)[1], x)[0].tolist() == [1, 2, 0]
+
+
+def test_what_eager_refuses_no_control_takes() -> None:
+    """PyTorch's reference of mv takes two dtypes, and eager does not."""
+    with pytest.raises(RuntimeError, match="dtype"):
+        CONTROLS["references"].compile(torch.mv, ())(torch.ones(2, 2), torch.ones(2, dtype=torch.float64))
+
+
+def test_a_reference_of_another_dtype_is_none() -> None:
+    mean, std = torch.zeros((), dtype=torch.float64), torch.ones(3)
+    assert CONTROLS["references"].compile(torch.normal, ())(mean, std).dtype is torch.normal(mean, std).dtype

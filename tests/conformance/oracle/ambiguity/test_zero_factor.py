@@ -86,3 +86,16 @@ def test_beta_0_leaves_the_operand_out() -> None:
     x, a, b = torch.tensor([[NAN]]), torch.ones(1, 1), torch.ones(1, 1)
     finding = compare(program("addmm", alpha=1, beta=0), lambda x, a, b: 0 * x + a @ b, x, a, b)
     assert finding.outcome is Outcome.MISMATCH
+
+
+@pytest.mark.parametrize(("op", "factor"), [("addcmul", 1e38), ("addcdiv", 1e-38)])
+def test_a_product_of_elements_that_overflows_may_count_as_nan(op: str, factor: float) -> None:
+    """PyTorch's decomposition multiplies by value last; no NaN and no infinity of an operand is lost."""
+    call = Call(f"torch.{op}", (Ref("x0"), Ref("x1"), Ref("x2")), {"value": 0}, "r0")
+    scaled = Program(("x0", "x1", "x2"), (call,), Ref("r0"))
+    x, large = torch.tensor([3.0, 3.0]), torch.tensor([1e38, 1.0])
+    b = torch.tensor([factor, 1.0])
+    assert compare(scaled, lambda x, a, b: torch.stack([x[0] * torch.nan, x[1]]), x, large, b).ok
+    assert compare(scaled, lambda x, a, b: x * torch.nan, x, large, b).outcome is Outcome.MISMATCH
+    infinite = torch.tensor([torch.inf, 1.0])
+    assert compare(scaled, lambda x, a, b: x, x, infinite, b).outcome is Outcome.MISMATCH

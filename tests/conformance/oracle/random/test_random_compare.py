@@ -105,6 +105,33 @@ def test_right_generators_are_not_accused() -> None:
         )[0]
 
 
+COLUMN = torch.tensor([1e4, -1e4, 1.0]).expand(20, 3).t().contiguous()
+CANCELS = Case(
+    Program(
+        ("x", "y"),
+        (
+            Call("torch.nn.functional.dropout", (Ref("x"),), {"p": 0.3}, "r0"),
+            Call("torch.matmul", (Ref("r0"), Ref("y")), {}, "r1"),
+        ),
+        Ref("r1"),
+    ),
+    {"x": torch.linspace(0.9, 1.1, 60).reshape(20, 3), "y": COLUMN},
+    "test",
+    "dropout",
+    "float32",
+)
+
+
+@pytest.mark.parametrize(("off", "right"), [(0.0, True), (0.02, False)])
+def test_terms_of_random_sums_that_cancel_may_be_added_in_another_order(off: float, right: bool) -> None:
+    """Off by an ULP of the terms, and not by more."""
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        return ((dropout(x, 0.3, 1 / 0.7)).double() @ (y + off).double()).float()
+
+    assert (run_case(CANCELS, running(run)).outcome is Outcome.PASS) == right
+
+
 DRAWN = case_of("torch.bernoulli", inputs={"x0": HALF})
 
 
