@@ -7,8 +7,8 @@ multiply. So either answer is right, of each element.
 
     addmm(c, a, b, alpha=0), with a NaN in a:    c, or c + NaN wherever the product a b is NaN or infinite
 
-Eager computes ``(value * a) * b`` for ``addcmul``, PyTorch's decomposition ``value * (a * b)``. With ``value=0`` the first
-is 0 and the second NaN where ``a * b`` leaves the range. Neither leaves out a NaN.
+Eager computes ``(value * a) * b`` for ``addcmul``, PyTorch's decomposition ``value * (a * b)``. With ``value=0`` the
+first is 0 and the second NaN where ``a * b`` leaves the range. Neither leaves out a NaN.
 
     addcmul(c, a, b, value=0), with a = b = 1e38:    c, or NaN
 """

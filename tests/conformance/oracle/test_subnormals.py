@@ -11,10 +11,8 @@ from torchstone.conformance.program.program import Call, Program, Ref
 
 @pytest.mark.parametrize(("given", "outcome"), [(0.0, "ill-conditioned"), (2e-25, "mismatch"), (-1e-25, "mismatch")])
 def test_a_number_between_is_flushed_or_kept(given: float, outcome: str) -> None:
-    factors = (1e-30, 1e-10, 1e15)
-    operands = (X, Ref("r0"), Ref("r1"))
-    calls = [Call("torch.mul", (operand, by), {}, f"r{k}") for k, (operand, by) in enumerate(zip(operands, factors))]
-    program = Program(("x0",), tuple(calls), Ref("r2"))
+    steps = ((X, 1e-30), (Ref("r0"), 1e-10), (Ref("r1"), 1e15))
+    program = Program(("x0",), tuple(Call("torch.mul", step, {}, f"r{k}") for k, step in enumerate(steps)), Ref("r2"))
     found = compare(program, lambda x: torch.tensor([given, 1.0]), torch.tensor([1.0, 1e25]))
     assert found.outcome == outcome, found
 
