@@ -6,12 +6,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from torchstone.compiler._torch import decompositions
 from torchstone.compiler._torch.operators import base_name
-from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.controls.control import Control, Kernel, finding
 
 
@@ -42,18 +38,11 @@ def _rule(table: Callable[[], Mapping[Any, Callable[..., Any]]], func: Any) -> K
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         try:
-            out = rule(*args, **kwargs)
+            return rule(*args, **kwargs)
         except Exception:  # a decomposition that does not take these arguments: the op itself does
             return NotImplemented
-        # One that gives another dtype (normal of a 0-d float64 mean) is no right answer: it is left to the op itself.
-        with torch.random.fork_rng(devices=[]):
-            return out if _outline(out) == _outline(func(*args, **kwargs)) else NotImplemented
 
     return kernel
-
-
-def _outline(out: Any) -> list[Any]:
-    return [(leaf.dtype, leaf.shape) if isinstance(leaf, Tensor) else type(leaf) for leaf in tree_leaves(out)]
 
 
 CONTROLS: tuple[Control, ...] = (

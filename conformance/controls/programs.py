@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.operators import schema_of
-from torchstone.compiler._torch.pytrees import tree_map_only
+from torchstone.compiler._torch.pytrees import tree_leaves, tree_map_only
 from torchstone.compiler._torch.tensors import storage_key, version
 from torchstone.conformance.backends.protocol import BackendUnsupported
 from torchstone.conformance.controls.control import Control
+from torchstone.conformance.oracle.op_traits.execution import READS_THE_LAYOUT
 
 Program = Callable[..., Any]
 
@@ -58,11 +59,9 @@ def _results(name: str, layout: Callable[[Tensor], Tensor], how: str) -> Control
 
 # Memory of inputs
 
-_READ_THE_LAYOUT = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "set", "resize", "resize_as"})
-
 
 def _row_major(fn: Any, ran: list[str]) -> Program:
-    if any(call.operator in _READ_THE_LAYOUT for call in getattr(fn, "calls", ())):
+    if any(READS_THE_LAYOUT.has(call.operator) for call in getattr(fn, "calls", ())):
         raise BackendUnsupported("the program reads how its inputs lie in memory", stage="capture")
 
     def run(*tensors: Tensor) -> Any:
@@ -93,6 +92,10 @@ def _row_major(fn: Any, ran: list[str]) -> Program:
 # Without writes and views
 
 
+def _dtypes(out: Any) -> list[Any]:
+    return [leaf.dtype for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+
+
 def _functionalized(fn: Any, ran: list[str]) -> Program:
     if any(call.target == "torch.autograd.grad" for call in getattr(fn, "calls", ())):
         raise BackendUnsupported("torch.func.functionalize does not take torch.autograd.grad", stage="capture")
@@ -100,7 +103,12 @@ def _functionalized(fn: Any, ran: list[str]) -> Program:
 
     def run(*tensors: Tensor) -> Any:
         ran.append("functionalize")
-        return compiled(*tensors)
+        with torch.random.fork_rng(devices=[]):
+            wanted = _dtypes(fn(*map(torch.clone, tensors)))  # what eager refuses, no control takes
+        out = compiled(*tensors)
+        if _dtypes(out) != wanted:  # a write into fewer bits becomes a result of more
+            raise BackendUnsupported("torch.func.functionalize gives other dtypes than the program", stage="run")
+        return out
 
     return run
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from torchstone.conformance.backends import BackendUnsupported
 from torchstone.conformance.controls import CONTROLS
 from torchstone.conformance.controls.control import functional_form, operator
 from torchstone.conformance.controls.matrices import by_transform, im2col, winograd
@@ -136,3 +137,25 @@ def test_what_eager_refuses_no_control_takes() -> None:
 def test_a_reference_of_another_dtype_is_none() -> None:
     mean, std = torch.zeros((), dtype=torch.float64), torch.ones(3)
     assert CONTROLS["references"].compile(torch.normal, ())(mean, std).dtype is torch.normal(mean, std).dtype
+
+
+def test_what_eager_is_asked_first_writes_to_no_input() -> None:
+    """Running statistics are written, and the schema of the operator does not say so."""
+
+    def normalized(x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return torch.nn.functional.batch_norm(x, mean, var, training=True, momentum=0.5)
+
+    x, running = normal(12).reshape(4, 3), torch.ones(3)
+    for name in ("references", "flushed_subnormals"):
+        expected, given = running.clone(), running.clone()
+        normalized(x, expected, torch.ones(3))
+        run(name, normalized, x, given, torch.ones(3))
+        torch.testing.assert_close(given, expected)
+
+
+def test_what_functionalization_promotes_otherwise_is_declined() -> None:
+    def written(x: Tensor, y: Tensor) -> Tensor:
+        return torch.nn.functional.binary_cross_entropy_with_logits(x, y)
+
+    with pytest.raises(BackendUnsupported):
+        run("functionalized", written, torch.zeros(3, dtype=torch.float64), torch.ones(3))
