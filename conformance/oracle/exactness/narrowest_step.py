@@ -13,6 +13,7 @@ A step that is exact in any precision (a view, a copy, a comparison) adds none. 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import CONVERSIONS
 from torchstone.conformance.oracle.op_traits.trait import names_of
+from torchstone.conformance.oracle.perturbation.decompositions import decompositions
 from torchstone.conformance.oracle.tolerances import real_dtype
 from torchstone.conformance.oracle.ulp import precision
 
@@ -132,6 +134,8 @@ class RecordPrecision(TorchDispatchMode):
         out = func(*args, **kwargs)
         results = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
         rounded, conversion = _rounds_to(func, args, kwargs, operands, results)
+        if rounded is not None and not conversion:
+            rounded = narrower(rounded, _within(func, args, kwargs, operands, rounded))
         if rounded is not None:
             self._note(rounded, conversion, results, inputs)
             dtype, inputs = narrower(dtype, rounded), frozenset()
@@ -151,6 +155,33 @@ class RecordPrecision(TorchDispatchMode):
         self._at.conversions |= {self._key(result) for result in results} if conversion else set()
         for index in inputs:
             self._read[index] = narrower(self._read.get(index), dtype) or dtype
+
+
+class _Narrowest(TorchDispatchMode):
+    """Finds the narrowest dtype that a step inside it rounds to."""
+
+    found: torch.dtype | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        operands, results = ([leaf for leaf in tree_leaves(each) if isinstance(leaf, Tensor)] for each in (args, out))
+        self.found = narrower(self.found, _rounds_to(func, args, kwargs, operands, results)[0])
+        return out
+
+
+def _within(
+    func: Any, args: Any, kwargs: dict[str, Any], operands: list[Tensor], rounded: torch.dtype
+) -> torch.dtype | None:
+    """The narrowest dtype that a step within an op rounds to, by its decomposition, where the op has operands that are
+    narrower than its results: ``binary_cross_entropy_with_logits`` takes logarithms before it promotes."""
+    narrow = any(dtype and precision(dtype) < precision(rounded) for dtype in map(_floating, operands))
+    rule = decompositions().get(func) if narrow and not schema_of(func).is_mutable else None
+    if rule is None or torch.Tag.nondeterministic_seeded in func.tags:
+        return None
+    with contextlib.suppress(Exception), _Narrowest() as steps:  # a decomposition that does not take these arguments
+        rule(*args, **kwargs)
+    return steps.found
 
 
 def _floating(tensor: Tensor) -> torch.dtype | None:

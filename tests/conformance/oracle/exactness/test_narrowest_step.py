@@ -124,3 +124,14 @@ def test_each_result_has_the_precision_of_its_own_steps() -> None:
     referee = Referee(Program(("x",), calls, (Ref("a"), Ref("b"), Ref("c"))), (_x(2),))
     assert referee.dtype is torch.float32
     assert [referee.leaf_dtype(index) for index in range(3)] == [torch.float64, torch.float32, None]
+
+
+def test_a_step_within_an_op_may_round_to_fewer_bits_than_its_results_have() -> None:
+    """``binary_cross_entropy_with_logits`` takes logarithms of float32 numbers, and multiplies them by float64 ones."""
+    program = _program(("nn.functional.binary_cross_entropy_with_logits", (Ref("x"), Ref("y"))), inputs=("x", "y"))
+    args = torch.linspace(-5, 5, 9), torch.linspace(0, 1, 9, dtype=torch.float64)
+    right = torch.nn.functional.binary_cross_entropy_with_logits(args[0].double(), args[1])
+    assert Referee(program, args).leaf_dtype(0) is torch.float32
+    assert _found(program, args, right * (1 + 2.0**-24)).ok
+    assert _found(program, args, right * (1 + 2.0**-12)).outcome is Outcome.MISMATCH
+    assert Referee(program, (args[0].double(), args[1])).leaf_dtype(0) is torch.float64
