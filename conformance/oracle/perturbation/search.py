@@ -37,6 +37,8 @@ SHORTER = 3
 """How often a step that leads away from the number is made shorter."""
 SECANTS = 10
 """How many steps by the slope are taken."""
+HALVINGS = 40
+"""How often the way between two runs is halved: past the digits of float32, and some for what cancels."""
 BUDGET = 800
 """How many runs are made for one result, all its elements together."""
 DENSE, DENSER = 256, 1024
@@ -136,6 +138,8 @@ class _Search:
         values = [float(row[element]) for row in self.samples.rows]
         finite = [v for v in values if math.isfinite(v)]
         inside = min(finite, default=math.inf) <= number <= max(finite, default=-math.inf)
+        if inside and self._between(element, number, values):
+            return True
         for _ in range(STARTS if inside else STARTS_OUTSIDE):
             values = [float(row[element]) for row in self.samples.rows]
             near = [(abs(v - number), k) for k, v in enumerate(values) if k not in tried and math.isfinite(v)]
@@ -148,6 +152,23 @@ class _Search:
                 min(near)[1],
                 *range(made + 1, len(self.samples.rows)),
             }  # what lies on one line leads nowhere else
+        return False
+
+    def _between(self, element: int, number: float, values: list[float]) -> bool:
+        """Whether halving the way from the nearest run below to the nearest above leads to a run that gives the number:
+        where results follow roundings continuously, one on the way does, and at a jump none."""
+        finite = [(v, k) for k, v in enumerate(values) if math.isfinite(v)]
+        ends = [max((v, k) for v, k in finite if v <= number)[1], min((v, k) for v, k in finite if v >= number)[1]]
+        low, high = 0.0, 1.0
+        for _ in range(HALVINGS):
+            t = (low + high) / 2
+            row = self.samples.more(on_line(self.samples.draws[ends[0]], self.samples.draws[ends[1]], t))
+            value = math.nan if row is None else float(row[element])
+            if abs(value - number) <= float(self.unit[element]):
+                return True
+            if not math.isfinite(value) or self.samples.spent:
+                return False
+            low, high = (t, high) if value <= number else (low, t)
         return False
 
     def _follows(self, element: int, number: float, start: int) -> bool:
