@@ -41,6 +41,8 @@ def ill_conditioned(
         if truth is not None:
             on_edge = _given(actual, leaf.others(referee.sub_ulp_perturbed, like), dtype, row)
         found |= ~on_edge & _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
+    if bool((bad & ~found).any()):
+        found |= _given(actual, leaf.others(referee.relaid_runs, like), dtype, row)
     if truth is None:
         return found
     if real_dtype(dtype) is torch.float64:  # beside the end of its range runs overflow by what moves them

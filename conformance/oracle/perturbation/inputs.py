@@ -70,3 +70,14 @@ def write_drawn(args: tuple[Tensor, ...], dtypes: Sequence[torch.dtype], draws: 
         return torch.where(torch.isfinite(row) & (row != 0), moved, row)
 
     write_perturbed(args, dtypes, move)
+
+
+def row_major(tensor: Tensor) -> Tensor:
+    """The same numbers row after row."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def with_gaps(tensor: Tensor) -> Tensor:
+    """The same numbers, row after row, a gap after each."""
+    room = tensor.new_zeros((*tensor.shape, 2))[..., 0]
+    return room.copy_(tensor)

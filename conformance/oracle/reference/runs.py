@@ -15,18 +15,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
 from torchstone.conformance.oracle.exactness.nan_sign import keeps_nan_signs
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision, RecordPrecision
 from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
+from torchstone.conformance.oracle.op_traits.execution import READS_THE_LAYOUT
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
 from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Mix
 from torchstone.conformance.oracle.perturbation.inputs import (
     a_few_ulps,
     one_ulp,
     part_of_an_ulp,
+    row_major,
+    with_gaps,
     write_drawn,
     write_perturbed,
 )
@@ -220,6 +224,17 @@ class Referee:
         after = AlignPhases(self.factorizations) if self.factorizations else None
         with float64_by_default():
             return self._run(program, args, mode, after)
+
+    @functools.cached_property
+    def relaid_runs(self) -> list[ReferenceRun]:
+        """Eager on the same numbers elsewhere in memory, row after row and with gaps: it has other kernels for these,
+        and not each gives the same."""
+        if any(READS_THE_LAYOUT.has(call.operator) for call in self.program.calls):
+            return []
+        if len(set(map(storage_key, self.pristine))) < len(self.pristine):
+            return []
+        runs = [self._run(self.program, tuple(map(move, self.args()))) for move in (row_major, with_gaps)]
+        return [run for run in runs if not run.problem]
 
     @functools.cached_property
     def eager(self) -> ReferenceRun:
