@@ -73,6 +73,8 @@ class RandomRounding(TorchDispatchMode):
         self.direction = direction
         self.depth = 0
         self.sums = 0
+        self.moves = 0
+        """Steps that take numbers from other places, or leave some out."""
         self.performed = 0
         self.in_float32 = False
         self.generator = torch.Generator().manual_seed(seed)
@@ -140,7 +142,9 @@ class RandomRounding(TorchDispatchMode):
         if not self.depth:
             self.in_float32 = self.halves and ADDS_IN_FLOAT32.holds(func)
         if never_rounds(func) and not combines_by_argument(func, args, kwargs):
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            self.moves += not _stays_in_place(out, leaves_of(args, kwargs))
+            return out
         if may_draw(func, kwargs):
             out, drew = call_and_see_rng(func, args, kwargs)
             if drew:
@@ -228,12 +232,13 @@ class RandomRounding(TorchDispatchMode):
     def _decomposed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The op by its decomposition, so that each of its steps is rounded; ``NotImplemented`` when it has none.
 
-        Nor when the op accumulates and none of the steps says so: a chain of additions fixes an order of its own.
+        Nor when the op accumulates and none of the steps says so: a chain of additions fixes an order of its own. One
+        whose steps all leave numbers in their places accumulates nothing, whatever its tags say.
         """
         rule = decompositions().get(func)
         if rule is None or self.depth >= MAX_DEPTH:
             return NotImplemented
-        sums, performed_before, place = self.sums, self.performed, self.place
+        sums, moves, performed_before, place = self.sums, self.moves, self.performed, self.place
         self.depth += 1
         try:
             key = self._key(func, args, kwargs)
@@ -244,7 +249,8 @@ class RandomRounding(TorchDispatchMode):
                 steps = rule(*args, **kwargs)
             if not accumulates(func) and self.performed == performed_before + 1:
                 self.found[key] = False  # from now on: the op itself is as much, and less work
-            return NotImplemented if accumulates(func) and self.sums == sums else steps
+            chained = accumulates(func) and self.sums == sums and self.moves > moves
+            return NotImplemented if chained else steps
         except Exception:  # a decomposition that does not take these arguments: the op itself does
             return NotImplemented
         finally:
@@ -285,6 +291,13 @@ def _as_complex_transform(func: Any, given: Any, imaginary: Tensor, shape: torch
     dims = list(named["dim"])
     whole = torch.ops.aten._fft_c2c(torch.complex(args[0], imaginary), dims, named.get("normalization", 0), True)
     return whole.narrow(dims[-1], 0, shape[dims[-1]]) if dims else whole
+
+
+def _stays_in_place(out: Any, operands: list[Any]) -> bool:
+    """Whether an op leaves numbers in their places: its results have the shape of its operands, single numbers apart."""
+    results = [leaf for leaf in leaves_of(out) if isinstance(leaf, Tensor)]
+    given = [leaf.shape for leaf in operands if isinstance(leaf, Tensor) and leaf.numel() > 1]
+    return all(shape == result.shape for result in results for shape in given)
 
 
 def _holds(tensors: list[Any], leaf: Any) -> bool:
