@@ -294,7 +294,7 @@ def _as_complex_transform(func: Any, given: Any, imaginary: Tensor, shape: torch
 
 
 def _stays_in_place(out: Any, operands: list[Any]) -> bool:
-    """Whether an op leaves numbers in their places: its results have the shape of its operands, single numbers apart."""
+    """Whether an op leaves numbers in their places: its results are of the shape of its operands."""
     results = [leaf for leaf in leaves_of(out) if isinstance(leaf, Tensor)]
     given = [leaf.shape for leaf in operands if isinstance(leaf, Tensor) and leaf.numel() > 1]
     return all(shape == result.shape for result in results for shape in given)
