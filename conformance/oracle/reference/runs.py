@@ -53,6 +53,8 @@ AMPLIFIED_RUNS = 12
 SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
 """In ULPs: how far the first runs of a scatter are rounded."""
 
+KEPT_NUMBERS = 1 << 21
+"""How many numbers the runs of a scatter keep for another result, or another answer, of the same program."""
 GRID_RUNS = 64
 NEARBY_RUNS = 12
 
@@ -88,9 +90,21 @@ class Scatter:
         self.referee = referee
         self.inputs = inputs
         self.on_grid = on_grid
+        self._kept: dict[Mix, ReferenceRun] = {}
+        self._room = KEPT_NUMBERS
 
     def run(self, draws: Mix) -> ReferenceRun:
-        """The run of these draws."""
+        """The run of these draws. Those that are no mix are kept for the other results, which ask for the same."""
+        if draws in self._kept:
+            return self._kept[draws]
+        run = self._run(draws)
+        if len(draws) == 1:
+            self._room -= sum(leaf.numel() for leaf in run.leaves if isinstance(leaf, Tensor))
+            if self._room >= 0:
+                self._kept[draws] = run
+        return run
+
+    def _run(self, draws: Mix) -> ReferenceRun:
         referee, stream = self.referee, DrawStream(draws)
         move = functools.partial(write_drawn, dtypes=referee.input_dtypes, draws=stream) if self.inputs else None
         mode = RandomRounding(
