@@ -25,9 +25,7 @@ from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
 
-def finding_of(
-    program: Program, inputs: tuple[Tensor, ...], answer: Tensor, referee: Referee | None = None
-) -> Finding:
+def finding_of(program: Program, inputs: tuple[Tensor, ...], answer: Tensor, referee: Referee | None = None) -> Finding:
     """What the oracle says of a backend that gives ``answer``."""
     given = copy_tensors(inputs)
     eager, backend = Observed(program(*given), given), Observed(answer, copy_tensors(inputs))
