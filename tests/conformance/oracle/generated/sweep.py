@@ -25,6 +25,10 @@ from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
 
+EVERY = 20
+"""After how many functions the sweep says how far it is."""
+
+
 def finding_of(program: Program, inputs: tuple[Tensor, ...], answer: Tensor, referee: Referee | None = None) -> Finding:
     """What the oracle says of a backend that gives ``answer``."""
     given = copy_tensors(inputs)
@@ -71,7 +75,9 @@ def main() -> None:
         for name, finding in accused(program, inputs, seed):
             found[f"accused {family}"] += 1
             print(seed, family, inputs[0].dtype, "ACCUSED", name, finding.message[:200], flush=True)
-    print(dict(found), f"{last - first} functions, {time.perf_counter() - started:.0f} s")
+        if (seed + 1 - first) % EVERY == 0 or seed + 1 == last:
+            spent = time.perf_counter() - started
+            print(f"{seed + 1 - first} functions, {spent:.0f} s:", dict(found), flush=True)
 
 
 if __name__ == "__main__":
