@@ -52,13 +52,12 @@ class Scatter:
         self._room = KEPT_NUMBERS
 
     def run(self, draws: Mix) -> ReferenceRun:
-        """The run of these draws. Those that are no mix are kept for the other results, which ask for the same."""
-        if draws in self._kept:
-            return self._kept[draws]
-        run = self._run(DrawStream(draws))
-        if len(draws) == 1:
+        """The run of these draws, kept for the other results, which ask for the same."""
+        if draws not in self._kept:
+            run = self._run(DrawStream(draws))
             self._keep(draws, run)
-        return run
+            return run
+        return self._kept[draws]
 
     def runs(self, many: list[Mix]) -> list[ReferenceRun]:
         """The runs of several draws, none of them a mix."""
