@@ -95,18 +95,25 @@ _OPEN = Finding(Outcome.PASS, evidence={"rule": "equal up to what PyTorch leaves
 
 
 def judge(
-    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, *, seed: int | None = None
+    program: Program,
+    args: tuple[Tensor, ...],
+    expected: Observed,
+    actual: Observed,
+    *,
+    seed: int | None = None,
+    referee: Referee | None = None,
 ) -> Finding:
     """Compare a backend's run of ``program`` on ``args`` with eager's. ``args`` are pristine and stay so.
 
     ``seed`` is given of a program that draws at random, where the backend draws what eager does from that seed.
+    ``referee``: that of the program on ``args``, with the runs made for an answer before this one.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         same_form = shape_of(expected.outputs) == shape_of(actual.outputs)
         parts = parts_of(program, args) if seed is None and same_form else []
         if len(parts) < 2:
-            return _judge_part(program, args, expected, actual, seed)
+            return _judge_part(program, args, expected, actual, seed, referee)
         findings = []
         for places, part in parts:
             wanted, given = (replace(run, outputs=taken(run.outputs, places)) for run in (expected, actual))
@@ -141,9 +148,14 @@ def _of_parts(findings: list[Finding]) -> Finding:
 
 
 def _judge_part(
-    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None = None
+    program: Program,
+    args: tuple[Tensor, ...],
+    expected: Observed,
+    actual: Observed,
+    seed: int | None = None,
+    referee: Referee | None = None,
 ) -> Finding:
-    referee = Referee(program, args, seed=seed)
+    referee = referee or Referee(program, args, seed=seed)
     choices: list[tuple[Referee, Observed, Observed]] | None = None
     for search in (False, True):  # what another choice among right answers settles, nobody has to search for
         finding, given = _judge(referee, expected, actual, search), actual

@@ -79,6 +79,10 @@ MAX_SPREAD_GROWTH = 8.0
 """Ratio of spreads: how many times further than in the first few runs of the rounding model an element may stray in a
 later one that is to count, where most do not stray further still. One that meets a jump strays further by far."""
 
+MAX_BEND = 0.125
+"""Ratio of errors: how far from proportion to its roundings, in spreads, a run may stray that is to count as smooth. Of
+a wave that bends no more, no extremum lies within ``SPREAD_FACTOR`` spreads; a quarter would let one in."""
+
 SINGLE_ROUNDING_ULPS = 0.51
 """In ULPs: half of one, and what computing in float32 first may add to it.
 

@@ -46,13 +46,31 @@ class DrawStream:
 
     def take(self, shape: torch.Size) -> Tensor:
         """The next tensor, in float64."""
+        if len(self._mix) == 1 and self._mix[0][2] == 1.0:
+            return _drawn(self._mix[0][0], self._mix[0][1], shape).clamp_(-LARGEST, LARGEST)
         total = torch.zeros(shape, dtype=torch.float64)
         for draws, generator, weight in self._mix:
             total += weight * _drawn(draws, generator, shape)
         return total.clamp(-LARGEST, LARGEST)
 
 
+class Streams:
+    """The numbers of several runs that are made at once, stacked. None of them is a mix."""
+
+    def __init__(self, streams: list[DrawStream]) -> None:
+        self._streams = streams
+        self.differ = False
+        """Whether something was asked for that is not of each run."""
+
+    def take(self, shape: torch.Size) -> Tensor:
+        """The next tensor of each run."""
+        if shape[:1] != (len(self._streams),):
+            self.differ = True
+            return torch.zeros(shape, dtype=torch.float64)
+        return torch.stack([stream.take(shape[1:]) for stream in self._streams])
+
+
 def _drawn(draws: Draws, generator: torch.Generator, shape: torch.Size) -> Tensor:
     if draws.direction:
         return torch.full(shape, draws.direction * draws.scale, dtype=torch.float64)
-    return (2.0 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1.0) * draws.scale
+    return torch.rand(shape, generator=generator, dtype=torch.float64).mul_(2.0).sub_(1.0).mul_(draws.scale)

@@ -33,7 +33,7 @@ from torchstone.conformance.oracle.perturbation.accumulation import (
     transform_length,
 )
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
-from torchstone.conformance.oracle.perturbation.draws import DrawStream
+from torchstone.conformance.oracle.perturbation.draws import DrawStream, Streams
 from torchstone.conformance.oracle.pytree import leaves_of, map_leaves
 from torchstone.conformance.oracle.random.replay import call_and_see_rng, may_draw
 from torchstone.conformance.oracle.tolerances import real_dtype
@@ -50,7 +50,7 @@ class RandomRounding(TorchDispatchMode):
     ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws`` each is moved by
     what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on inputs that differ
     by no more than rounding may share what they have ``found``. ``calls`` tells in which dtype each call of a program
-    is rounded, where not all are in one."""
+    is rounded, where not all are in one. ``stacked``: many runs are made at once, along a first dim."""
 
     def __init__(
         self,
@@ -59,13 +59,15 @@ class RandomRounding(TorchDispatchMode):
         scale: float = 1.0,
         direction: int = 0,
         found: CheckedDecompositions | None = None,
-        draws: DrawStream | None = None,
+        draws: DrawStream | Streams | None = None,
         on_grid: bool = False,
         calls: Callable[[int], CallPrecision] | None = None,
+        stacked: bool = False,
     ) -> None:
         super().__init__()
         self.calls = calls
         self.draws = draws
+        self.stacked = stacked
         self.on_grid = on_grid
         self.found = {} if found is None else found
         self.place: tuple[int, ...] = (0,)
@@ -259,7 +261,7 @@ class RandomRounding(TorchDispatchMode):
 
     def _key(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
         tensors = (leaf for leaf in leaves_of(args, kwargs) if isinstance(leaf, Tensor))
-        return (self.place, func, *((leaf.shape, leaf.dtype) for leaf in tensors))
+        return (self.place, func, *((leaf.shape[int(self.stacked) :], leaf.dtype) for leaf in tensors))
 
     def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """Whether what an op's decomposition gives may stand for what the op gives; asked once for all the runs."""

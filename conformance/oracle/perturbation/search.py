@@ -23,7 +23,7 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.perturbation.draws import Draws, Mix, on_line
 from torchstone.conformance.oracle.reference.leaf import Leaf
-from torchstone.conformance.oracle.reference.runs import Scatter
+from torchstone.conformance.oracle.reference.scatter import Scatter, one_run
 from torchstone.conformance.oracle.tolerances import MAX_SPACING_RATIO, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import ulp
 
@@ -109,6 +109,12 @@ class _Samples:
         """What one more run gives; None if it gives nothing like the others."""
         self.taken += 1
         return self._add(draws, self._leaf.other(self._scatter.run(draws), self._like))
+
+    def many(self, draws: list[Mix]) -> None:
+        """More runs, none of them a mix."""
+        self.taken += len(draws)
+        for mix, run in zip(draws, self._scatter.runs(draws), strict=True):
+            self._add(mix, self._leaf.other(run, self._like))
 
     @property
     def spent(self) -> bool:
@@ -233,15 +239,14 @@ class _Search:
             if far or len(runs) >= count:
                 return rows
             made = len(self.samples.rows)
-            for seed in range(len(runs), count):
-                self.samples.more(anew(-seed))
+            self.samples.many([anew(-seed) for seed in range(len(runs), count)])
             if len(self.samples.rows) < made + count - len(runs):
                 return None
 
 
 def anew(seed: int) -> Mix:
     """What no other run has drawn."""
-    return ((Draws(SEED_OF_SEARCH + seed), 1.0),)
+    return one_run(Draws(SEED_OF_SEARCH + seed))
 
 
 def _apart(number: float, ordered: list[float]) -> float:

@@ -12,7 +12,7 @@ from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.reference.runs import AMPLIFIED_SCALES, DAMPED_SCALE, Referee, ReferenceRun
 from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
-from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH, SPREAD_FACTOR
+from torchstone.conformance.oracle.tolerances import MAX_BEND, MAX_SPREAD_GROWTH, SPREAD_FACTOR
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
 
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
@@ -126,7 +126,7 @@ def eager_nearby(truth: Reference, expected: Tensor, dtype: torch.dtype, leaf: L
 
 def _smooth(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:
     """Where each run strays in proportion to its roundings, as far as the spread gives room: by no jump, and by no wave
-    that they go through."""
+    of which an extremum lies on the way."""
     referee = leaf.referee
     few = (referee.rounded_runs, referee.damped_runs, referee.stretched_runs)
     runs, damped, stretched = (leaf.others(some, expected) for some in few)
@@ -136,7 +136,7 @@ def _smooth(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:
     for run, small, large in zip(runs, damped, stretched, strict=True):
         slope = (small - truth.values) / DAMPED_SCALE
         for moved in (run - truth.values, (large - truth.values) / SPREAD_FACTOR):
-            smooth &= torch.abs(moved - slope).nan_to_num(torch.inf) <= truth.spread / 2
+            smooth &= torch.abs(moved - slope).nan_to_num(torch.inf) <= MAX_BEND * truth.spread
     return smooth
 
 

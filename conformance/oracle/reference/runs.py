@@ -24,14 +24,13 @@ from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundi
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.op_traits.execution import READS_THE_LAYOUT
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
-from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Mix
+from torchstone.conformance.oracle.perturbation.draws import Draws
 from torchstone.conformance.oracle.perturbation.inputs import (
     a_few_ulps,
     one_ulp,
     part_of_an_ulp,
     row_major,
     with_gaps,
-    write_drawn,
     write_perturbed,
 )
 from torchstone.conformance.oracle.perturbation.rounding import CheckedDecompositions, RandomRounding
@@ -39,6 +38,7 @@ from torchstone.conformance.oracle.perturbation.subnormals import FlushSubnormal
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
+from torchstone.conformance.oracle.reference.scatter import SEED, ElementByElement, Scatter, one_run
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
 from torchstone.conformance.oracle.tolerances import SPREAD_FACTOR, SUB_ULP_STEP, real_dtype
 from torchstone.conformance.oracle.ulp import precision
@@ -50,9 +50,6 @@ MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
 DAMPED_SCALE = 1 / 16
 AMPLIFIED_SCALES = (2.0**8, 2.0**4)
 AMPLIFIED_RUNS = 12
-SCATTERED_SCALES = (1.0,) * 8 + (LARGEST,) * 8
-"""In ULPs: how far the first runs of a scatter are rounded."""
-
 GRID_RUNS = 64
 NEARBY_RUNS = 12
 
@@ -64,7 +61,6 @@ OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9
 """Runs of the overflow model: which way accumulations overflow, and which other steps do."""
 
 PERTURBATIONS = ("up", "down", "random", "random", "random", "random", "random", "random")
-SEED = 0x5EED
 
 Derive = Callable[[tuple[Tensor, ...], Any], Any]
 """From a program's inputs and outputs to what is compared in place of the outputs."""
@@ -76,35 +72,6 @@ class ReferenceRun:
 
     leaves: list[Any]
     problem: str = ""
-
-
-class Scatter:
-    """Runs of the rounding model whose every rounding is drawn for itself.
-
-    With ``inputs`` these are moved as well. ``on_grid``: each step gives a number of the dtype.
-    """
-
-    def __init__(self, referee: Referee, inputs: bool, on_grid: bool = False) -> None:
-        self.referee = referee
-        self.inputs = inputs
-        self.on_grid = on_grid
-
-    def run(self, draws: Mix) -> ReferenceRun:
-        """The run of these draws."""
-        referee, stream = self.referee, DrawStream(draws)
-        move = functools.partial(write_drawn, dtypes=referee.input_dtypes, draws=stream) if self.inputs else None
-        mode = RandomRounding(
-            referee.dtype, SEED, found=referee.found, draws=stream, on_grid=self.on_grid, calls=referee.call_precision
-        )
-        return referee.twin_run(mode, move)
-
-    @functools.cached_property
-    def first(self) -> list[tuple[Mix, ReferenceRun]]:
-        """Runs to begin with: to either side, with roundings of one ULP and of several; those that raise left out."""
-        drawn = [Draws(SEED, direction=side) for side in (1, -1)]
-        drawn += [Draws(SEED + k, scale) for k, scale in enumerate(SCATTERED_SCALES)]
-        runs = [(((draws, 1.0),), self.run(((draws, 1.0),))) for draws in drawn]
-        return [(draws, run) for draws, run in runs if not run.problem]
 
 
 class Referee:
@@ -120,6 +87,8 @@ class Referee:
     ) -> None:
         self.program = program
         self.pristine = pristine
+        self.changed = derive is not None or around is not contextlib.nullcontext
+        """Whether it is more than the program that is run."""
         self.derive = derive or (lambda inputs, outputs: outputs)
         self.around = around
         self.found: CheckedDecompositions = {}
@@ -214,12 +183,24 @@ class Referee:
     ) -> ReferenceRun:
         """A run of the float64 twin inside a mode, on inputs that ``move`` has written to; or on other inputs."""
         try:
-            program, _ = self.twin
-            args = widen_inputs(self.args() if args is None else args)
+            return self.run_widened(self.moved_inputs(move, args), mode)
         except NoTwin as error:
             return ReferenceRun([], str(error))
+
+    def moved_inputs(
+        self,
+        move: Callable[[tuple[Tensor, ...]], None] | None = None,
+        args: tuple[Tensor, ...] | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Widened copies of the inputs, or of others, that ``move`` has written to. Raises ``NoTwin``."""
+        widened = widen_inputs(self.args() if args is None else args)
         if move is not None:
-            move(args)
+            move(widened)
+        return widened
+
+    def run_widened(self, args: tuple[Tensor, ...], mode: Any = None) -> ReferenceRun:
+        """A run of the float64 twin on widened inputs, inside a mode. Raises ``NoTwin``."""
+        program, _ = self.twin
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
         with float64_by_default():
@@ -285,8 +266,7 @@ class Referee:
         return self._on_grid(inputs=False)
 
     def _on_grid(self, inputs: bool) -> list[ReferenceRun]:
-        scatter = Scatter(self, inputs=inputs, on_grid=True)
-        runs = [scatter.run(((Draws(SEED + k), 1.0),)) for k in range(GRID_RUNS)]
+        runs = Scatter(self, inputs, on_grid=True).runs([one_run(Draws(SEED + k)) for k in range(GRID_RUNS)])
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
@@ -298,6 +278,18 @@ class Referee:
     def inputs_scattered(self) -> Scatter:
         """Runs on inputs that are moved by up to one ULP, if there is anything that rounds."""
         return Scatter(self, inputs=not self.all_exact)
+
+    @functools.cached_property
+    def runs_stack(self) -> bool:
+        """Whether runs may be made at once: see ``scatter``."""
+        shapes = {tensor.shape for tensor in self.pristine}
+        if len(shapes) != 1 or not min(shapes) or self.seed is not None or self.changed or self.factorizations:
+            return False
+        if not all(tensor.is_contiguous() and not tensor.is_neg() for tensor in self.pristine):
+            return False
+        log = ElementByElement(min(shapes))
+        run = self._run(self.program, self.args(), log)
+        return not run.problem and log.always and all(isinstance(leaf, Tensor) for leaf in run.leaves)
 
     @functools.cached_property
     def damped_runs(self) -> list[ReferenceRun]:
