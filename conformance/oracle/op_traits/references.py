@@ -37,10 +37,18 @@ IN_SCIPY = Trait(
 )
 
 BY_SCIPY = Trait(
-    "Is a formula of functions of SciPy",
+    "Is a formula of functions of SciPy or NumPy",
     Names.PUBLIC,
-    each(**{"nn.functional.gelu": "x * ndtr(x); of the approximation, x * expit(2 u) for 0.5 * x * (1 + tanh(u))"}),
-    reason="Eager's formula adds 1 to a number near -1: it has few digits of the tail, in float64 too.",
+    each(
+        log1p="NumPy's",
+        logaddexp="the larger + log1p(exp(the smaller - the larger))",
+        logcumsumexp="the same, of all before and each",
+        **{"nn.functional.gelu": "x * ndtr(x); of the approximation, x * expit(2 u) for 0.5 * x * (1 + tanh(u))"},
+    ),
+    reason=(
+        "Eager's GELU adds 1 to a number near -1: it has few digits of the tail, in float64 too. Its log1p of a "
+        "subnormal complex number is NaN, and so are logarithms of sums of exponentials that it adds up by log1p."
+    ),
     effect="As for the functions of SciPy.",
     read_by=("conformance.oracle.reference.scipy_reference",),
     waives=True,

@@ -97,15 +97,15 @@ def overflow_order(
 
     Where eager's is finite, only orders of additions and factors count, and of the steps of a mean, a variance and what
     is normalized by them: any other step that overflows is the backend's doing. Where eager's is not finite, any step
-    may overflow as it does in the dtype, and no other number is right for it.
+    may overflow as it does in the dtype, or none by another formula, and no other number is right for it.
     """
     like = torch.empty(expected.shape, dtype=dtype)
     found = torch.zeros(actual.shape, dtype=torch.bool)
     kept, gone = torch.isfinite(expected), ~torch.isfinite(expected)
-    for run in leaf.others(leaf.referee.reordered_runs, like) if bool((bad & kept).any()) else []:
-        found |= kept & within_ulps(actual, run, dtype, row.ulps, row.tiny)
     for run in leaf.others(leaf.referee.overflowed_runs, like) if bool((bad & gone).any()) else []:
         found |= gone & within_ulps(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
+    for run in leaf.others(leaf.referee.reordered_runs, like) if bool((bad & ~found).any()) else []:
+        found |= within_ulps(actual, torch.where(kept, run, wide(run.to(dtype))), dtype, row.ulps, row.tiny)
     if real_dtype(dtype) is torch.float64 and bool((bad & ~found & torch.isfinite(actual)).any()):
         runs = leaf.others(leaf.referee.cancelled_runs, like)
         found |= (

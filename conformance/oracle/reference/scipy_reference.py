@@ -6,6 +6,7 @@ backend: see docs/pytorch-findings.md. SciPy's are independent of PyTorch's, and
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 from torchstone.conformance.oracle.op_traits.references import BY_SCIPY, IN_SCIPY
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.tolerances import SCIPY_TOLERANCE
+from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Program
 
@@ -30,11 +32,12 @@ def scipy_values(program: Program, args: tuple[Tensor, ...], values: Tensor) -> 
         return None
     call = program.calls[0]
     function = _function(call.target.removeprefix("torch.").removeprefix("Tensor.").removeprefix("special."))
-    if function is None or (call.kwargs and function not in _FORMULAS.functions.values()) or values.is_complex():
+    own = function in _FORMULAS.functions.values()
+    if function is None or (not own and (call.kwargs or values.is_complex())):
         return None
     with np.errstate(all="ignore"):
         out = function(*(_array(v) for v in program.fill(call.args, args)), **call.kwargs)
-    exact = torch.from_numpy(np.array(out, dtype=np.float64))
+    exact = torch.from_numpy(np.array(out, dtype=np.complex128 if values.is_complex() else np.float64))
     if exact.shape != values.shape:
         return None
     close = torch.abs(exact - values) <= SCIPY_TOLERANCE * exact.abs().clamp(min=1.0)
@@ -63,5 +66,26 @@ def _gelu(x: Any, *, approximate: str = "none") -> Any:
     return x * scipy.special.expit(2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
 
 
+@_FORMULAS.register("log1p")
+def _log1p(x: Any) -> Any:
+    return np.log1p(x)
+
+
+@_FORMULAS.register("logaddexp")
+def _logaddexp(x: Any, y: Any) -> Any:
+    larger, smaller = np.where(x.real >= y.real, x, y), np.where(x.real >= y.real, y, x)
+    return larger + np.log1p(np.exp(smaller - larger))
+
+
+@_FORMULAS.register("logcumsumexp")
+def _logcumsumexp(x: Any, dim: int) -> Any:
+    if not x.ndim:
+        return x
+    rows = itertools.accumulate(np.moveaxis(x, dim, 0), _logaddexp)
+    return np.moveaxis(np.stack(list(rows)), 0, dim) if x.size else x
+
+
 def _array(value: Any) -> Any:
-    return value.detach().to(torch.float64).numpy() if isinstance(value, Tensor) else value
+    if not isinstance(value, Tensor):
+        return value
+    return wide(value).resolve_conj().resolve_neg().numpy()

@@ -51,3 +51,23 @@ def test_who_has_not_is_wrong_where_eager_has_them(kind: str, relative: float) -
 def test_the_other_kind_is_wrong(kind: str) -> None:
     other = {"none": "tanh", "tanh": "none"}[kind]
     assert compare(gelu(kind), lambda x: right(other, x), TAIL).outcome is Outcome.MISMATCH
+
+
+FAR_APART = torch.tensor([20.0 + 2.0j, -700.0 + 100.0j, 30.0 - 7.0j], dtype=torch.complex128)
+"""The exponential of the second is subnormal beside that of the first: eager's log1p of it is NaN."""
+
+
+@pytest.mark.parametrize("relative", [0.0, 1e-9, math.nan])
+def test_a_finite_answer_where_eager_gives_up(relative: float) -> None:
+    program = Program(("x0",), (Call("torch.logcumsumexp", (Ref("x0"), 0), {}, "y"),), Ref("y"))
+    assert torch.isnan(torch.logcumsumexp(FAR_APART, 0).real).tolist() == [False, True, True]
+    right = torch.stack([FAR_APART[0], FAR_APART[0], torch.logaddexp(FAR_APART[0], FAR_APART[2])])
+    given = torch.where(torch.tensor([False, True, True]), right * (1.0 + relative), right)
+    assert compare(program, lambda x: given, FAR_APART).ok == (relative != 1e-9)
+
+
+@pytest.mark.parametrize(("given", "ok"), [(1e-310 + 1e-310j, True), (1e-310 - 1e-310j, True), (1e-300 + 0j, False)])
+def test_the_logarithm_of_one_and_a_subnormal_complex_number(given: complex, ok: bool) -> None:
+    """Either subnormal number may be flushed to zero, and passes for the other."""
+    x = torch.tensor([1e-310 + 1e-310j], dtype=torch.complex128)
+    assert compare(one("log1p"), lambda x: torch.tensor([given], dtype=torch.complex128), x).ok == ok
