@@ -230,10 +230,19 @@ class Ablation:
         self.judged = 0
         self.what = ""
 
-    def judge(self, program: Any, args: Any, expected: Any, actual: Any, *, seed: int | None = None) -> Any:
+    def judge(
+        self,
+        program: Any,
+        args: Any,
+        expected: Any,
+        actual: Any,
+        *,
+        seed: int | None = None,
+        referee: Referee | None = None,
+    ) -> Any:
         """The finding with all rules."""
-        said: set[str] = set()
-        referee = Referee(program, args, seed=seed)
+        referee = referee or Referee(program, args, seed=seed)
+        said: set[str] = referee.__dict__.setdefault("said", set())  # what it has made it is not asked for again
         with noted(said):
             finding = JUDGE(program, args, expected, actual, seed=seed, referee=referee)
         self.judged += 1
@@ -284,10 +293,7 @@ def generated(kind: str, first: int, last: int, ablation: Ablation) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from tests.conformance.oracle.generated import sweep
 
-    def judge(*args: Any, referee: Any = None) -> Any:  # one that has its runs would not ask the rules again
-        return ablation.judge(*args)
-
-    sweep.judge = judge
+    sweep.__dict__["judge"] = ablation.judge
     for seed in range(first, last):
         ablation.what = str(seed)
         if kind == "gaps":
