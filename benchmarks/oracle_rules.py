@@ -173,14 +173,16 @@ RULES: tuple[Rule, ...] = (
 
 
 def _tells(rule: Rule, result: Any, args: tuple[Any, ...]) -> bool:
-    """Whether what a rule gave says anything."""
+    """Whether what a rule gave says anything. Must not raise: a decomposition that raises is left out."""
     if isinstance(result, Tensor):
         return bool((result != 0).any())
     if rule.attribute == "tolerance":
         return bool(result != tolerance(args[0]))
     if rule.attribute == "parts_of":
         return len(result) > 1
-    nothing = result is None or result is False or result == [] or result == (False, None)
+    if isinstance(result, tuple):
+        return result[0] is not False
+    nothing = result is None or result is False or (isinstance(result, list | dict) and not result)
     return not nothing and not any(result is given for given in args[:1])
 
 
