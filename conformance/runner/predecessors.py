@@ -5,9 +5,8 @@ A worker tries many cases. What one leaves behind in the process may be what ano
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from torchstone.conformance.errors import InputError
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
 AFTER, REPLAY, SEARCH = "after", "replay", "search"
 """The keys in the evidence: the cases before, the command that makes them fail again, and what the search lacks."""
 
-RUNS = 200
-SECONDS = 60.0
-"""What the searches of one backend may take together: sequences of cases that are tried, and time."""
+RUNS, CASES = 200, 2000
+"""What the searches of one backend may take together: sequences of cases that are tried, and cases in these. No time:
+what a search finds decides verdicts, and these are the same on a slow machine."""
 
 TryAll = Callable[[Sequence["Case"]], Verdict | None]
 """Try cases one by one in a fresh worker: the verdict of the last; None where the worker did not live to it."""
@@ -35,13 +34,16 @@ class Budget:
     """What the searches may still take, and how often they have asked."""
 
     runs: int = RUNS
-    seconds: float = SECONDS
-    spent: int = 0
-    began: float = field(default_factory=time.monotonic)
+    cases: int = CASES
 
     def left(self) -> bool:
         """Whether another sequence may be tried."""
-        return self.spent < self.runs and time.monotonic() - self.began < self.seconds
+        return self.runs > 0 and self.cases > 0
+
+    def spend(self, cases: int) -> None:
+        """Take what a sequence of so many cases costs."""
+        self.runs -= 1
+        self.cases -= cases
 
 
 class Suspects(dict[tuple[str, str, str], "CaseResult"]):
@@ -66,7 +68,7 @@ def explain(
         if not budget.left():
             return
         first = result.first or result.verdict
-        budget.spent += 1
+        budget.spend(1)
         alone = try_all([result.case])
         if alone is not None and not _same(alone, first):
             yield result, _search(result, first, alone, try_all, note, budget)
@@ -93,7 +95,7 @@ def _search(
     def fails(cases: Sequence[Case]) -> bool:
         key = tuple(case.id for case in cases)
         if key not in known:
-            budget.spent += 1
+            budget.spend(len(cases) + 1)
             found = try_all([*cases, result.case])
             known[key] = found is not None and _same(found, first)
         return known[key]

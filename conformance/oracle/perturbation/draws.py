@@ -55,7 +55,7 @@ class DrawStream:
 
 
 class Streams:
-    """The numbers of several runs that are made at once, stacked. None of them is a mix."""
+    """The numbers of several runs that are made at once, stacked."""
 
     def __init__(self, streams: list[DrawStream]) -> None:
         self._streams = streams

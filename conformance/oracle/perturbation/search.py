@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Generator
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,6 +32,8 @@ from torchstone.conformance.oracle.ulp import ulp
 STARTS = 32
 STARTS_OUTSIDE = 4
 """From how many runs the search starts, for one number between them, and for one beyond them all."""
+TOGETHER = 8
+"""From how many of them at once."""
 SMALL_STEP = 2.0**-16
 """Fraction of the way to another run: how far the step goes that tells the slope."""
 SEED_OF_SEARCH = 1 << 20
@@ -110,16 +114,20 @@ class _Samples:
         self.taken += 1
         return self._add(draws, self._leaf.other(self._scatter.run(draws), self._like))
 
-    def many(self, draws: list[Mix]) -> None:
-        """More runs, none of them a mix."""
+    def many(self, draws: list[Mix]) -> list[Tensor | None]:
+        """What several runs more give."""
         self.taken += len(draws)
-        for mix, run in zip(draws, self._scatter.runs(draws), strict=True):
-            self._add(mix, self._leaf.other(run, self._like))
+        runs = zip(draws, self._scatter.runs(draws), strict=True)
+        return [self._add(mix, self._leaf.other(run, self._like)) for mix, run in runs]
 
     @property
     def spent(self) -> bool:
         """Whether as many runs have been made as there may be."""
         return self.taken >= BUDGET
+
+
+_Way: TypeAlias = Generator[Mix, "Tensor | None", bool]
+"""Steps of a search: asks for runs, is sent what they give, and ends with whether one gives the number."""
 
 
 class _Search:
@@ -146,18 +154,34 @@ class _Search:
         inside = min(finite, default=math.inf) <= number <= max(finite, default=-math.inf)
         if inside and self._between(element, number, values):
             return True
-        for _ in range(STARTS if inside else STARTS_OUTSIDE):
+        left = STARTS if inside else STARTS_OUTSIDE
+        while left and not self.samples.spent:
             values = [float(row[element]) for row in self.samples.rows]
             near = [(abs(v - number), k) for k, v in enumerate(values) if k not in tried and math.isfinite(v)]
-            if not near or self.samples.spent:
+            starts = [k for _, k in sorted(near)[: min(left, TOGETHER)]]
+            if not starts:
                 return False
-            made = len(values)
-            if self._follows(element, number, min(near)[1]):
+            ends = [anew(self.samples.taken + k) for k in range(len(starts))]
+            made = len(values) + sum(row is not None for row in self.samples.many(ends))
+            ways = [self._follows(element, number, start, end) for start, end in zip(starts, ends, strict=True)]
+            if self.distance()[element] <= self.unit[element] or self._together(ways):
                 return True
-            tried |= {
-                min(near)[1],
-                *range(made + 1, len(self.samples.rows)),
-            }  # what lies on one line leads nowhere else
+            tried |= {*starts, *range(made, len(self.samples.rows))}  # what lies on one line leads nowhere else
+            left -= len(starts)
+        return False
+
+    def _together(self, ways: list[_Way]) -> bool:
+        """Whether one of several ways leads to the number. Each step of all is made at once."""
+        asked = [(way, next(way)) for way in ways]
+        while asked:
+            following = []
+            for (way, _), row in zip(asked, self.samples.many([mix for _, mix in asked]), strict=True):
+                try:
+                    following.append((way, way.send(row)))
+                except StopIteration as end:
+                    if end.value:
+                        return True
+            asked = [] if self.samples.spent else following
         return False
 
     def _between(self, element: int, number: float, values: list[float]) -> bool:
@@ -177,22 +201,18 @@ class _Search:
             low, high = (t, high) if value <= number else (low, t)
         return False
 
-    def _follows(self, element: int, number: float, start: int) -> bool:
+    def _follows(self, element: int, number: float, start: int, end: Mix) -> _Way:
         """Whether the slope at one run, towards another, leads to a run that gives the number."""
-        unit, end = float(self.unit[element]), anew(self.samples.taken)
-        at_end = self.samples.more(end)
-        if at_end is not None and abs(float(at_end[element]) - number) <= unit:
-            return True
+        unit = float(self.unit[element])
 
-        def at(t: float) -> float:
-            mix = on_line(self.samples.draws[start], end, t)
-            row = None if self.samples.spent else self.samples.more(mix)
+        def at(t: float) -> Generator[Mix, Tensor | None, float]:
+            row = yield on_line(self.samples.draws[start], end, t)
             return math.nan if row is None else float(row[element])
 
-        before, last = (0.0, float(self.samples.rows[start][element])), (SMALL_STEP, at(SMALL_STEP))
+        before, last = (0.0, float(self.samples.rows[start][element])), (SMALL_STEP, (yield from at(SMALL_STEP)))
         for scale in (1 / 64, 1 / 4096):
             if abs(last[1] - before[1]) > abs(number - before[1]) / 4:
-                last = (SMALL_STEP * scale, at(SMALL_STEP * scale))
+                last = (SMALL_STEP * scale, (yield from at(SMALL_STEP * scale)))
         for _ in range(SECANTS):
             if abs(last[1] - number) <= unit:
                 return True
@@ -201,7 +221,7 @@ class _Search:
             t = last[0] + (number - last[1]) * (last[0] - before[0]) / (last[1] - before[1])
             following = (min(max(t, -1.0), 1.0), math.nan)
             for _ in range(SHORTER):
-                following = (following[0], at(following[0]))
+                following = (following[0], (yield from at(following[0])))
                 if abs(following[1] - number) < abs(last[1] - number):
                     break
                 following = ((following[0] + 3 * last[0]) / 4, math.nan)

@@ -2,8 +2,8 @@
 
 A search may ask for a thousand runs of a program of few numbers, where nearly all the time goes to PyTorch's own
 dispatch. Where each step works element by element, on tensors that all have the shape of the inputs, the runs are made
-at once: the inputs of all are stacked, and each draws its own numbers, so that it gives what it would give alone. The
-first of them is made alone as well, and if it is another, all are.
+at once: the inputs of all are stacked, and each draws its own numbers, so that it gives what it would give alone. One
+is made alone as well, and if it is another, all are.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Scatter:
         self.on_grid = on_grid
         self._kept: dict[Mix, ReferenceRun] = {}
         self._room = KEPT_NUMBERS
+        self._stacks: bool | None = None
 
     def run(self, draws: Mix) -> ReferenceRun:
         """The run of these draws, kept for the other results, which ask for the same."""
@@ -60,7 +61,7 @@ class Scatter:
         return self._kept[draws]
 
     def runs(self, many: list[Mix]) -> list[ReferenceRun]:
-        """The runs of several draws, none of them a mix."""
+        """The runs of several draws."""
         self._run_at_once([draws for draws in many if draws not in self._kept])
         return [self.run(draws) for draws in many]
 
@@ -97,13 +98,14 @@ class Scatter:
 
     def _run_at_once(self, many: list[Mix]) -> None:
         """Make the runs of several draws and keep them, if they can be made at once."""
-        if len(many) < 2 or not self.referee.runs_stack:
+        if len(many) < 2 or self._stacks is False or not self.referee.runs_stack:
             return
-        alone, most = self.run(many[0]), max(2, AT_ONCE // max(1, self.referee.pristine[0].numel()))
-        for start in range(0, len(many), most):
-            some = many[start : start + most]
+        most = max(2, AT_ONCE // max(1, self.referee.pristine[0].numel()))
+        for some in (many[start : start + most] for start in range(0, len(many), most)):
             found = self._stacked(some)
-            if found is None or (not start and not _same(found[0], alone)):
+            if self._stacks is None or found is None:
+                self._stacks = found is not None and _same(found[0], self.run(some[0]))
+            if not self._stacks or found is None:
                 return
             for draws, run in zip(some, found, strict=True):
                 self._keep(draws, run)

@@ -16,7 +16,7 @@ from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.program import Call, Program, Ref
 
 
-@pytest.mark.parametrize("seed", [0, 5, 10, 18, 33, 38])
+@pytest.mark.parametrize("seed", [0, 5, 10, 18, 33, 38, 700088])
 def test_a_number_in_a_gap_is_a_mismatch(seed: int) -> None:
     assert list(absolved(seed, 2)) == []
 

@@ -36,3 +36,15 @@ def test_a_jump_that_some_later_runs_meet_does_not() -> None:
 def test_where_most_later_runs_stray_far_the_first_were_luck() -> None:
     assert refined([0.5, FAR, FAR, FAR + 1, FAR + 100]) == FAR
     assert refined([]) == FEW
+
+
+def test_a_wave_that_saturates_is_not_smooth() -> None:
+    """Four spreads from there a wave would be beyond its extremum, and what lies there may be a gap."""
+    runs = {"rounded_runs": [FEW], "damped_runs": [FEW * module.DAMPED_SCALE], "more_rounded_runs": [2.0]}
+    for far, grown in ((module.SPREAD_FACTOR, 2.0), (0.7 * module.SPREAD_FACTOR, FEW)):
+        referee = SimpleNamespace(**runs, stretched_runs=[FEW * far])
+        leaf = SimpleNamespace(
+            referee=referee, others=lambda strays, _: [torch.tensor([s], dtype=torch.float64) for s in strays]
+        )
+        truth = Reference(torch.zeros(1, dtype=torch.float64), torch.full((1,), FEW, dtype=torch.float64))
+        assert float(module.refine_spread(truth, torch.zeros(1), leaf).spread) == grown  # type: ignore[arg-type]

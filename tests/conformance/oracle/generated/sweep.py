@@ -24,7 +24,6 @@ from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
-
 EVERY = 20
 """After how many functions the sweep says how far it is."""
 
