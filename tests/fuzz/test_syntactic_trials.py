@@ -152,6 +152,21 @@ def test_a_mutant_that_computes_the_same_survives_though_cases_ran_it(tried):
     assert (found.before, found.after) == ("common = result_type(x, y)", "common = result_type(y, x)")
 
 
+def test_a_case_that_has_no_end_without_a_mutation_either_says_nothing_of_one(lines, monkeypatch):
+    """It would have none in this process: what the compiler makes of it is asked in a fork, too."""
+
+    def endless(case, backend, compiled=None):
+        while True:
+            pass
+
+    monkeypatch.setattr("torchstone.fuzz.selftrial.forked.run_case", endless)
+    (case, *_) = reaching_cases(*reaching_ids(lines, CEIL, []), EFFORT)
+    with syntactic.SyntacticTrial(lines, effort=EFFORT, timeout=0.5) as trial:
+        assert trial._before(case) not in (Outcome.PASS, Outcome.ILL_CONDITIONED)
+        found = trial.try_mutation(CEIL)
+    assert not found.killed
+
+
 def test_the_compiler_is_what_it_was_after_trials(tried):
     assert trace_op("linalg", "ceil")  # which would raise if a mutation's mark were left in the code
 
