@@ -11,7 +11,7 @@ from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import find_case, iterate, load
 from torchstone.conformance.variants.apply import apply
-from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
+from torchstone.conformance.variants.registry import BUNDLES, DEFAULT, VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
 from torchstone.fuzz.selftrial.line_map import LineMap, spaced, spread, unlike_samples
 
@@ -27,12 +27,12 @@ class Effort:
     """
 
     ops: int = 12
-    reaching: int = 60
+    reaching: int = 30
     limit: int = 3
     dtypes: int = 5
     varied_ops: int = 4
-    variants: int = 160
-    programs: int = 20
+    variants: int = 120
+    programs: int = 12
     patience: int = 80
 
 
@@ -101,9 +101,16 @@ def _samples(op: str, effort: Effort) -> Iterator[Case]:
 
 
 def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:
-    """Samples in variants: of each op one in each variant, then the next one in each, until there are no more."""
-    names = [name for name in VARIANTS.rows if name != DEFAULT]
-    rows = [_in_variant(_turned(cases, at), name) for at, name in enumerate(names) for cases in samples.values()]
+    """Samples in variants: of each op one in each variant, then the next one in each, until there are no more.
+
+    Variants of one kind are asked together, in one program.
+    """
+    bundled = {name for names in BUNDLES.values() for name in names} - {"ties"}  # whose gradients no bundle has
+    names = [*BUNDLES, *(name for name in VARIANTS.rows if name not in BUNDLES and name not in bundled)]
+    names.remove(DEFAULT)
+    rows = [
+        _in_variant_or_parts(_turned(cases, at), name) for at, name in enumerate(names) for cases in samples.values()
+    ]
     while rows:
         left = []
         for row in rows:
@@ -120,6 +127,17 @@ def _turned(cases: Sequence[Case], places: int) -> list[Case]:
         by_dtype.setdefault(case.dtype, []).append(case)
     rows = [[case for case in row if case is not None] for row in itertools.zip_longest(*by_dtype.values())]
     return [case for row in rows for case in (*row[places % len(row) :], *row[: places % len(row)])]
+
+
+def _in_variant_or_parts(cases: Sequence[Case], name: str) -> Iterator[Case]:
+    """Samples in a variant; where that is several in one and takes none of them, in each of the several."""
+    whole = _in_variant(cases, name)
+    if (first := next(whole, None)) is not None:
+        yield first
+        yield from whole
+    else:
+        for part in BUNDLES.get(name, ()):
+            yield from _in_variant(cases, part)
 
 
 def _in_variant(cases: Iterable[Case], name: str) -> Iterator[Case]:

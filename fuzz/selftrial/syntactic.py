@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from torchstone.conformance.backends import load as load_backend
-from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.application import LiveCode, NotApplicable, import_all
