@@ -67,8 +67,8 @@ class ForkedTrial:
     ``cases`` makes the cases, the same in every call, and ``is_open`` says of a verdict whether it is yielded. The case
     that the fork dies of, or that takes more than ``timeout`` seconds of the processor's time, is the last to be
     yielded. A case that does not come to the mutated code when it is compiled and called is not judged, unless
-    ``every`` is. To take no more of them is to end the trial; it ends as well where the first ``patience`` cases, if that is
-    not 0, have not come to the mutated code. ``tried`` counts the cases so far, and ``reached`` those that
+    ``every`` is. To take no more of them is to end the trial; it ends as well where the first ``patience`` cases, if
+    that is not 0, have not come to the mutated code. ``tried`` counts the cases so far, and ``reached`` those that
     came to the mutated code. Raises HarnessError when the fork ends before its first case.
     """
 
