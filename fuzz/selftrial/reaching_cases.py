@@ -49,21 +49,21 @@ def reaching_ids(
     return reaching, next(filter(None, (lines.covering(mutation.path, *span) for span in spans)), [])
 
 
-def reaching_cases(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
+def reaching_cases(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iterator[Case]:
     """What is tried, in this order, and nothing twice.
 
-    Of the cases that run the line, so many of so many ops, by turns. Of a few of these ops: the first ``limit`` samples
-    in ``dtypes`` dtypes, what they have to refuse, ``variants`` of their samples in variants, of each variant one after
-    the other, and so many programs of the fuzzer.
+    Of the cases that run the line, so many of so many ops, by turns. Of a few of ``ops``, the first of them foremost:
+    the first ``limit`` samples in ``dtypes`` dtypes, what they have to refuse, ``variants`` of their samples in
+    variants, of each variant one after the other, and so many programs of the fuzzer.
     """
     seen: set[str] = set()
-    for case in _all_of(reaching, near, effort):
+    for case in _all_of(reaching, ops, effort):
         if case.id not in seen:
             seen.add(case.id)
             yield case
 
 
-def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
+def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iterator[Case]:
     by_op: dict[str, list[str]] = {}
     for name in reaching:
         by_op.setdefault(name.split(":")[1], []).append(name)
@@ -71,7 +71,6 @@ def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Ite
     turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
     yield from map(find_case, itertools.islice(turns, effort.reaching))
 
-    ops = list(dict.fromkeys(name.split(":")[1] for name in near))
     few = spaced(ops, effort.varied_ops)
     samples = {op: list(_samples(op, effort)) for op in few}
     varied = _varied(samples)
