@@ -38,6 +38,9 @@ OWN, FIRST, NEGATIVE, POSITIVE = object(), object(), object(), object()
 MAGNITUDE = 1e4
 """The largest number of ``magnitudes``, or the square root of what the dtype holds."""
 
+NEAR = 0.05
+"""How far apart numbers of one size are, of the logarithm of the largest one: up to 1.6 times."""
+
 
 def special_values(dtype: torch.dtype) -> list[float]:
     """NaN, infinities, zeros, ones and extremes, all of either sign, and subnormals; of complex numbers their parts.
@@ -226,8 +229,13 @@ def _with_room(case: Case, levels: int) -> Case:
 
 
 def _magnitudes(case: Case) -> Case:
-    """All numbers of either sign, their logarithms even from 1 to 1e4; whole ones where there are no others."""
+    """All numbers of either sign, their logarithms even from 1 to 1e4; whole ones where there are no others.
+
+    Half of the numbers are of the size of those in the same places of another input: what is done for operands that
+    are near to each other is hardly met by numbers drawn apart.
+    """
     floats = any(_is_float(tensor.dtype) for tensor in case.args)
+    places: dict[torch.Size, Tensor] = {}
 
     def drawn(tensor: Tensor) -> Tensor:
         if tensor.dtype == torch.bool or not tensor.numel() or floats != _is_float(tensor.dtype):
@@ -235,7 +243,11 @@ def _magnitudes(case: Case) -> Case:
         info = torch.finfo(tensor.dtype) if floats else torch.iinfo(tensor.dtype)
         parts = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
         most = min(MAGNITUDE, math.sqrt(info.max) if floats else info.max)
-        sizes = torch.exp(torch.rand(parts.shape, dtype=torch.float64) * math.log(most))
+        place = torch.rand(parts.shape, dtype=torch.float64)
+        if (beside := places.setdefault(parts.shape, place)) is not place:
+            beside = (beside + NEAR * (2 * torch.rand(parts.shape, dtype=torch.float64) - 1)).clamp(0, 1)
+            place = torch.where(torch.rand(parts.shape) < 0.5, beside, place)
+        sizes = torch.exp(place * math.log(most))
         signs = torch.where(torch.rand(parts.shape) < 0.5, -1.0, 1.0) if info.min < 0 else 1.0
         out = (sizes * signs).to(parts.dtype)
         return torch.view_as_complex(out) if tensor.is_complex() else out

@@ -29,17 +29,24 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import torch
+
 from torchstone.conformance.errors import HarnessError
-from torchstone.conformance.execution.run_case import make_verdict, run_case
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.run_case import compile_cases, make_verdict, run_case
+from torchstone.conformance.execution.undefined_behavior import UndefinedBehavior
+from torchstone.conformance.execution.verdict import REFUSED, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.frames import encode_frame, receive_frame
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.worker import PR_SET_PDEATHSIG, prctl
+from torchstone.conformance.variants.registry import is_run_as_it_is
 
 WALL_FACTOR = 10
 """Wall time that a case may take, in times of its processor time: a program can wait for what never comes."""
+
+GRACE = 1.0
+"""Seconds that a fork which says no more has to end: it closes its channel first."""
 
 MESSAGE = 200
 """Characters of a message that are handed on."""
@@ -59,17 +66,19 @@ class ForkedTrial:
 
     ``cases`` makes the cases, the same in every call, and ``is_open`` says of a verdict whether it is yielded. The case
     that the fork dies of, or that takes more than ``timeout`` seconds of the processor's time, is the last to be
-    yielded. To take no more of them is to end the trial; it ends as well where the first ``patience`` cases, if that is
-    not 0, have not come to the mutated code. ``tried`` counts the cases so far, and ``reached`` those that
+    yielded. A case that does not come to the mutated code when it is compiled and called is not judged, unless
+    ``every`` is. To take no more of them is to end the trial; it ends as well where the first ``patience`` cases, if
+    that is not 0, have not come to the mutated code. ``tried`` counts the cases so far, and ``reached`` those that
     came to the mutated code. Raises HarnessError when the fork ends before its first case.
     """
 
     def __init__(
         self, backend: Any, mutated: Mutated, cases: Callable[[], Iterable[Case]], is_open: Callable[[Verdict], bool],
-        timeout: float = 20.0, patience: int = 0,
+        timeout: float = 20.0, patience: int = 0, every: bool = False,
     ) -> None:  # fmt: skip
         self.backend, self.mutated, self.cases = backend, mutated, cases
         self.is_open, self.timeout, self.patience = is_open, timeout, patience
+        self.every = every
         self.tried = self.reached = self._times = 0
 
     def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
@@ -83,6 +92,7 @@ class ForkedTrial:
             here.close()
             self._serve(there)
         there.close()
+        here.settimeout(self.timeout * WALL_FACTOR)  # of a frame that has begun
         try:
             yield from self._listen(here, pid)
         finally:
@@ -92,13 +102,13 @@ class ForkedTrial:
     def _listen(self, channel: socket.socket, pid: int) -> Iterator[tuple[Case, Verdict]]:
         begun = ""
         while True:
-            ready, _, _ = select.select([channel], [], [], self.timeout * WALL_FACTOR)
+            ready = _readable(channel, pid, self.timeout * WALL_FACTOR)
             try:
                 frame = receive_frame(channel) if ready else None
-            except ConnectionError:
+            except (ConnectionError, TimeoutError):
                 frame = None
             if frame is None:
-                yield self._dead(pid, begun, hangs=not ready)
+                yield self._dead(pid, begun)
                 return
             header, body = frame
             if "failed" in header:
@@ -115,11 +125,12 @@ class ForkedTrial:
             with contextlib.suppress(ConnectionError):
                 channel.sendall(encode_frame({"go": True}))
 
-    def _dead(self, pid: int, begun: str, *, hangs: bool) -> tuple[Case, Verdict]:
+    def _dead(self, pid: int, begun: str) -> tuple[Case, Verdict]:
         """The case that a fork died of, or that it does not come to the end of, and the verdict on it."""
-        code = -signal.SIGKILL
-        if not hangs and (ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)) is not None:
+        code, hangs = -signal.SIGKILL, True
+        if (ended := _ended(pid, GRACE)) is not None:
             code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+            hangs = False
         if not begun:
             raise HarnessError(f"a trial ended before its first case: {describe_exit(code)}")
         case = next(case for case in self.cases() if case.id == begun)
@@ -138,12 +149,12 @@ class ForkedTrial:
                     self._send(channel, begin=case.id)
                     _allow(self.timeout)
                     self._times = 0
-                    verdict = run_case(case, self.backend)
+                    verdict = self._verdict(case)
                     self.tried += 1
                     self.reached += bool(self._times)
                     if not self.reached and self.tried == self.patience:
                         break
-                    if self.is_open(verdict):
+                    if verdict is not None and self.is_open(verdict):
                         fields = vars(replace(verdict, evidence={}, message=verdict.message[:MESSAGE]))
                         self._send(channel, case.to_bytes(), verdict=fields)
                         if receive_frame(channel) is None:
@@ -157,6 +168,22 @@ class ForkedTrial:
         finally:
             os._exit(0)
 
+    def _verdict(self, case: Case) -> Verdict | None:
+        """The verdict on a case; None where compiling and calling it does not come to the mutated code.
+
+        Then the backend did what it does without the mutation, and nobody needs to judge it. A case whose variant
+        compiles in a way of its own is run as it is.
+        """
+        alike = is_run_as_it_is(case) and REFUSED not in case.tags and hasattr(self.backend, "compile_many")
+        if self.every or not alike:
+            return run_case(case, self.backend)
+        (compiled,) = compile_cases([case], self.backend)
+        if not self._times and not isinstance(compiled, UndefinedBehavior):
+            with warnings.catch_warnings(), torch.no_grad(), contextlib.suppress(Exception):
+                warnings.simplefilter("ignore")
+                compiled(*case.fresh_args())  # type: ignore[operator]  # an exception is none, and is suppressed
+        return run_case(case, self.backend, compiled) if self._times else None
+
     def _reach(self) -> None:
         self._times += 1
 
@@ -164,15 +191,44 @@ class ForkedTrial:
         channel.sendall(encode_frame({**header, "tried": self.tried, "reached": self.reached}, body))
 
 
+def _readable(channel: socket.socket, pid: int, seconds: float) -> bool:
+    """Wait for a frame of a fork. False where none comes in this time, or where the fork has ended without one.
+
+    Its end is waited for as well: what the fork itself has started holds the channel open after it.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:  # a kernel that has none
+        return bool(select.select([channel], [], [], seconds)[0])
+    try:
+        ready, _, _ = select.select([channel, process], [], [], seconds)
+        return channel in ready or bool(select.select([channel], [], [], 0)[0])  # it may have answered and ended
+    finally:
+        os.close(process)
+
+
+def _ended(pid: int, seconds: float) -> Any:
+    """How a fork ended, which stays to be waited for; None if it has not in this time: an end may follow a silence."""
+    until = time.monotonic() + seconds
+    while (ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.01)
+    return ended
+
+
 def _end(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+    """End a fork and what it has started, which are of its group."""
+    for end in (os.killpg, os.kill):  # it may not have come to have a group
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            end(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 
 
 def _confine() -> None:
     """Die with the parent, write nothing where the user is, and take no more memory than there is room for."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setpgid(0, 0)
     faulthandler.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

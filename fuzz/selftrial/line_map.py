@@ -11,6 +11,8 @@ import json
 import multiprocessing
 import sys
 import warnings
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -31,18 +33,26 @@ T = TypeVar("T")
 Lines: TypeAlias = "dict[str, set[int]]"
 """Lines that ran, by file."""
 
-SAMPLES = 3
+SAMPLES = 2
 """Samples of an op's first dtype that are traced; of the other dtypes one is: they take the same ways but for that."""
 
-DTYPES = 5
+DTYPES = 4
 """Dtypes of an op that are traced, as different from each other as may be."""
 
-VARIANTS_TRACED = ("strided", "empty", "single", "long", "dynamic", "backward")
+VARIANTS_TRACED = ("empty", "backward")
 """The variants in which the largest of these samples is traced: those in which the compiler writes other code."""
+
+SELDOM_TRACED = ("strided", "long", "dynamic")
+"""More of these, in which all ops run the same other lines: of one op in `SELDOM`. A dynamic shape takes 0.2 s."""
+
+SELDOM = 8
 
 _CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
 
 OPS_IN_A_TASK = 8
+
+CALLS = 30
+"""Calls of a function in a case that are traced after the last one that ran a new line of it: tracing is slow."""
 
 
 @dataclass
@@ -98,7 +108,9 @@ def line_map(
     backend: str, folder: Path, jobs: int = 1, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> LineMap:
     """The map of a backend: from ``folder`` if it is there, and otherwise made and put there."""
-    asked = hashlib.sha256(repr((population.digest(), SAMPLES, DTYPES, VARIANTS_TRACED)).encode()).hexdigest()[:16]
+    asked = hashlib.sha256(
+        repr((population.digest(), SAMPLES, DTYPES, VARIANTS_TRACED, SELDOM_TRACED)).encode()
+    ).hexdigest()[:16]
     path = folder / f"lines-{backend}-{asked}.json.gz"
     try:
         return LineMap.from_json(json.loads(gzip.decompress(path.read_bytes())))
@@ -121,7 +133,10 @@ def trace_op(backend: str, op: str) -> list[tuple[str, Lines]]:
         tracer = Tracer(str(population.ROOT))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tracer.run(_compile_and_call if is_run_as_it_is(case) else run_case, case, compiler)
+            if is_run_as_it_is(case):
+                tracer.run(_compile_and_call, case, compiler)
+            else:
+                tracer.run(run_case, case, _CalledOnce(compiler))
         if tracer.ran:
             found.append((case.id, tracer.lines()))
     return found
@@ -133,7 +148,8 @@ def traced_cases(op: str) -> Iterator[Case]:
         cases = unlike_samples(op, dtype, 1 if number else SAMPLES)
         yield from cases
         if not number:
-            yield from (case for case in expand(cases[:1], VARIANTS_TRACED) if isinstance(case, Case))
+            names = VARIANTS_TRACED if zlib.crc32(op.encode()) % SELDOM else VARIANTS_TRACED + SELDOM_TRACED
+            yield from (case for case in expand(cases[:1], names) if isinstance(case, Case))
 
 
 def unlike_samples(op: str, dtype: str, most: int) -> list[Case]:
@@ -159,13 +175,40 @@ def _compile_and_call(case: Case, compiler: Any) -> None:
     compiler.compile(case.program, case.fresh_args())(*case.fresh_args())
 
 
+class _CalledOnce:
+    """A backend whose programs are called and then raise: which lines run is known, and no number is judged."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def compile(self, program: Any, args: Any) -> Callable[..., Any]:
+        compiled = self._backend.compile(program, args)
+
+        def call(*args: Any) -> Any:
+            compiled(*args)
+            raise _Enough
+
+        return call
+
+
+class _Enough(Exception):
+    """A program was called, and more is not asked."""
+
+
 class Tracer:
-    """Notes the lines below a folder that run."""
+    """Notes the lines below a folder that run.
+
+    A function is looked at until all of its lines have run, or none that is new in `CALLS` calls.
+    """
 
     def __init__(self, root: str) -> None:
         self.root = f"{root}/"
         self.ran: set[tuple[CodeType, int]] = set()
-        self._watched: dict[CodeType, bool] = {}
+        self._left: dict[CodeType, set[int]] = {}
+        self._calls: Counter[CodeType] = Counter()
 
     def run(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function under the trace. What it raises is no matter: the lines before it ran."""
@@ -187,16 +230,26 @@ class Tracer:
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
-        watched = self._watched.get(code)
-        if watched is None:
-            watched = self._watched[code] = code.co_filename.startswith(
-                tuple(f"{self.root}{folder}/" for folder in population.FOLDERS)
-            )
-        return self._line if watched else None
+        left = self._left.get(code)
+        if left is None:
+            left = self._left[code] = set(self._lines_of(code))
+        if not left or self._calls[code] == CALLS:
+            return None
+        self._calls[code] += 1
+        return self._line
+
+    def _lines_of(self, code: CodeType) -> Iterator[int]:
+        """The lines of a function that is watched; the one that it begins with is none where there are others."""
+        if code.co_filename.startswith(tuple(f"{self.root}{folder}/" for folder in population.FOLDERS)):
+            lines = {line for *_, line in code.co_lines() if line is not None}
+            yield from lines - {code.co_firstlineno} or lines
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
-            self.ran.add((frame.f_code, frame.f_lineno))
+        code, line = frame.f_code, frame.f_lineno
+        if event == "line" and line in self._left[code]:
+            self.ran.add((code, line))
+            self._left[code].discard(line)
+            self._calls[code] = 0
         return self._line
 
 

@@ -11,7 +11,7 @@ from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import find_case, iterate, load
 from torchstone.conformance.variants.apply import apply
-from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
+from torchstone.conformance.variants.registry import BUNDLES, DEFAULT, VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
 from torchstone.fuzz.selftrial.line_map import LineMap, spaced, spread, unlike_samples
 
@@ -27,12 +27,12 @@ class Effort:
     """
 
     ops: int = 12
-    reaching: int = 60
+    reaching: int = 30
     limit: int = 3
     dtypes: int = 5
     varied_ops: int = 4
-    variants: int = 160
-    programs: int = 20
+    variants: int = 120
+    programs: int = 12
     patience: int = 80
 
 
@@ -49,21 +49,21 @@ def reaching_ids(
     return reaching, next(filter(None, (lines.covering(mutation.path, *span) for span in spans)), [])
 
 
-def reaching_cases(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
+def reaching_cases(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iterator[Case]:
     """What is tried, in this order, and nothing twice.
 
-    Of the cases that run the line, so many of so many ops, by turns. Of a few of these ops: the first ``limit`` samples
-    in ``dtypes`` dtypes, what they have to refuse, ``variants`` of their samples in variants, of each variant one after
-    the other, and so many programs of the fuzzer.
+    Of the cases that run the line, so many of so many ops, by turns. Of a few of ``ops``, the first of them foremost:
+    the first ``limit`` samples in ``dtypes`` dtypes, what they have to refuse, ``variants`` of their samples in
+    variants, of each variant one after the other, and so many programs of the fuzzer.
     """
     seen: set[str] = set()
-    for case in _all_of(reaching, near, effort):
+    for case in _all_of(reaching, ops, effort):
         if case.id not in seen:
             seen.add(case.id)
             yield case
 
 
-def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Iterator[Case]:
+def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iterator[Case]:
     by_op: dict[str, list[str]] = {}
     for name in reaching:
         by_op.setdefault(name.split(":")[1], []).append(name)
@@ -71,7 +71,6 @@ def _all_of(reaching: Sequence[str], near: Sequence[str], effort: Effort) -> Ite
     turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
     yield from map(find_case, itertools.islice(turns, effort.reaching))
 
-    ops = list(dict.fromkeys(name.split(":")[1] for name in near))
     few = spaced(ops, effort.varied_ops)
     samples = {op: list(_samples(op, effort)) for op in few}
     varied = _varied(samples)
@@ -101,9 +100,16 @@ def _samples(op: str, effort: Effort) -> Iterator[Case]:
 
 
 def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:
-    """Samples in variants: of each op one in each variant, then the next one in each, until there are no more."""
-    names = [name for name in VARIANTS.rows if name != DEFAULT]
-    rows = [_in_variant(_turned(cases, at), name) for at, name in enumerate(names) for cases in samples.values()]
+    """Samples in variants: of each op one in each variant, then the next one in each, until there are no more.
+
+    Variants of one kind are asked together, in one program.
+    """
+    bundled = {name for names in BUNDLES.values() for name in names} - {"ties"}  # whose gradients no bundle has
+    names = [*BUNDLES, *(name for name in VARIANTS.rows if name not in BUNDLES and name not in bundled)]
+    names.remove(DEFAULT)
+    rows = [
+        _in_variant_or_parts(_turned(cases, at), name) for at, name in enumerate(names) for cases in samples.values()
+    ]
     while rows:
         left = []
         for row in rows:
@@ -120,6 +126,17 @@ def _turned(cases: Sequence[Case], places: int) -> list[Case]:
         by_dtype.setdefault(case.dtype, []).append(case)
     rows = [[case for case in row if case is not None] for row in itertools.zip_longest(*by_dtype.values())]
     return [case for row in rows for case in (*row[places % len(row) :], *row[: places % len(row)])]
+
+
+def _in_variant_or_parts(cases: Sequence[Case], name: str) -> Iterator[Case]:
+    """Samples in a variant; where that is several in one and takes none of them, in each of the several."""
+    whole = _in_variant(cases, name)
+    if (first := next(whole, None)) is not None:
+        yield first
+        yield from whole
+    else:
+        for part in BUNDLES.get(name, ()):
+            yield from _in_variant(cases, part)
 
 
 def _in_variant(cases: Iterable[Case], name: str) -> Iterator[Case]:

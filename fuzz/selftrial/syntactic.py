@@ -8,20 +8,20 @@ import signal
 import time
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from torchstone.conformance.backends import load as load_backend
-from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.application import LiveCode, NotApplicable, import_all
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.worker import preload_decompositions
-from torchstone.conformance.sources import iterate
+from torchstone.conformance.sources import iterate, load
 from torchstone.fuzz.selftrial.forked import ForkedTrial
 from torchstone.fuzz.selftrial.line_map import LineMap, line_map
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
@@ -61,20 +61,22 @@ class SyntacticTrial:
         started = time.perf_counter()
         text = self.texts[mutation.path]
         reaching, near = reaching_ids(self.lines, mutation, functions_around(text, mutation))
+        ops = list(dict.fromkeys((*ops_named(text, mutation), *(name.split(":")[1] for name in near))))
         trial = ForkedTrial(
             self._backend,
             lambda reached: self._live.mutated(mutation, text, reached),
-            lambda: reaching_cases(reaching, near, self.effort),
+            lambda: reaching_cases(reaching, ops, self.effort),
             self._is_open,
             self.timeout,
             self.effort.patience,
+            every=mutation.path.startswith("runtime/"),  # a later call may be the first to run it
         )
-        found = next((row for row in trial if self._is_found(*row)), None) if near else None
+        found = next((row for row in trial if self._is_found(*row)), None) if ops else None
         before, after = mutation.diff(text)
         case, verdict = found or (None, None)
         return MutationResult(
             mutation.fingerprint, mutation.path, mutation.line, mutation.function, mutation.operator, before, after,
-            ops=list(dict.fromkeys(name.split(":")[1] for name in near))[: self.effort.ops], covered=len(reaching),
+            ops=ops[: self.effort.ops], covered=len(reaching),
             tried=trial.tried, reached=trial.reached, seconds=round(time.perf_counter() - started, 2),
             case=case.id if case else "", by=case.source if case else "",
             outcome=str(verdict.outcome) if verdict else "", kind=verdict.kind if verdict else "",
@@ -98,12 +100,16 @@ class SyntacticTrial:
         return _is_worse(self._before(case), verdict)
 
     def _before(self, case: Case) -> Outcome:
-        """What the compiler without a mutation makes of a case, in half the time that a fork has for it."""
+        """What the compiler without a mutation makes of a case, in half the time that a fork has for it.
+
+        In a fork as well: a case that has no end would have none here either.
+        """
         if case.id not in self._right:
-            began = time.process_time()
-            outcome = run_case(case, self._backend).outcome
-            slow = time.process_time() - began > self.timeout / 2
-            self._right[case.id] = Outcome.UNTESTED if slow else outcome
+            alone = ForkedTrial(
+                self._backend, lambda _: nullcontext(), lambda: [case], lambda _: True, self.timeout / 2, every=True
+            )
+            found = [verdict.outcome for _, verdict in alone]
+            self._right[case.id] = found[0] if found else Outcome.UNTESTED
         return self._right[case.id]
 
 
@@ -119,13 +125,33 @@ def _is_worse(before: Outcome, verdict: Verdict) -> bool:
 
 def functions_around(text: str, mutation: Mutation) -> list[tuple[int, int]]:
     """The first and last lines of the functions around a mutation, and of those that name one of them, by distance."""
+    return [(n.lineno, n.end_lineno or n.lineno) for n in _around(text, mutation)]
+
+
+def ops_named(text: str, mutation: Mutation) -> list[str]:
+    """The ops of the database that the functions around a mutation, and those that call them, are registered for."""
+    operators = [
+        str(value.value).split(".")[1].strip("_")
+        for function in _around(text, mutation)
+        for decorator in function.decorator_list
+        for value in ast.walk(decorator)
+        if isinstance(value, ast.Constant) and str(value.value).startswith("aten.")
+    ]
+    known: dict[str, list[str]] = {}
+    for op in load("opinfo").op_names():
+        for name in {op.replace(".", "_"), op.rpartition(".")[2]}:
+            known.setdefault(name, []).append(op)
+    return [op for operator in dict.fromkeys(operators) for op in known.get(operator, ())]
+
+
+def _around(text: str, mutation: Mutation) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     around = [n for n in functions if n.lineno <= mutation.line <= (n.end_lineno or 0)]
     found = sorted(around, key=lambda n: -n.lineno)
     names = {n: {name.id for name in ast.walk(n) if isinstance(name, ast.Name)} for n in functions}
     for one in found:  # which grows: who calls those that call it comes after them
         found += [n for n in functions if n not in found and one.name in names[n]]
-    return [(n.lineno, n.end_lineno or n.lineno) for n in found]
+    return found
 
 
 def run_syntactic_trials(

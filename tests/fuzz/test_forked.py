@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 
 import pytest
 import torch
@@ -76,21 +77,55 @@ def hang(fn):
         pass
 
 
+def leave_a_child(fn):
+    """End, and leave a process that holds all that the fork has open."""
+    if not os.fork():
+        time.sleep(60)
+        os._exit(0)
+    os._exit(3)
+
+
+def stop(fn):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 @pytest.mark.parametrize(
     ("act", "outcome", "message"),
     [
         (lambda fn: os.kill(os.getpid(), signal.SIGSEGV), Outcome.CRASH, "killed by SIGSEGV"),
         (lambda fn: os._exit(3), Outcome.CRASH, "exited with code 3"),
+        (leave_a_child, Outcome.CRASH, "exited with code 3"),
         (hang, Outcome.TIMEOUT, "no result after 1 s"),
+        (stop, Outcome.TIMEOUT, "no result after 0.1 s"),
     ],
 )
 def test_a_fork_that_dies_or_hangs_is_the_verdict_on_its_case(act, outcome, message):
     before = children()
-    one = trial(act, **({"timeout": 1.0} if act is hang else {}))  # on a busy machine a second is short
+    one = trial(act, {hang: 1.0, stop: 0.1}.get(act, 20.0))  # on a busy machine a second is short
     ((found, verdict),) = list(one)
     assert (found.id, verdict.outcome, verdict.message) == ("opinfo:neg:float32:1", outcome, message)
     assert one.tried == 2
     assert children() == before
+
+
+class AllWrong(Stub):
+    """Is wrong everywhere, and comes to the mutated code in the case of index 1."""
+
+    def compile(self, fn, args):
+        if args[0].numel() == 3:
+            self.reach()
+        return lambda x: fn(x) * 2
+
+    def compile_many(self, programs):
+        return [self.compile(*one) for one in programs]
+
+
+@pytest.mark.parametrize(("every", "judged"), [(False, [1]), (True, [0, 1, 2])])
+def test_a_case_that_does_not_come_to_the_mutated_code_is_not_judged(every, judged):
+    stub = AllWrong(None)
+    one = ForkedTrial(stub, stub.mutated, lambda: iter(CASES), lambda verdict: verdict.failed, every=every)
+    assert [found.index for found, _ in one] == judged
+    assert (one.tried, one.reached) == (3, 1)
 
 
 def test_what_does_not_begin_is_no_verdict():

@@ -117,12 +117,23 @@ def test_the_functions_around_a_line_come_before_those_that_call_them():
     assert first.line == 3 and syntactic.functions_around(text, first) == [(2, 3), (1, 4), (5, 6), (7, 8)]
 
 
+def test_ops_that_a_function_is_registered_for_are_near_to_it():
+    """Whether a traced sample runs the line or not: a root is taken of what few samples of pow have as exponent."""
+    path = "transforms/expansions/core/power.py"
+    text = (population.ROOT / path).read_text()
+    inner = next(one for one in mutations(path, text) if one.function == "float_power")
+    assert syntactic.ops_named(text, inner)[0] == "pow"
+    assert not syntactic.ops_named("def a():\n    return 1\n", mutations("m.py", "def a():\n    return 1\n")[0])
+
+
 def test_what_is_tried_is_the_same_each_time_and_nothing_is_tried_twice(lines):
-    reaching, near = reaching_ids(lines, SAME, [])
+    reaching, _ = reaching_ids(lines, SAME, [])
     first, second = (
         [
             case.id
-            for case in reaching_cases(reaching, near, Effort(reaching=3, limit=2, dtypes=2, variants=9, programs=2))
+            for case in reaching_cases(
+                reaching, ["logical_and"], Effort(reaching=3, limit=2, dtypes=2, variants=9, programs=2)
+            )
         ]
         for _ in range(2)
     )
@@ -150,6 +161,21 @@ def test_a_mutant_that_computes_the_same_survives_though_cases_ran_it(tried):
     found = tried[1]
     assert not found.killed and found.reached >= 2 and found.ops == ["logical_and"]
     assert (found.before, found.after) == ("common = result_type(x, y)", "common = result_type(y, x)")
+
+
+def test_a_case_that_has_no_end_without_a_mutation_either_says_nothing_of_one(lines, monkeypatch):
+    """It would have none in this process: what the compiler makes of it is asked in a fork, too."""
+
+    def endless(case, backend, compiled=None):
+        while True:
+            pass
+
+    monkeypatch.setattr("torchstone.fuzz.selftrial.forked.run_case", endless)
+    (case, *_) = reaching_cases(reaching_ids(lines, CEIL, [])[0], ["ceil"], EFFORT)
+    with syntactic.SyntacticTrial(lines, effort=EFFORT, timeout=0.5) as trial:
+        assert trial._before(case) not in (Outcome.PASS, Outcome.ILL_CONDITIONED)
+        found = trial.try_mutation(CEIL)
+    assert not found.killed
 
 
 def test_the_compiler_is_what_it_was_after_trials(tried):

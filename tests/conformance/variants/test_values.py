@@ -155,6 +155,16 @@ def test_magnitudes_are_spread_over_the_range(dtype: torch.dtype) -> None:
     assert bool((parts < 0).any()) == (info.min < 0) and (parts > 0).any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64])
+def test_half_of_the_magnitudes_are_near_to_those_of_the_other_operand(dtype: torch.dtype) -> None:
+    sides = [
+        x if not x.is_complex() else torch.view_as_real(x)
+        for x in asked(case("torch.add", own(20, 20).to(dtype), own(20, 20).to(dtype)), "magnitudes").args
+    ]
+    ratio = (sides[0].double() / sides[1].double()).abs().log().abs()
+    assert 0.4 < (ratio < math.log(2)).double().mean() < 0.75 and (ratio > math.log(10)).double().mean() > 0.1
+
+
 def test_a_case_is_the_same_whenever_it_is_made() -> None:
     given = case("torch.add", own(), own())
     for name in ("special", "extremes", "magnitudes"):

@@ -46,11 +46,11 @@ def selftrial(
     ] = None,
     programs: Annotated[
         int | None,
-        typer.Option("--programs", min=0, help="Programs of the fuzzer that call its ops [default: 60, or 20]."),
+        typer.Option("--programs", min=0, help="Programs of the fuzzer that call its ops [default: 60, or 12]."),
     ] = None,
     variants: Annotated[
         int | None,
-        typer.Option("--variants", min=0, help="Cases of the samples in variants [default: 1000, or 160]."),
+        typer.Option("--variants", min=0, help="Cases of the samples in variants [default: 1000, or 120]."),
     ] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Mutants tried at a time: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a case may take.")] = 20.0,
