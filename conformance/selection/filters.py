@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.sources import SOURCES, check_ops
+from torchstone.conformance.sources import FOLDER, SOURCES, check_ops
 from torchstone.conformance.sources.names import is_pattern
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
@@ -53,6 +53,10 @@ class Pattern(NamedTuple):
             raise InputError(f'"{text}" is no case id or pattern; they look like opinfo:softmax:float32:0 or opinfo:*')
         return cls(*fields)
 
+    def matches_op(self, source: str, op: str) -> bool:
+        """Whether it means cases of this op."""
+        return fnmatchcase(source, self.source) and fnmatchcase(op, self.op)
+
     def matches(self, case_id: str, variants: Collection[str]) -> bool:
         """Whether it means the case of this id; ``variants`` are those asked for."""
         source, op, dtype, index, variant = split_id(case_id)
@@ -82,6 +86,24 @@ def check_patterns(patterns: Iterable[Pattern], sources: Sequence[str]) -> None:
             raise InputError(f'"{":".join(filter(None, pattern))}": the sample is a number from 0 or a pattern')
         if pattern.variant and not is_pattern(pattern.variant) and pattern.variant not in VARIANTS:
             raise UnknownName("variant", pattern.variant, VARIANTS)
+
+
+def label(source: str) -> str:
+    """What the cases of a source call it."""
+    return "corpus" if source.startswith(FOLDER) else source
+
+
+def narrowed(ops: Mapping[str, Sequence[str]], holds: Callable[[str, str], bool], what: str) -> dict[str, list[str]]:
+    """The ops, by source, for which ``holds``. Raises ``InputError`` if there is none."""
+    chosen = {source: [op for op in names if holds(label(source), op)] for source, names in ops.items()}
+    if not any(chosen.values()):
+        raise InputError(f"selects nothing: of {sum(map(len, ops.values()))} ops none {what}")
+    return chosen
+
+
+def narrowed_by_patterns(ops: Mapping[str, Sequence[str]], patterns: Sequence[Pattern]) -> dict[str, list[str]]:
+    """The ops, by source, that a pattern means. Raises ``InputError`` if there is none."""
+    return narrowed(ops, lambda where, op: any(pattern.matches_op(where, op) for pattern in patterns), "matches --case")
 
 
 def split_id(case_id: str) -> tuple[str, str, str, str, str]:

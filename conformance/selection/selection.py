@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import InputError, UnknownName
@@ -17,9 +16,17 @@ from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.selection.earlier_runs import EarlierRuns
 from torchstone.conformance.selection.effort import Effort
-from torchstone.conformance.selection.filters import Pattern, Shard, has_wanted_tag, split_id
+from torchstone.conformance.selection.filters import (
+    Pattern,
+    Shard,
+    has_wanted_tag,
+    label,
+    narrowed,
+    narrowed_by_patterns,
+    split_id,
+)
 from torchstone.conformance.selection.plan import plan_cases
-from torchstone.conformance.sources import FOLDER, Source, iterate, load_all, select
+from torchstone.conformance.sources import Source, iterate, load_all, select
 from torchstone.conformance.sources.corpus import NO_DTYPE, Corpus
 from torchstone.conformance.sources.maker import CaseMaker
 from torchstone.conformance.sources.tags import OF_CASES, TAGS
@@ -60,7 +67,7 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
     if tags:
         ops = tagged(loaded, ops, tags)
     if patterns:
-        ops = _narrowed(ops, lambda where, op: any(_matches_op(p, where, op) for p in patterns), "matches --case")
+        ops = narrowed_by_patterns(ops, patterns)
         _check_exist(loaded, ops, patterns)
     dtypes = options.get("dtypes") or _named_dtypes(pattern.dtype for pattern in patterns)
     wanted = None
@@ -71,7 +78,7 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
             nothing = {"last-failed": "every case passed", "changed-since": "no verdict has changed since"}
             runs = ", ".join(f"{backend} in {run}" for backend, run in options["earlier"]["runs"].items())
             raise InputError(f"selects nothing: {nothing[options['earlier']['rule']]} ({runs})")
-        ops = _narrowed(ops, lambda where, op: (where, op) in meant, "is among those")
+        ops = narrowed(ops, lambda where, op: (where, op) in meant, "is among those")
     every = frozenset().union(*wanted.values()) if wanted is not None else None
     if every is not None and dtypes is None:
         dtypes = _named_dtypes({split_id(name)[2] for name in every} - {NO_DTYPE})
@@ -127,24 +134,8 @@ def _check_exist(loaded: Mapping[str, Source], ops: Mapping[str, Sequence[str]],
         source, op, dtype, index, _ = pattern
         if index.isdecimal() and not any(mark in f"{source}{op}{dtype}" for mark in "*?["):
             for name, names in ops.items():
-                if _label(name) == source and op in names:
+                if label(name) == source and op in names:
                     loaded[name].case(op, dtype, int(index))
-
-
-def _matches_op(pattern: Pattern, source: str, op: str) -> bool:
-    return fnmatchcase(source, pattern.source) and fnmatchcase(op, pattern.op)
-
-
-def _label(source: str) -> str:
-    """What the cases of a source call it."""
-    return "corpus" if source.startswith(FOLDER) else source
-
-
-def _narrowed(ops: Mapping[str, Sequence[str]], holds: Callable[[str, str], bool], what: str) -> dict[str, list[str]]:
-    chosen = {source: [op for op in names if holds(_label(source), op)] for source, names in ops.items()}
-    if not any(chosen.values()):
-        raise InputError(f"selects nothing: of {sum(map(len, ops.values()))} ops none {what}")
-    return chosen
 
 
 def tagged(loaded: Mapping[str, Source], ops: Mapping[str, Sequence[str]], tags: Sequence[str]) -> dict[str, list[str]]:
@@ -167,6 +158,6 @@ def tagged(loaded: Mapping[str, Source], ops: Mapping[str, Sequence[str]], tags:
 def _tags(loaded: Mapping[str, Source], entry: Case | Untested) -> frozenset[str]:
     own = frozenset(entry.tags) if isinstance(entry, Case) else frozenset()
     for source in loaded:
-        if _label(source) == entry.source and (_label(source) == source or entry.op in loaded[source].op_names()):
+        if label(source) == entry.source and (label(source) == source or entry.op in loaded[source].op_names()):
             return own | loaded[source].tags_of(entry.op)
     return own

@@ -89,11 +89,12 @@ def select(sources: Sequence[str] | Mapping[str, Source], ops: Sequence[str] | N
     return _select(loaded, ops)
 
 
-def check_ops(sources: Sequence[str], ops: Sequence[str] | None) -> None:
-    """Raise as ``select`` where the names of all sources are known without loading one, which takes seconds."""
+def check_ops(sources: Sequence[str], ops: Sequence[str] | None) -> dict[str, list[str]] | None:
+    """As ``select`` where the names of all sources are known without loading one, which takes seconds; else None."""
     known = {name: known_names(name) for name in sources}
-    if ops and None not in known.values():
-        _select({name: _Named(names or []) for name, names in known.items()}, ops)
+    if None in known.values():
+        return None
+    return _select({name: _Named(names or []) for name, names in known.items()}, ops)
 
 
 class _Named(NamedTuple):

@@ -274,6 +274,8 @@ WRONG = [
     (["run", "-b", "eager", "--case", "opinfo:softmax:flaot32:0"], 'unknown dtype "flaot32"'),
     (["run", "-b", "eager", "--case", "opinfo:softmax:float32:one"], "the sample is a number"),
     (["run", "-b", "eager", "--case", "opinfo:softmax:float32:0:strded"], 'unknown variant "strded"'),
+    (["run", "-b", "eager", "--case", "opinfo:*xyz:float32:0"], "selects nothing: of"),
+    (["run", "-b", "eager", "--op", "add", "--case", "opinfo:mul"], "selects nothing: of 1 ops none matches --case"),
     (["run", "-b", "eager", "--case", "opinof:softmax"], 'unknown source "opinof"'),
     (["run", "-b", "eager", "--variant", "strded"], 'unknown variant "strded"'),
     (["run", "-b", "eager", "--dtype", "flaot32"], 'unknown dtype "flaot32"'),
@@ -290,6 +292,7 @@ WRONG = [
     (["reduce", "missing.safetensors", "-b", "eager"], "neither a file nor a case id"),
     (["reduce", "opinfo:add:float32:0", "-b", "linlag"], 'unknown backend "linlag"'),
     (["fuzz", "-b", "eager", "--op", "sofmax"], 'unknown op "sofmax"'),
+    (["controls", "--op", "sofmax"], 'unknown op "sofmax"'),
     (["ops", "sofmax"], 'unknown op "sofmax"'),
 ]
 

@@ -13,7 +13,7 @@ from torchstone.cli.paths import input_folder
 from torchstone.cli.workers import check_backend_names, check_consent, check_usable
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.selection.effort import Effort
-from torchstone.conformance.selection.filters import Pattern, Shard, check_patterns, sources_of
+from torchstone.conformance.selection.filters import Pattern, Shard, check_patterns, narrowed_by_patterns, sources_of
 from torchstone.conformance.sources import FOLDER, SOURCES, check_ops
 from torchstone.conformance.sources.names import DATABASES, is_pattern
 from torchstone.conformance.variants.registry import VARIANTS
@@ -169,9 +169,10 @@ def check_names(options: dict[str, Any]) -> None:
     check_known("source", [name for name in sources if not name.startswith(FOLDER)], SOURCES)
     check_known("variant", options.get("variants") or [], [*VARIANTS, "all"])
     check_backend_names([name for name in options["backends"] if name not in options.get("pythons", {})])
-    if options.get("ops"):
-        check_ops(sources, options["ops"])
+    ops = check_ops(sources, options.get("ops"))
     patterns = [Pattern.parse(text) for text in options.get("cases") or []]
     check_patterns(patterns, sources)
+    if patterns and ops is not None:
+        narrowed_by_patterns(ops, patterns)
     if set(sources) <= set(DATABASES):
         check_known("dtype", [pattern.dtype for pattern in patterns if not is_pattern(pattern.dtype)], DTYPES)

@@ -18,6 +18,7 @@ from torchstone.cli.selection_options import DtypesOption
 from torchstone.cli.workers import sigterm_interrupts
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.files import check_file
+from torchstone.conformance.sources import check_ops
 
 if TYPE_CHECKING:
     from torchstone.conformance.controls import Control
@@ -53,6 +54,7 @@ def controls(
 
     Exit code 0 if none does, 1 otherwise.
     """
+    check_ops(["opinfo"], op)
     from torchstone.conformance.controls import CONTROLS
 
     chosen = _chosen(CONTROLS, control)
