@@ -30,6 +30,8 @@ from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.repeatability import Runnable, observe, same_leaves
 from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage
 from torchstone.conformance.oracle.compare import Finding, Observed
+from torchstone.conformance.oracle.equality import equal, same_bits
+from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -121,7 +123,8 @@ def check_later_calls(
             finding = _failed(call, error)
         else:
             right = call.expected is expected and same_leaves(first, actual)
-            finding = Finding(Outcome.PASS) if right else judge(call.case, call.expected, actual)
+            given = _judged_already(runs, call.expected, actual)
+            finding = Finding(Outcome.PASS) if right else judge(call.case, call.expected, given)
         made.append(call.name)
         if finding.outcome not in FAILURES:
             if finding.outcome is not Outcome.PASS:
@@ -131,6 +134,29 @@ def check_later_calls(
         message = f"call {number}, with {call.name}: {finding.message}"
         return replace(finding, kind=kind, message=message, evidence=finding.evidence | {CALLS: made})
     return Finding(Outcome.PASS, evidence={CALLS: made})
+
+
+def _judged_already(runs: tuple[Observed, Observed], wanted: Observed, actual: Observed) -> Observed:
+    """The run with eager's results in place of those that were found right already: both gave the same bits before."""
+    outputs = (*(run.outputs for run in runs), wanted.outputs, actual.outputs)
+    if not all(type(each) in (tuple, list) and len(each) == len(outputs[0]) for each in outputs):
+        return actual
+    found = [
+        right if _same_results(before, right) and _same_results(first, given) else given
+        for before, first, right, given in zip(*outputs, strict=True)
+    ]
+    return replace(actual, outputs=type(actual.outputs)(found))
+
+
+def _same_results(one: Any, other: Any) -> bool:
+    """Whether two results are the same bits in the same layout."""
+    mine, others = flatten(one), flatten(other)
+    return len(mine) == len(others) and all(
+        left.layout == right.layout == torch.strided and left.stride() == right.stride() and same_bits(left, right)
+        if isinstance(left, Tensor) and isinstance(right, Tensor)
+        else equal(left, right)
+        for left, right in zip(mine, others, strict=True)
+    )
 
 
 def _overwritten(args: tuple[Tensor, ...], case: Case) -> tuple[Tensor, ...]:

@@ -25,7 +25,7 @@ from torchstone.conformance.oracle.random.unwritten import filled
 from torchstone.conformance.program.case import Case
 
 MOST = 8
-"""Changes that are tried of all inputs together, then of floats alone, then of the others."""
+"""Changes that are tried of finite inputs together, of all, then of floats alone, then of the others."""
 
 _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -33,10 +33,12 @@ _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def other_values(case: Case, expected: Observed) -> tuple[Case, Observed] | None:
     """The case with other values in its inputs, and what eager gives for them; None if there are none.
 
-    ``expected`` is what eager gives for the case. The layout of the inputs stays, and what memory they share.
+    ``expected`` is what eager gives for the case. The layout of the inputs stays, and what memory they share. Inputs
+    with NaN or infinities stay where the others are enough: elsewhere in them these tell nothing new, and are dear to
+    judge.
     """
     changes = [_Changes(tensor, case.args) for tensor in case.args]
-    for wanted in (lambda tensor: True, _is_inexact, lambda tensor: not _is_inexact(tensor)):
+    for wanted in (_is_finite, lambda tensor: True, _is_inexact, lambda tensor: not _is_inexact(tensor)):
         for ordinal in range(MOST):
             chosen = [change.at(ordinal) if wanted(change.tensor) else None for change in changes]
             if all(value is None for value in chosen):
@@ -69,6 +71,10 @@ def _same_outputs(one: Observed, other: Observed) -> bool:
 
 def _is_inexact(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not _is_inexact(tensor) or bool(torch.isfinite(tensor.detach().to(torch.complex128)).all())
 
 
 def _written(case: Case, chosen: list[Tensor | None]) -> tuple[Tensor, ...]:

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -28,11 +29,12 @@ from torchstone.conformance.execution.repeatability import check_second_call, is
 from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedBehavior, undefined_behavior
 from torchstone.conformance.execution.verdict import FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.oracle.random import compare as randomness
 from torchstone.conformance.oracle.random.unwritten import filled
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.variants.registry import RUN_BY_PLUGIN, VARIANTS
+from torchstone.conformance.variants.registry import ASKED_BY_PART, RUN_BY_PLUGIN, VARIANTS
 
 MESSAGE_LIMIT = 2000
 
@@ -141,7 +143,32 @@ def _run_variant(case: Case, backend: Backend, compiled: Compiled | None) -> tup
         run = VARIANTS.load(case.variant).run or compare_with_eager
     except InputError as error:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=str(error))
-    return run(case, backend, compiled)
+    stage, finding = run(case, backend, compiled)
+    if finding.outcome is Outcome.UNSUPPORTED and case.variant in ASKED_BY_PART:
+        return _part_by_part(case, backend, stage, finding)
+    return stage, finding
+
+
+def _part_by_part(case: Case, backend: Backend, stage: Stage, refused: Finding) -> tuple[Stage, Finding]:
+    """Ask a backend that refuses a program for each of its parts: what it does not refuse is not to hide."""
+    parts = parts_of(case.program, case.args)
+    found = [compare_with_eager(_part(case, program), backend) for _, program in parts if len(parts) > 1]
+    for (places, _), (reached, finding) in zip(parts, found, strict=False):
+        if finding.outcome in FAILURES:
+            name = ", ".join(f"output[{place}]" for place in places)
+            return reached, replace(finding, message=f"the part {name} alone: {finding.message}")
+    outcomes = Counter(str(finding.outcome) for _, finding in found)
+    if outcomes[Outcome.UNSUPPORTED] in (0, len(found)):
+        return stage, refused
+    message = f"{outcomes[Outcome.UNSUPPORTED]} of {len(found)} parts: {refused.message}"
+    return stage, replace(refused, message=message, evidence=refused.evidence | {"parts": dict(outcomes)})
+
+
+def _part(case: Case, program: Program) -> Case:
+    """The case with some of its calls, and the inputs that these read."""
+    outputs = tuple(program.outputs.values()) if isinstance(program.outputs, dict) else program.outputs
+    inputs = {name: case.inputs[name] for name in program.inputs}
+    return case.replace(program=Program(program.inputs, program.calls, outputs), inputs=inputs)
 
 
 def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None = None) -> tuple[Stage, Finding]:

@@ -10,31 +10,37 @@ from typing import Any
 
 from torch import Tensor
 
-from torchstone.compiler._torch.tensors import known_version
+from torchstone.compiler._torch.tensors import known_version, storage_key
 from torchstone.conformance.oracle.pytree import leaves_of
 from torchstone.conformance.program.literals import leaves
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.program import Program, Ref
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
 
 def parts_of(program: Program, args: tuple[Tensor, ...]) -> list[tuple[list[int], Program]]:
-    """Each part: the places of its results among the program's, and the calls that they need, on all inputs.
+    """Each part: the places of its results among the program's, and the calls and inputs that they need.
 
-    The results of a part are as ``taken`` says. One part where the results are not several or calls write to what they
-    are given, for then their order counts.
+    The results of a part are as ``taken`` says. Where calls write to what they are given, their order counts: parts
+    then share no memory of inputs, and a call that no result comes from makes the program one part.
     """
     outputs = program.outputs
     whole = [(list(range(len(outputs))) if isinstance(outputs, tuple | list) else [0], program)]
     if not isinstance(outputs, tuple | list) or len(outputs) < 2 or len(program.calls) < 2:
         return whole
+    writes = _writes(program, args)
+    if writes is None:
+        return whole
+    memory = {name: f"memory {storage_key(tensor)}" for name, tensor in zip(program.inputs, args, strict=True)}
     groups: list[tuple[list[int], set[str]]] = []
     for place, result in enumerate(outputs):
         places, names = [place], _needed(program, {ref.name for ref in leaves(result)})
+        names |= {memory[ref.name] for ref in _read(program, names, result) if ref.name in memory and writes}
         for group in [group for group in groups if group[1] & names]:
             groups.remove(group)
             places, names = [*group[0], *places], group[1] | names
         groups.append((places, names))
-    if len(groups) < 2 or _writes(program, args):
+    covered = {name for _, names in groups for name in names}
+    if len(groups) < 2 or (writes and not {call.result for call in program.calls} <= covered):
         return whole
     return [(sorted(places), _only(program, sorted(places), names)) for places, names in groups]
 
@@ -50,8 +56,15 @@ def _needed(program: Program, wanted: set[str]) -> set[str]:
 
 
 def _only(program: Program, places: list[int], names: set[str]) -> Program:
-    calls = tuple(call for call in program.calls if call.result in names)
-    return Program(program.inputs, calls, taken(program.outputs, places))
+    calls, outputs = tuple(call for call in program.calls if call.result in names), taken(program.outputs, places)
+    read = {ref.name for ref in _read(program, names, outputs)}
+    return Program(tuple(name for name in program.inputs if name in read), calls, outputs)
+
+
+def _read(program: Program, names: set[str], outputs: Any) -> list[Ref]:
+    """What some calls and results refer to."""
+    calls = [ref for call in program.calls if call.result in names for ref in call.refs()]
+    return calls + [leaf for leaf in leaves(outputs) if isinstance(leaf, Ref)]
 
 
 def taken(outputs: Any, places: list[int]) -> Any:
@@ -59,8 +72,8 @@ def taken(outputs: Any, places: list[int]) -> Any:
     return outputs[places[0]] if len(places) == 1 else {place: outputs[place] for place in places}
 
 
-def _writes(program: Program, args: tuple[Tensor, ...]) -> bool:
-    """Whether a call writes to what it is given, or may: eager does not run the program, or keeps no count."""
+def _writes(program: Program, args: tuple[Tensor, ...]) -> bool | None:
+    """Whether a call writes to what it is given, or may: eager keeps no count. None where eager refuses the program."""
     written = []
 
     def perform(index: int, function: Any, given: Any, named: Any) -> Any:
@@ -73,5 +86,5 @@ def _writes(program: Program, args: tuple[Tensor, ...]) -> bool:
     try:
         program.run(copy_tensors(args), perform)
     except Exception:
-        return True
+        return None
     return any(written)

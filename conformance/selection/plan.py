@@ -44,35 +44,32 @@ ATTEMPTS = 3
 """How many samples are tried for a variant and a dtype, and the largest, before these are held not to go together."""
 
 DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (
-    (10.0, ("float32",)),
-    (1.0, ("float64",)),
-    (1.0, ("bfloat16", "float16")),
-    (1.0, ("complex64", "complex128", "complex32")),
+    (24.0, ("float32",)),
+    (0.5, ("float64",)),
+    (0.5, ("bfloat16", "float16")),
+    (0.5, ("complex64", "complex128", "complex32")),
     (1.0, ("int64", "int32", "int16", "int8")),
-    (1.0, ("uint8", "uint16", "uint32", "uint64")),
-    (1.0, ("bool",)),
+    (0.5, ("uint8", "uint16", "uint32", "uint64")),
+    (0.5, ("bool",)),
 )
-"""Kinds of dtype, each with its weight. float32 is what most programs compute in, and it is held to the most digits."""
+"""Kinds of dtype, each with its weight. float32 is what most programs compute in, it is held to the most digits,
+and the variant ``dtypes`` asks a sample of it in all the others."""
 
 VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
-    (3.0, (DEFAULT,)),
-    (5.0, ("values",)),
-    (2.0, ("sizes",)),
-    (2.0, ("layouts",)),
-    (2.0, ("arguments",)),
-    (2.0, ("backward",)),
-    (1.5, ("large", "empty", "scalar", "lazy")),
-    (1.0, ("wide", "mixed")),
-    (0.6, ("same", "inplace")),
-    (0.6, ("outside",)),
-    (0.4, ("constants",)),
-    (0.3, ("dynamic", "batch")),
-    *((0.5, BUNDLES[name]) for name in ("values", "sizes", "layouts")),
+    *(
+        (3.0, (name,))
+        for name in ("samples", "values", "gradients", "dtypes", "arguments", "operands", "sizes", "layouts")
+    ),
+    (0.5, (DEFAULT,)),
+    (0.5, ("lazy", "inplace", "backward")),
+    (0.5, ("outside", "constants")),
+    (0.2, ("dynamic", "batch")),
+    *((0.1, BUNDLES[name]) for name in BUNDLES),
 )
 """Kinds of variant, by what they change, each with its weight: within a kind a bug that one shows, others show, too.
 
-The weights follow from a greedy cover of planted bugs: which kind of case, for the time that it takes, finds most of
-those that the cases before it have not found. Another variant, a plugin's, is a kind of its own.
+What asks several of one kind in one program has the most turns: a bug is mostly one op's, so each op is asked with all
+of these once, before any of them is asked again. Another variant, a plugin's, is a kind of its own.
 """
 
 

@@ -114,7 +114,7 @@ def _fits(results: list[Any]) -> bool:
 
 def _programs(case: Case) -> Iterator[Program]:
     """By turns: all that is left out of a call given, several arguments changed at once, one place after the other."""
-    ways = [_given(case.program), _drawn(case), *_replaced(case), _numbers_for_inputs(case)]
+    ways = [given_more(case.program), _drawn(case), *_replaced(case), _numbers_for_inputs(case)]
     for group in itertools.zip_longest(*ways):
         yield from (program for program in group if program is not None)
 
@@ -194,7 +194,7 @@ def _others(value: Any) -> Iterator[Any]:
         yield from dict.fromkeys(found)
 
 
-def _given(program: Program) -> Iterator[Program]:
+def given_more(program: Program) -> Iterator[Program]:
     """The program with arguments of its last call given: all that it leaves out, then one after the other."""
     for call in reversed(program.calls):
         for free in left_out(call):

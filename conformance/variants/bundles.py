@@ -1,4 +1,4 @@
-"""Variants that ask several of one kind in one program: ``values``, ``sizes`` and ``layouts``.
+"""Variants that ask several of one kind in one program: ``values``, ``sizes``, ``layouts`` and ``operands``.
 
 A bug that a number, a size or a layout shows is mostly a bug of one op, and shows for that one alone. So each op has to
 be asked with each of them, and most of what that costs is compiling. One program that calls the op with all, each on
@@ -8,12 +8,13 @@ inputs of its own, finds as much as they do apart:
     r0_extremes = exp(x_extremes)
     ...
 
-What many compilers refuse is no part of them: gradients, sizes of 0, lazy conjugates. It would take the others along.
+Where a backend refuses the program, it is asked for its parts (``execution.run_case``).
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -23,31 +24,38 @@ from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
+from torchstone.conformance.variants.shapes import emptied
 from torchstone.conformance.variants.support import taken, together
 from torchstone.conformance.variants.ties import tied
 
 
+def bundled(case: Case, name: str, others: Sequence[Case] = ()) -> Case:
+    """The case in each part of a bundle that applies, and each of the others in one of them by turns."""
+    if draws(case):
+        raise NotApplicable("it draws random numbers, which are compared call by call")
+    parts, found = BUNDLES[name], {}
+    turns = [(case, part, part) for part in parts]
+    turns += [(each, part := parts[at % len(parts)], f"{each.index}_{part}") for at, each in enumerate(others)]
+    for each, part, called in turns:
+        with contextlib.suppress(NotApplicable), seeded(f"{each.id}:{part}"):
+            found[called] = _PLAIN.get(part, VARIANTS.load(part).make)(each)
+    asked = answers([partial(taken, changed) for changed in found.values()], most=len(found))
+    found = {part: changed for (part, changed), yes in zip(found.items(), asked, strict=True) if yes}
+    if not found:
+        raise NotApplicable("its inputs have nothing to change, or eager takes nothing that comes of it")
+    return together(list(found.values()), list(found))
+
+
 def _bundle(doc: str, name: str) -> Variant:
     """A variant of several others: those that apply, each with the inputs that it has alone."""
-
-    def make(case: Case) -> Case:
-        if _draws(case):
-            raise NotApplicable("it draws random numbers, which are compared call by call")
-        found = {}
-        for part in BUNDLES[name]:
-            with contextlib.suppress(NotApplicable), seeded(f"{case.id}:{part}"):
-                change = tied if part == "ties" else VARIANTS.load(part).make  # without gradients
-                found[part] = change(case)
-        asked = answers([partial(taken, changed) for changed in found.values()], most=len(found))
-        found = {part: changed for (part, changed), yes in zip(found.items(), asked, strict=True) if yes}
-        if not found:
-            raise NotApplicable("its inputs have nothing to change, or eager takes nothing that comes of it")
-        return together(list(found.values()), list(found))
-
-    return Variant(doc, make)
+    return Variant(doc, partial(bundled, name=name))
 
 
-def _draws(case: Case) -> bool:
+_PLAIN: dict[str, Callable[[Case], Case]] = {"ties": tied, "empty": emptied}
+"""Parts that are variants with gradients of their own, without them."""
+
+
+def draws(case: Case) -> bool:
     """Whether eager takes random numbers for the case; an exception where it does not take the case."""
     torch.default_generator.manual_seed(0)
     before = torch.default_generator.get_state()
@@ -58,4 +66,4 @@ def _draws(case: Case) -> bool:
 
 VALUES = _bundle("All variants of the numbers in the inputs, in one program.", "values")
 SIZES = _bundle("Variants of the sizes of the inputs, in one program.", "sizes")
-LAYOUTS = _bundle("Variants of where the inputs lie in memory, in one program.", "layouts")
+OPERANDS = _bundle("Operands of no elements, 0-d, of other dtypes, many: in one program.", "operands")

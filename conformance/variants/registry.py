@@ -40,6 +40,7 @@ VARIANTS: Registry[Variant] = Registry(
         "magnitudes": f"{_HERE}.values:MAGNITUDES",
         "ties": f"{_HERE}.ties:TIES",
         "scalar": f"{_HERE}.shapes:SCALAR",
+        "line": f"{_HERE}.shapes:LINE",
         "empty": f"{_HERE}.shapes:EMPTY",
         "single": f"{_HERE}.shapes:SINGLE",
         "odd": f"{_HERE}.shapes:ODD",
@@ -61,7 +62,11 @@ VARIANTS: Registry[Variant] = Registry(
         "outside": f"{_HERE}.out_of_bounds:OUT_OF_BOUNDS",
         "values": f"{_HERE}.bundles:VALUES",
         "sizes": f"{_HERE}.bundles:SIZES",
-        "layouts": f"{_HERE}.bundles:LAYOUTS",
+        "layouts": f"{_HERE}.samples:LAYOUTS",
+        "operands": f"{_HERE}.bundles:OPERANDS",
+        "samples": f"{_HERE}.samples:SAMPLES",
+        "gradients": f"{_HERE}.samples:GRADIENTS",
+        "dtypes": f"{_HERE}.samples:OTHER_DTYPES",
     },
     unknown=UnknownName,
     broken=InputError,
@@ -69,10 +74,14 @@ VARIANTS: Registry[Variant] = Registry(
 
 BUNDLES: Mapping[str, tuple[str, ...]] = {
     "values": ("special", "extremes", "magnitudes", "shifted", "small", "ties", "uniform"),
-    "sizes": ("odd", "square", "single", "dims", "long"),
+    "sizes": ("odd", "square", "single", "line", "dims", "long"),
     "layouts": ("strided", "transposed", "offset", "channels_last", "expanded"),
+    "operands": ("empty", "scalar", "wide", "mixed", "same", "large"),
 }
 """Variants that ask several of one kind in one program, and which these are."""
+
+ASKED_BY_PART = frozenset({*BUNDLES, "samples", "gradients", "dtypes", "arguments"})
+"""Variants whose programs have parts that a backend is asked for one by one where it refuses the whole."""
 
 
 def compiled_alone(case: Case) -> bool:

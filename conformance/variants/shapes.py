@@ -1,4 +1,4 @@
-"""Variants of the sizes of the inputs: 0-d, no rows, one row, odd sizes, equal sizes."""
+"""Variants of the sizes of the inputs: 0-d, one dim, no rows, one row, odd sizes, equal sizes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,22 @@ def _scalar(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 0 or not tensor.numel() else tensor.reshape(-1)[0].clone()
 
 
+def _along_first(case: Case) -> dict[str, Call]:
+    """The calls of ops along a dim that is given, along the first one, by result."""
+    return {call.result: told for call in case.program.calls for told in with_dim(call, 0) if _is_given(call, told)}
+
+
+def line(case: Case) -> Case:
+    """Every input of several dims in one dim; of ops along a dim, that dim is 0."""
+    changed = change_inputs(case, lambda t: t.reshape(-1).clone() if t.dim() > 1 else t, "no input has two dims")
+    along = _along_first(case)
+    return changed.replace(program=case.program.rewrite(lambda call: along.get(call.result, call)))
+
+
 def scalar(case: Case) -> Case:
     """Every input 0-d; of ops along a dim, that dim is 0, and so are the places that it is indexed with."""
     changed = change_inputs(case, _scalar, "every input is 0-d already")
-    along = {call.result: told for call in case.program.calls for told in with_dim(call, 0) if _is_given(call, told)}
+    along = _along_first(case)
     if not along:
         return changed
     places = [name for name in list(case.inputs)[1:] if changed.inputs[name].dtype in (torch.int32, torch.int64)]
@@ -62,8 +74,11 @@ def _leading(size: int) -> Callable[[Case], Case]:
     return make
 
 
+emptied = _leading(0)
+
+
 def _empty(case: Case) -> Case:
-    changed = _leading(0)(case)
+    changed = emptied(case)
     return with_gradients(changed) if case.index % 2 else changed
 
 
@@ -94,6 +109,7 @@ def _square(case: Case) -> Case:
 
 # Eager is left to the worker: an op that counts on a dim may end the process for a scalar, as ``_chunk_cat`` does.
 SCALAR = Variant("Every input 0-d.", scalar, try_eager=False)
+LINE = Variant("Every input in one dim.", line)
 EMPTY = Variant("No rows: leading dims of size 0; of every other sample the gradients too.", _empty)
 SINGLE = Variant("One row: leading dims of size 1.", _leading(1))
 ODD = Variant("Every size odd: what no vector or tile divides.", _odd)

@@ -284,3 +284,20 @@ def test_what_eager_does_not_define_is_not_called() -> None:
     )
     found = other_values(case, _eager(case))
     assert found is not None and int(found[0].args[2][-1]) == 4
+
+
+def test_what_was_found_right_is_not_judged_again_and_what_is_wrong_beside_it_is() -> None:
+    infinite = torch.tensor([1.0, float("inf"), -1.0])
+    calls = (Call("torch.sin", (Ref("x0"),), {}, "r0"), Call("torch.exp", (Ref("x1"),), {}, "r1"))
+    case = Case(
+        Program(("x0", "x1"), calls, (Ref("r0"), Ref("r1"))), {"x0": X, "x1": infinite}, "test", "sin", "float32"
+    )
+    found = other_values(case, _eager(case))
+    assert found is not None and torch.equal(found[0].args[1], infinite) and not torch.equal(found[0].args[0], X)
+
+    def baked(fn: Run, args: tuple[Tensor, ...]) -> Run:
+        kept = fn(*args)[0].clone()
+        return lambda *tensors: (kept.clone(), fn(*tensors)[1])
+
+    verdict = run_case(case, Fake(baked))
+    assert (verdict.outcome, verdict.kind) == (Outcome.MISMATCH, "later-call") and "output[0]" in verdict.message

@@ -43,6 +43,14 @@ def test_one_part(whole: Program) -> None:
     assert parts_of(whole, (torch.zeros(2, 2), torch.ones(2, 2))) == [([0, 1][: len(whole.outputs)], whole)]
 
 
+def test_calls_that_write_are_parts_where_they_share_no_input() -> None:
+    apart = program(("Tensor.add_", X, 1.0), ("sin", Y), ("cos", R0), outputs=("r1", "r2"))
+    found = parts_of(apart, (torch.ones(2), torch.ones(2)))
+    assert [(places, part.inputs) for places, part in found] == [([0], ("x1",)), ([1], ("x0",))]
+    row = torch.ones(4)
+    assert len(parts_of(apart, (row[:2], row[2:]))) == 1, "they share memory"
+
+
 def test_each_part_is_judged_as_it_would_be_alone() -> None:
     vectors = program(("linalg.eigh", X), ("linalg.eigh", Y), ("exp", Y), outputs=("r0", "r1", "r2"))
     x = torch.tensor([[2.0, 1.0, 0.5], [1.0, 3.0, 0.0], [0.5, 0.0, 5.0]])

@@ -1,0 +1,161 @@
+"""Variants that ask several samples of an op in one program: ``samples``, ``gradients``, ``dtypes``, ``layouts``.
+
+What a call costs is mostly what a program costs: to compile it, to call it again in other ways, to isolate it. So one
+program makes the calls of several samples, those first whose arguments differ most from those before:
+
+    r0_3 = softmax(x0_3, -1)
+    r0_7 = softmax(x0_7, 0, dtype=torch.float64)
+
+Where a backend refuses it, it is asked for its parts (``execution.run_case``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from functools import partial
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.selection.features import Feature, features
+from torchstone.conformance.sources import SOURCES, load
+from torchstone.conformance.sources.sampling import seeded
+from torchstone.conformance.variants.arguments import given_more
+from torchstone.conformance.variants.backward import backward
+from torchstone.conformance.variants.bundles import bundled, draws
+from torchstone.conformance.variants.forked import answers
+from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.registry import VARIANTS
+from torchstone.conformance.variants.support import taken, together
+from torchstone.conformance.variants.ties import tied
+
+TOGETHER = 12
+"""Samples in one program, at most."""
+MORE = 6
+"""Programs with arguments given that a sample leaves out."""
+ELEMENTS = 1 << 14
+"""Elements of their inputs together; a larger sample is asked alone."""
+ROUND = 3
+"""Of the largest samples of another dtype that many take turns: a variant has something to change in many numbers."""
+TRIED = 64
+"""Samples of an op that are looked at; of each other dtype, a quarter."""
+
+
+def samples(case: Case) -> Case:
+    """The case and other samples of its op and dtype, in one program."""
+    cases = _unlike(case)
+    if len(cases) < 2:
+        raise NotApplicable("it has no other samples that eager takes in one program")
+    return together(cases, [str(each.index) for each in cases])
+
+
+def gradients(case: Case) -> Case:
+    """Gradients of the case and other samples, of its own with elements that are equal, and of more arguments.
+
+    Where elements are equal, kinks are; and each argument has a gradient of its own.
+    """
+    found = {str(each.index): each for each in _unlike(case)}
+    more = itertools.islice(given_more(case.program), MORE)
+    found |= {f"given{at}": case.replace(program=program) for at, program in enumerate(more)}
+    with contextlib.suppress(NotApplicable), seeded(f"{case.id}:ties"):
+        found["ties"] = tied(case)
+    asked = answers([partial(_has_gradients, each) for each in found.values()], most=len(found))
+    turned = {}
+    for (name, each), yes in zip(found.items(), asked, strict=True):
+        if yes:
+            with seeded(f"{case.id}:{name}"):
+                turned[name] = backward(each)
+    if not turned:
+        raise NotApplicable("it has no gradients")
+    return together(list(turned.values()), list(turned))
+
+
+def _has_gradients(case: Case) -> bool:
+    return taken(backward(case))
+
+
+def layouts(case: Case) -> Case:
+    """The case in each layout, and other samples in one each by turns: what reads memory depends on arguments."""
+    others = _unlike(case) if _size(case) <= ELEMENTS else []
+    return bundled(case, "layouts", [each for each in others if each.index != case.index])
+
+
+def dtypes(case: Case) -> Case:
+    """The case's sample in the op's other dtypes: as it is where these are exact, and with the values that tell."""
+    found = {}
+    for dtype in load(case.source).dtypes_of(case.op):
+        if dtype == case.dtype or dtype not in _ASKED:
+            continue
+        known = [
+            each
+            for each in _siblings(case.source, case.op, dtype, TRIED // 4)
+            if each.args and _size(each) <= ELEMENTS // 4
+        ]
+        largest = sorted(known, key=_size, reverse=True)[:ROUND]
+        if not largest or draws(sample := largest[case.index % len(largest)]):
+            continue
+        for name in _ASKED[dtype]:
+            with contextlib.suppress(NotApplicable), seeded(f"{sample.id}:{name}"):
+                found[f"{dtype}_{name}"] = VARIANTS.load(name).make(sample)
+    asked = answers([partial(taken, changed) for changed in found.values()], most=len(found))
+    chosen = {name: changed for (name, changed), yes in zip(found.items(), asked, strict=True) if yes}
+    if not chosen:
+        raise NotApplicable("it has no other dtypes that eager takes")
+    return together(list(chosen.values()), list(chosen))
+
+
+_ASKED = {
+    "float64": ("magnitudes",),
+    "float16": ("magnitudes",),
+    "bfloat16": ("special",),
+    "complex64": ("special",),
+    "int64": ("default", "extremes"),
+    "int32": ("default", "extremes"),
+    "int8": ("default", "extremes"),
+    "uint8": ("default", "extremes"),
+    "bool": ("default",),
+}
+"""The variants of the values in each dtype. Integers are exact, and are asked as they are, too."""
+
+
+def _unlike(case: Case) -> list[Case]:
+    """The case and others, each the one with most that is new; those that eager does not take left out."""
+    if _size(case) > ELEMENTS or draws(case):
+        raise NotApplicable("it is large, or draws random numbers, which are compared call by call")
+    others = {each.index: each for each in _siblings(case.source, case.op, case.dtype, TRIED) if each.args}
+    others.pop(case.index, None)
+    facts = _facts(case.source, case.op, case.dtype, TRIED)
+    found, met, room = [case], set(features(case)), ELEMENTS - _size(case)
+    while others and len(found) < TOGETHER:
+        best = max(others.values(), key=lambda each: (len(facts[each.index] - met), -each.index))
+        if not facts[best.index] - met:
+            break
+        del others[best.index]
+        if _size(best) <= room and taken(best):
+            found.append(best)
+            met |= facts[best.index]
+            room -= _size(best)
+    return sorted(found, key=lambda each: each.index)
+
+
+@functools.lru_cache(maxsize=16)
+def _facts(source: str, op: str, dtype: str, most: int) -> dict[int, frozenset[Feature]]:
+    return {each.index: features(each) for each in _siblings(source, op, dtype, most)}
+
+
+@functools.lru_cache(maxsize=16)
+def _siblings(source: str, op: str, dtype: str, most: int) -> tuple[Case, ...]:
+    if source not in SOURCES:
+        return ()
+    entries = load(source).iterate([op], [dtype], most)
+    return tuple(entry for entry in entries if isinstance(entry, Case))
+
+
+def _size(case: Case) -> int:
+    return sum(tensor.numel() for tensor in case.args)
+
+
+LAYOUTS = Variant("Variants of where the inputs of several samples lie in memory, in one program.", layouts)
+SAMPLES = Variant("Several samples of the op, whose arguments differ most, in one program.", samples)
+GRADIENTS = Variant("The gradients of several samples, in one program.", gradients)
+OTHER_DTYPES = Variant("The sample in the op's other dtypes, in one program.", dtypes)

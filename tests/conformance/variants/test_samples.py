@@ -1,0 +1,86 @@
+"""Several samples of an op in one program, their gradients, and a sample in every dtype."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchstone.conformance import planted
+from torchstone.conformance.backends import load
+from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.oracle.parts import parts_of
+from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.selection.features import features
+from torchstone.conformance.sources import find_case, opinfo
+from torchstone.conformance.variants.apply import apply
+
+FIRST = find_case("opinfo:nn.functional.gelu:float32:0")
+
+
+def asked(case: Case, name: str) -> Case:
+    changed = apply(case, name)
+    assert isinstance(changed, Case), changed
+    return changed
+
+
+def test_each_sample_has_its_own_call_and_the_arguments_of_all_are_met() -> None:
+    first = find_case("opinfo:argmax:float32:0")
+    whole = asked(first, "samples")
+    every = [case for case in opinfo.iterate(["argmax"], ["float32"]) if isinstance(case, Case)]
+    indices = [int(call.result.rpartition("_")[2]) for call in whole.program.calls]
+    assert len(indices) > 2 and indices == sorted(indices) and 0 in indices
+    assert [call.args[1:] for call in whole.program.calls] == [every[at].program.calls[0].args[1:] for at in indices]
+    met = set().union(*(features(every[at]) for at in indices))
+    assert all({fact for fact in features(case) if fact[0] != "shapes"} <= met for case in every)
+
+
+def test_the_gradients_of_each_sample_are_a_part() -> None:
+    whole = asked(FIRST, "gradients")
+    taken = [call for call in whole.program.calls if call.target == "torch.autograd.grad"]
+    assert len(parts_of(whole.program, whole.args)) == len(taken) > 2
+    assert any(call.result.endswith("_ties") for call in taken)
+
+
+def test_a_sample_is_asked_in_the_other_dtypes() -> None:
+    whole = asked(find_case("opinfo:sub:float32:0"), "dtypes")
+    found = {str(tensor.dtype).removeprefix("torch.") for tensor in whole.args}
+    assert {"float64", "float16", "bfloat16", "complex64", "int64", "int32", "int8", "uint8"} <= found
+    assert "float32" not in found
+
+
+@pytest.mark.parametrize("name", ["samples", "gradients", "dtypes"])
+def test_what_draws_random_numbers_is_asked_call_by_call(name: str) -> None:
+    assert isinstance(apply(find_case("opinfo:bernoulli:float32:0"), name), Untested)
+
+
+@pytest.mark.parametrize(
+    ("bug", "op", "name"),
+    [
+        ("gelu-gradient-of-the-other-mode", "nn.functional.gelu", "gradients"),
+        ("complex-log-cut", "log", "dtypes"),
+        ("embedding-gradient-unscaled", "nn.functional.embedding", "gradients"),
+        ("mse-gradient-by-batch", "nn.functional.mse_loss", "gradients"),
+    ],
+)
+def test_a_bug_is_found_by_one_case(bug: str, op: str, name: str) -> None:
+    changed = asked(find_case(f"opinfo:{op}:float32:0"), name)
+    assert run_case(changed, load("eager")).outcome == "pass"
+    assert run_case(changed, planted.load(bug)).outcome == "mismatch"
+
+
+def test_a_backend_that_refuses_a_part_is_asked_for_the_others() -> None:
+    from tests.conformance.execution.test_run_case import Fake
+    from torchstone.conformance.backends.protocol import BackendUnsupported
+
+    whole = asked(find_case("opinfo:argmax:float32:0"), "samples")
+
+    def narrow(fn, args, wrong=0):
+        if any(tensor.dim() == 0 for tensor in args):
+            raise BackendUnsupported("0-d")
+        return lambda *tensors: torch.utils._pytree.tree_map(lambda leaf: leaf + wrong, fn(*tensors))
+
+    verdict = run_case(whole, Fake(narrow))
+    assert verdict.outcome == "unsupported" and " parts: " in verdict.message
+    assert verdict.evidence["parts"]["pass"] and verdict.evidence["parts"]["unsupported"]
+    verdict = run_case(whole, Fake(lambda fn, args: narrow(fn, args, 1)))
+    assert verdict.outcome == "mismatch" and "the part output[" in verdict.message and " alone: " in verdict.message
