@@ -28,6 +28,7 @@ from torchstone.conformance.execution.memory import find_stray_writes
 from torchstone.conformance.execution.repeatability import is_nondeterministic, observe, same_leaves
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
+from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.compare import Finding, Observed, judge
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
@@ -207,9 +208,13 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
     if affordable(RUNS, work(case.program, case.fresh_args())) < RUNS:
         return _untested(f"random: the program is too large to be run {SEEN + 2 * RUNS} times")
 
+    derive = derivation(_unseeded(case.program))  # of factors of a matrix, what no sign or phase of theirs changes
+
+    def compared(run: Observed) -> tuple[Any, Any]:
+        return derive(case.args, run.outputs) if derive else run.outputs, run.inputs
+
     def leaves(function: Callable[..., Any], seed: int) -> list[Any]:
-        run = observe(function, case.fresh_args(), seed=seed)
-        return flatten((run.outputs, run.inputs))
+        return flatten(compared(observe(function, case.fresh_args(), seed=seed)))
 
     def eager(seed: int) -> list[Any]:
         try:
@@ -223,7 +228,8 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
         except Exception as error:
             raise BackendRaised(error) from error
 
-    names = [name for name, _ in [*paths(expected.outputs, "output"), *paths(list(expected.inputs), "input")]]
+    outputs, inputs = compared(expected)
+    names = [name for name, _ in [*paths(outputs, "output"), *paths(list(inputs), "input")]]
     try:
         message, evidence = compare_distributions(eager, backend, names, rooms=functools.partial(_rooms, case))
     except ValueError as error:

@@ -99,7 +99,7 @@ def compare_distributions(
         return "", evidence
     if rooms is not None:
         given = [_picked_room(*pair) for pair in zip(first, rooms(), strict=True) if _numeric(pair[0])]
-        pools = [pool._replace(room=room) for pool, room in zip(pools, given, strict=True)]
+        pools = [_settled(pool._replace(room=room)) for pool, room in zip(pools, given, strict=True)]
         found = _least_likely(pools, *stacked[1:])
         if found.explained():
             return "", evidence | {"room": "that of rounding"}
@@ -127,6 +127,15 @@ class Pool(NamedTuple):
     seen: Tensor
     epsilon: float
     room: Tensor = torch.zeros(())
+
+
+def _settled(pool: Pool) -> Pool:
+    """The pool in which elements that eager gives further apart by no more than rounding are one number."""
+    if not pool.room.dim():
+        return pool
+    same = pool.seen.amax(0) - pool.seen.amin(0) <= 2 * pool.room
+    seen = torch.where(same, pool.seen.median(0).values, pool.seen)
+    return pool._replace(seen=seen, room=torch.where(same, 2 * pool.room, pool.room))
 
 
 class LeastLikely(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.compare import Observed
 from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.pytree import dense, flatten
@@ -22,10 +23,11 @@ from torchstone.conformance.program.program import Program
 
 def rounding_rooms(program: Program, args: tuple[Tensor, ...], run: Observed, seed: int) -> list[Tensor | None]:
     """For each leaf of eager's run from ``seed``, outputs and then inputs, the room of each element in float64; None
-    for what does not round or has no float64 run."""
-    referee = Referee(program, args, seed=seed)
+    for what does not round or has no float64 run. Of factors of a matrix, for the leaves of what they determine."""
+    derive = derivation(program)
+    referee = Referee(program, args, derive, seed=seed)
     targets = [call.target for call in program.calls]
-    leaves = flatten((run.outputs, run.inputs))
+    leaves = flatten((derive(args, run.outputs) if derive else run.outputs, run.inputs))
     return [_room(leaf, Leaf(referee, index, targets)) for index, leaf in enumerate(leaves)]
 
 

@@ -21,5 +21,5 @@ SIDES = torch.sgn(ROW.double() - ROW.double().mean())
 def test_infinity_on_the_side_of_the_mean_and_nothing_else(size: float, outcome: str) -> None:
     program = Program(("x0", "x1", "x2"), (NORM,), Ref("y"))
     weight, bias = torch.full((1,), math.inf).half(), torch.ones(1).half()
-    assert torch.isnan(torch.nn.functional.instance_norm(ROW, weight=weight, bias=bias)).all()
+    assert torch.isnan(torch.nn.functional.instance_norm(ROW, weight=weight, bias=bias)).any()
     assert compare(program, lambda x, w, b: (SIDES * size).half(), ROW, weight, bias).outcome == outcome
