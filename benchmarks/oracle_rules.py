@@ -152,7 +152,7 @@ RULES: tuple[Rule, ...] = (
     Rule("the same on a jump", Referee, "roundings_on_grid", always([])),
     Rule("search", conditioning, "attained", never),
     Rule("search: between two runs", search._Search, "_between", always(False)),
-    Rule("search: along the slope", search._Search, "_follows", always(False)),
+    Rule("search: along the slope", search._Search, "_together", always(False)),
     Rule("search: density of runs", search._Search, "is_dense", never),
     Rule("programs that only select and move", Referee, "all_exact", always(False)),
     Rule("conversions out of range", compare, "undefined_elements", always((False, None))),
@@ -194,7 +194,7 @@ def noted(said: set[str]) -> Iterator[None]:
         def around(function: Callable[..., Any]) -> Callable[..., Any]:
             def note(*args: Any, **kwargs: Any) -> Any:
                 result = function(*args, **kwargs)
-                result = list(result) if isinstance(result, Iterator) else result
+                result = list(result) if rule.place is not None else result
                 if _tells(rule, result, args):
                     said.add(rule.name)
                 return result
