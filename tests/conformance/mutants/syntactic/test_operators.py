@@ -100,7 +100,7 @@ def test_what_only_runs_as_the_module_is_imported_is_not_mutated():
         "def _made(n):\n    m = n + 1\n    def later(x):\n        return x * m\n    return later\n"
         "def _asked(n):\n    return n - 2\n"
         "TABLE = {'a': _made(3), 'b': _asked(5)}\n"
-        "def use(n):\n    return _asked(n)\n"
+        "def use(n):\n    return _asked(n + 1)\n"
     )
     assert {one.function for one in mutations("m.py", source)} == {"_made.<locals>.later", "_asked", "use"}
 
