@@ -8,8 +8,8 @@ it dies, what it was working on is to blame.
                      {"done": true, ...}, {"failed": WHY} at the end
     parent -> fork   {"go": true}                         after a verdict, if the trial is not over
 
-Each frame of the fork says how many cases it has tried, and how many of them came to the mutated code. A verdict and the
-end say what the fork has ``imported``, which the parent imports as well.
+Each frame of the fork says how many cases it has tried, and how many of them came to the mutated code. A verdict and
+the end say what the fork has ``imported``, which the parent imports as well.
 """
 
 from __future__ import annotations
