@@ -8,13 +8,15 @@ it dies, what it was working on is to blame.
                      {"done": true, ...}, {"failed": WHY} at the end
     parent -> fork   {"go": true}                         after a verdict, if the trial is not over
 
-Each frame of the fork says how many cases it has tried, and how many of them came to the mutated code.
+Each frame of the fork says how many cases it has tried, and how many of them came to the mutated code. A verdict and
+the end say what the fork has ``imported``, which the parent imports as well.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import os
 import resource
 import select
@@ -114,6 +116,9 @@ class ForkedTrial:
             if "failed" in header:
                 raise HarnessError(f"a trial could not begin: {header['failed']}")
             self.tried, self.reached = header["tried"], header["reached"]
+            for name in header.get("imported", ()):  # so that the next fork need not
+                with contextlib.suppress(Exception):
+                    importlib.import_module(name)
             if "done" in header:
                 return
             if "begin" in header:
@@ -142,6 +147,7 @@ class ForkedTrial:
 
     def _serve(self, channel: socket.socket) -> None:
         """Be the fork. Never returns."""
+        before = set(sys.modules)
         try:
             _confine()
             with self.mutated(self._reach):
@@ -156,10 +162,10 @@ class ForkedTrial:
                         break
                     if verdict is not None and self.is_open(verdict):
                         fields = vars(replace(verdict, evidence={}, message=verdict.message[:MESSAGE]))
-                        self._send(channel, case.to_bytes(), verdict=fields)
+                        self._send(channel, case.to_bytes(), verdict=fields, imported=sorted(set(sys.modules) - before))
                         if receive_frame(channel) is None:
                             break
-            self._send(channel, done=True)
+            self._send(channel, done=True, imported=sorted(set(sys.modules) - before))
         except ConnectionError:
             pass  # nobody asks for more
         except BaseException as error:

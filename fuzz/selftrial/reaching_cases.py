@@ -18,6 +18,9 @@ from torchstone.fuzz.selftrial.line_map import LineMap, spaced, spread, unlike_s
 PROGRAM_OPS = 40
 """Ops that the random programs call: what many ops run is asked in programs of unlike ones."""
 
+POOL = 4
+"""Ops that are asked in variants, in times of those that are asked in one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -71,13 +74,13 @@ def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iter
     turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
     yield from map(find_case, itertools.islice(turns, effort.reaching))
 
-    few = spaced(ops, effort.varied_ops)
-    samples = {op: list(_samples(op, effort)) for op in few}
-    varied = _varied(samples)
+    pool = {op: _Lazy(_samples(op, effort)) for op in spaced(ops, POOL * effort.varied_ops)}
+    few = list(pool)[:: max(1, len(pool) // max(1, effort.varied_ops))][: effort.varied_ops]
+    varied = _varied(pool, effort.varied_ops)
     if not reaching:  # so a variant may: it is asked before the patience ends
         yield from itertools.islice(varied, effort.variants // 2)
-    for of_op in samples.values():
-        yield from of_op
+    for op in few:
+        yield from pool[op]
     refused = sorted(set(few) & set(load("errors").op_names()))
     yield from (case for case in iterate({"errors": refused}, None, effort.limit) if isinstance(case, Case))
     yield from itertools.islice(varied, effort.variants)
@@ -99,17 +102,20 @@ def _samples(op: str, effort: Effort) -> Iterator[Case]:
         yield from unlike_samples(op, dtype, effort.limit if number else 2 * effort.limit)
 
 
-def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:
-    """Samples in variants: of each op one in each variant, then the next one in each, until there are no more.
+def _varied(pool: Mapping[str, Iterable[Case]], ops: int) -> Iterator[Case]:
+    """Samples in variants: in each variant one of so many ops, then the next one of each, until there are no more.
 
+    The first op is asked in every variant, and others of the pool in each: what many ops run is asked of unlike ones.
     Variants of one kind are asked together, in one program.
     """
     bundled = {name for names in BUNDLES.values() for name in names} - {"ties"}  # whose gradients no bundle has
     names = [*BUNDLES, *(name for name in VARIANTS.rows if name not in BUNDLES and name not in bundled)]
     names.remove(DEFAULT)
-    rows = [
-        _in_variant_or_parts(_turned(cases, at), name) for at, name in enumerate(names) for cases in samples.values()
-    ]
+    first, others = list(pool)[:1], list(pool)[1:]
+    rows = []
+    for at, name in enumerate(names):
+        turned = [others[(at * (ops - 1) + n) % len(others)] for n in range(min(ops - 1, len(others)))]
+        rows += [_in_variant_or_parts(pool[op], at, name) for op in (*first, *turned)]
     while rows:
         left = []
         for row in rows:
@@ -117,6 +123,19 @@ def _varied(samples: Mapping[str, Sequence[Case]]) -> Iterator[Case]:
                 yield case
                 left.append(row)
         rows = left
+
+
+class _Lazy:
+    """Cases that are made when they are first asked for."""
+
+    def __init__(self, cases: Iterator[Case]) -> None:
+        self._cases = cases
+        self._made: list[Case] | None = None
+
+    def __iter__(self) -> Iterator[Case]:
+        if self._made is None:
+            self._made = list(self._cases)
+        return iter(self._made)
 
 
 def _turned(cases: Sequence[Case], places: int) -> list[Case]:
@@ -128,8 +147,9 @@ def _turned(cases: Sequence[Case], places: int) -> list[Case]:
     return [case for row in rows for case in (*row[places % len(row) :], *row[: places % len(row)])]
 
 
-def _in_variant_or_parts(cases: Sequence[Case], name: str) -> Iterator[Case]:
-    """Samples in a variant; where that is several in one and takes none of them, in each of the several."""
+def _in_variant_or_parts(samples: Iterable[Case], at: int, name: str) -> Iterator[Case]:
+    """Samples in the variant of a number; where that is several in one and takes none, in each of the several."""
+    cases = _turned(list(samples), at)
     whole = _in_variant(cases, name)
     if (first := next(whole, None)) is not None:
         yield first

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torchstone.conformance.backends import load as load_backend
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.application import LiveCode, NotApplicable, import_all
@@ -22,6 +23,9 @@ from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.worker import preload_decompositions
 from torchstone.conformance.sources import iterate, load
+from torchstone.conformance.variants.apply import expand
+from torchstone.conformance.variants.registry import VARIANTS
+from torchstone.fuzz.selftrial.cases import programs_of
 from torchstone.fuzz.selftrial.forked import ForkedTrial
 from torchstone.fuzz.selftrial.line_map import LineMap, line_map
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
@@ -47,9 +51,7 @@ class SyntacticTrial:
         self._backend = load_backend(self.target)
         import_all()
         preload_decompositions()
-        for entry in iterate({"opinfo": list(WARM_UP)}, ["float32"], 1):
-            if isinstance(entry, Case):
-                self._before(entry)
+        warm_up(self._backend)
         self._live = LiveCode()
         return self
 
@@ -111,6 +113,30 @@ class SyntacticTrial:
             found = [verdict.outcome for _, verdict in alone]
             self._right[case.id] = found[0] if found else Outcome.UNTESTED
         return self._right[case.id]
+
+
+def warm_up(backend: Any) -> None:
+    """Have imported and made, before there are forks, what most cases need: a fork keeps none of it for others."""
+    samples = [case for case in iterate({"opinfo": list(WARM_UP)}, ["float32", "int64"], 1) if isinstance(case, Case)]
+    varied = expand(samples[:1], tuple(VARIANTS.rows))
+    for entry in (*samples, *varied, *iterate({"errors": ["index_select"]}, ["float32"], 1), *programs_of(["add"], 2)):
+        if isinstance(entry, Case):
+            run_case(entry, backend)
+            run_case(entry, _Doubled(backend))
+
+
+class _Doubled:
+    """A backend that gives other numbers than the one it stands for: to have the oracle at work."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def compile(self, program: Any, args: Any) -> Any:
+        compiled = self._backend.compile(program, args)
+        return lambda *args: torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x + x, compiled(*args))
 
 
 def _is_worse(before: Outcome, verdict: Verdict) -> bool:

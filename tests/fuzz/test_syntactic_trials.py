@@ -142,6 +142,14 @@ def test_what_is_tried_is_the_same_each_time_and_nothing_is_tried_twice(lines):
     assert {name.split(":")[0] for name in first} == {"opinfo", "errors", "fuzz"}
 
 
+def test_what_many_ops_run_is_asked_of_unlike_ones():
+    """The first op in every variant, and others in each."""
+    ops = ["neg", *(f"special.bessel_{name}" for name in ("j0", "j1", "y0", "y1")), "add", "mul", "sub"]
+    effort = Effort(limit=1, dtypes=1, varied_ops=2, variants=8, programs=0)
+    varied = [case for case in reaching_cases([], ops, effort) if case.variant != "default" and case.source == "opinfo"]
+    assert {case.op for case in varied[::2]} == {"neg"} and len({case.op for case in varied}) > 3
+
+
 # Trials
 
 

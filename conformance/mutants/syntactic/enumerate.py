@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from torchstone.conformance.mutants.syntactic import operators
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
@@ -28,14 +28,34 @@ def mutations(path: str, source: str) -> list[Mutation]:
     Not mutated are what runs as the module is imported; annotations, docstrings and assertions; the text of errors and
     what only prints. Raises SyntaxError for a source that is none.
     """
-    walk = _Walk(path, source)
-    walk.visit(ast.parse(source))
+    tree = ast.parse(source)
+    walk = _Walk(path, source, _called_at_import(tree))
+    walk.visit(tree)
     return walk.found
 
 
+def _called_at_import(tree: ast.Module) -> set[str]:
+    """Private functions that are called as the module is imported and named nowhere else: no mutant of them would run.
+
+    Functions within them are another matter: they may be what is made for later.
+    """
+    inside = {
+        one
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for part in (node.body if isinstance(node.body, list) else [node.body])
+        for one in ast.walk(part)
+    }
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and node not in inside]
+    called = {one.id for one in calls if isinstance(one, ast.Name) and one.id.startswith("_")}
+    named = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and (one in inside or one not in calls)}
+    return (called - named) & {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 class _Walk(ast.NodeVisitor):
-    def __init__(self, path: str, source: str) -> None:
+    def __init__(self, path: str, source: str, left_out: Set[str]) -> None:
         self.path = path
+        self._left_out = left_out  # functions whose own code is no part of what is mutated
         self.found: list[Mutation] = []
         self._names: list[str] = []  # the qualified name, in parts
         self._functions: list[tuple[str, set[str]]] = []  # of the functions around: first parameter, names bound so far
@@ -228,6 +248,8 @@ class _Walk(ast.NodeVisitor):
                 self._add(operator, node, text)
 
     def _add(self, operator: str, node: ast.AST, text: str, *, statement: bool = False) -> None:
+        if len(self._names) == 2 and self._names[0] in self._left_out:
+            return
         around = self._text(self._statement) if self._statement is not None else ""
         change = f"{self._text(node)} -> {text}"
         function = ".".join(self._names).removesuffix(".<locals>")

@@ -95,6 +95,16 @@ def test_what_is_no_part_of_what_a_function_computes_is_not_mutated():
     ]
 
 
+def test_what_only_runs_as_the_module_is_imported_is_not_mutated():
+    source = (
+        "def _made(n):\n    m = n + 1\n    def later(x):\n        return x * m\n    return later\n"
+        "def _asked(n):\n    return n - 2\n"
+        "TABLE = {'a': _made(3), 'b': _asked(5)}\n"
+        "def use(n):\n    return _asked(n + 1)\n"
+    )
+    assert {one.function for one in mutations("m.py", source)} == {"_made.<locals>.later", "_asked", "use"}
+
+
 def test_the_text_of_errors_is_not_mutated_but_that_they_are_raised():
     source = "def rule(b, x):\n    if x:\n        raise b.unsupported('a' + f(1, 2))\n    warnings.warn(g(x, 1))\n"
     found = mutations("m.py", source)
