@@ -46,6 +46,8 @@ for fn, x in [(torch.asinh, -0.00128), (torch.atanh, -0.0001422), (torch.atan, -
 print("logcumsumexp(1e4):", run(lambda x: torch.logcumsumexp(x, 0), torch.full((2,), 1e4)))
 x, at = torch.tensor([[[-1.7], [3.6]]]), torch.tensor([[[1], [2]]])
 print("max_unpool1d:", run(lambda x, at: torch.nn.functional.max_unpool1d(x, at, 3, 2, output_size=(1, 2, 3)), x, at))
+pixels, place = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), torch.tensor([[[[-3.0, 0.0]]]])
+print("grid_sample:", run(lambda x, at: torch.nn.functional.grid_sample(x, at, align_corners=False), pixels, place))
 print("log10:", run(torch.log10, torch.ones(2)))
 print("float64 sin:", run(torch.sin, torch.ones(2, dtype=torch.float64)))
 print("det of no rows:", run(torch.linalg.det, torch.ones(0, 0)))

@@ -45,6 +45,14 @@ def distance(x, y):
     return torch.cdist(x, y, 0.0)
 
 
+def soft(x):
+    return torch.softmax(x, 0, dtype=torch.float64)
+
+
+def norm(x):
+    return torch.linalg.matrix_norm(x, torch.inf)
+
+
 x, y = torch.tensor([5.0, 6.0]), torch.tensor([1.0, 2.0])
 print(torch.erfc(x), run(torch.erfc, x))  # 1.5e-12 and 2.2e-17, and 0
 print(torch.var_mean(x), run(torch.var_mean, x))  # a variance of 0.5, and of 0.25
@@ -60,6 +68,11 @@ print(
     [part.shape for part in torch.kthvalue(rows, 1)], [part.shape for part in run(lambda x: torch.kthvalue(x, 1), rows)]
 )
 print(torch.atan2(torch.tensor(3), torch.tensor(2)), run(torch.atan2, torch.tensor(3), torch.tensor(2)))  # 0.98 and 1
+tiny = torch.tensor([1e-8])
+print(torch.log1p(tiny), run(torch.log1p, tiny))  # 1e-8 and 0: log(1 + x)
+print(soft(x)[0].item(), run(soft, x)[0][0].item())  # 0.26894142 and 0.26894143: computed in float32, then widened
+lost = torch.tensor([[torch.nan, 1.0], [2.0, 3.0]])
+print(norm(lost), run(norm, lost))  # NaN and 5
 zero = torch.tensor(0.0)
 print(torch.nonzero(zero).shape, run(torch.nonzero, zero)[0].shape)  # [0, 0] and [0, 1]
 print(runs(3, lambda x: x.repeat(()), zero + 5))  # not 5

@@ -11,6 +11,11 @@ Eager computes ``(value * a) * b`` for ``addcmul``, PyTorch's decomposition ``va
 first is 0 and the second NaN where ``a * b`` leaves the range. Neither leaves out a NaN.
 
     addcmul(c, a, b, value=0), with a = b = 1e38:    c, or NaN
+
+A linear interpolation weighs the neighbours of each place, and some weights are 0. There too the product may be left
+out:
+
+    interpolate([[1, inf]], size=(1, 2), mode="bilinear"):    [[1, inf]], or NaN
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.conformance.oracle.equality import same_values
-from torchstone.conformance.oracle.op_traits.right_answers import SCALES_PRODUCT
+from torchstone.conformance.oracle.op_traits.right_answers import INTERPOLATES, SCALES_PRODUCT
 from torchstone.conformance.oracle.pytree import flatten
 
 if TYPE_CHECKING:
@@ -34,8 +39,8 @@ if TYPE_CHECKING:
 
 
 class ScaledByZero(TorchDispatchMode):
-    """Leaves out each product that is multiplied by 0, or (``multiplied``) multiplies it. ``met`` says that there was
-    one which is not finite."""
+    """Leaves out each product that is multiplied by 0, or (``multiplied``) multiplies it. ``met`` says that there may
+    be one which is not finite."""
 
     def __init__(self, multiplied: bool, met: list[Any]) -> None:
         super().__init__()
@@ -44,6 +49,9 @@ class ScaledByZero(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if INTERPOLATES.holds(func) and not bool(torch.isfinite(args[0]).all()):
+            self._met.append(func)
+            return func(*args, **kwargs) if self._multiplied else _interpolated(func, *args, **kwargs)
         if not SCALES_PRODUCT.holds(func) or not scales_by_zero(kwargs) or "out" in kwargs or len(args) < 3:
             return func(*args, **kwargs)
         base, *factors = args[:3]
@@ -62,6 +70,16 @@ class ScaledByZero(TorchDispatchMode):
         return out
 
 
+def _interpolated(func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """What the neighbours give that have a weight, which is never negative."""
+    finite, up, down, nan = (
+        func(part.to(x.dtype), *args, **kwargs)
+        for part in (torch.where(torch.isfinite(x), x, 0), x == math.inf, x == -math.inf, torch.isnan(x))
+    )
+    finite = finite + torch.where(up > 0, math.inf, 0.0) + torch.where(down > 0, -math.inf, 0.0)
+    return finite.masked_fill(nan > 0, math.nan).to(x.dtype)
+
+
 def scales_by_zero(kwargs: Mapping[str, Any]) -> bool:
     """Whether a call multiplies its product by 0."""
     return any(kwargs.get(name, 1) == 0 for name in ("alpha", "value"))
@@ -71,12 +89,13 @@ def zero_factor_ambiguity(referee: Referee, expected: Any, actual: Any) -> Itera
     """Eager with such products left out, and the backend's run with these numbers where it has what follows from the
     other choice.
 
-    Gives the referee, eager's run and the backend's, as flat lists; nothing where no product is multiplied by 0.
+    Gives the referee, eager's run and the backend's, as flat lists; nothing where no product that is not finite is
+    multiplied by 0.
     """
+    if not any(map(_has_nan, (*flatten(expected.outputs), *flatten(actual.outputs)))):
+        return  # a product that counts is NaN
     met: list[Any] = []
     without, multiplied = (referee.inside(partial(ScaledByZero, choice, met)) for choice in (False, True))
-    if not any(scales_by_zero(call.kwargs) for call in referee.program.calls):
-        return
     wanted, others = without.eager.leaves, multiplied.eager.leaves
     outputs = len(flatten(actual.outputs))
     given = flatten((actual.outputs, actual.inputs))
@@ -84,6 +103,13 @@ def zero_factor_ambiguity(referee: Referee, expected: Any, actual: Any) -> Itera
         given = [_settled(*leaf) for leaf in zip(wanted, others, given, strict=True)]
         eager = replace(expected, outputs=wanted[:outputs], inputs=tuple(wanted[outputs:]))
         yield without, eager, replace(actual, outputs=given[:outputs], inputs=tuple(given[outputs:]))
+
+
+def _has_nan(leaf: Any) -> bool:
+    floats = (
+        isinstance(leaf, Tensor) and leaf.layout is torch.strided and (leaf.is_floating_point() or leaf.is_complex())
+    )
+    return not floats or bool(torch.isnan(leaf).any())
 
 
 def _settled(wanted: Any, other: Any, given: Any) -> Any:

@@ -44,6 +44,19 @@ SCALES_PRODUCT = Trait(
     waives=True,
 )
 
+INTERPOLATES = Trait(
+    "Weighs neighbours, some of them by 0",
+    Names.ATEN,
+    each("upsample_linear1d upsample_bilinear2d upsample_trilinear3d"),
+    reason=(
+        "On a place of the input the one neighbour has the weight 1 and the others 0. Eager multiplies them, so that "
+        "infinity times 0 is NaN. The documentation speaks of no weights, and a copy of the same size is as right."
+    ),
+    effect="A neighbour of weight 0 that is NaN or infinite may count, as NaN, or be left out.",
+    read_by=("conformance.oracle.ambiguity.zero_factor",),
+    waives=True,
+)
+
 SATURATES = Trait(
     "Cuts off sums of integers",
     Names.ATEN,

@@ -99,3 +99,44 @@ def test_a_product_of_elements_that_overflows_may_count_as_nan(op: str, factor: 
     assert compare(scaled, lambda x, a, b: x * torch.nan, x, large, b).outcome is Outcome.MISMATCH
     infinite = torch.tensor([torch.inf, 1.0])
     assert compare(scaled, lambda x, a, b: x, x, infinite, b).outcome is Outcome.MISMATCH
+
+
+# -- linear interpolation
+
+
+def resized(size: tuple[int, ...], mode: str, **options: bool) -> Callable[[Tensor], Tensor]:
+    return lambda x: torch.nn.functional.interpolate(x, size=size, mode=mode, **options)
+
+
+def resizing(size: tuple[int, ...], mode: str, **options: bool) -> Program:
+    call = Call("torch.nn.functional.interpolate", (X,), {"size": size, "mode": mode} | options, "r0")
+    return Program(("x0",), (call,), Ref("r0"))
+
+
+PIXELS = torch.tensor([[[[1.0, INF, 2.0], [-INF, 3.0, 4.0], [5.0, 6.0, NAN]]]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_neighbour_without_weight_counts_or_is_left_out(dtype: torch.dtype) -> None:
+    """A picture of the same size: each place has one neighbour of weight 1."""
+    pixels, same = PIXELS.to(dtype), resizing((3, 3), "bilinear")
+    assert not torch.equal(resized((3, 3), "bilinear")(pixels).isnan(), pixels.isnan())  # eager multiplies
+    assert compare(same, lambda x: x.clone(), pixels).ok
+    assert compare(resizing((3,), "linear"), lambda x: x.clone(), pixels[0]).ok
+    assert compare(resizing((2, 3, 3), "trilinear"), lambda x: x.clone(), pixels.expand(1, 2, 3, 3)[None]).ok
+    for wrong in (lambda x: torch.nan_to_num(x, posinf=INF), lambda x: x.abs(), lambda x: x.nan_to_num(NAN, 9.0, -INF)):
+        assert compare(same, wrong, pixels).outcome is Outcome.MISMATCH
+
+
+def test_a_neighbour_with_a_weight_counts() -> None:
+    """Between two pixels both count: infinity and its opposite are NaN."""
+    row = torch.tensor([[[INF, 1.0, 2.0, -INF, INF]]])
+    grown, options = resized((9,), "linear", align_corners=True), {"align_corners": True}
+    program = resizing((9,), "linear", **options)
+    right = torch.tensor([[[INF, INF, 1.0, 1.5, 2.0, -INF, -INF, NAN, INF]]])
+    assert compare(program, lambda x: right.clone(), row).ok
+    for place, other in ((1, 1.0), (5, 2.0), (7, INF), (3, NAN)):
+        wrong = right.clone()
+        wrong[0, 0, place] = other
+        assert compare(program, lambda x, wrong=wrong: wrong.clone(), row).outcome is Outcome.MISMATCH, place
+    assert compare(program, grown, row).ok
