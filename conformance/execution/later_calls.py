@@ -31,6 +31,7 @@ from torchstone.conformance.execution.repeatability import Runnable, observe, sa
 from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage
 from torchstone.conformance.oracle.compare import Finding, Observed
 from torchstone.conformance.oracle.equality import equal, same_bits
+from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -84,7 +85,7 @@ def plan_calls(case: Case, expected: Observed) -> Iterator[LaterCall]:
     For other strides and for another program a backend has to compile again, which takes as long as the rest of the
     trial. Of four cases in a row one is asked the first, and the next one the second.
     """
-    if (found := other_values(case, expected)) is not None:
+    if (found := _other_values_of_a_part(case, expected) or other_values(case, expected)) is not None:
         yield LaterCall(VALUES, *found)
     yield LaterCall(MEMORY, case, expected, in_place=True)
     turn = (case.index + zlib.crc32(case.variant.encode()) - _OF_DEFAULT) % TURNS
@@ -93,6 +94,16 @@ def plan_calls(case: Case, expected: Observed) -> Iterator[LaterCall]:
             yield LaterCall(STRIDES, other, answer)
     elif turn == PROGRAM_TURN:
         yield LaterCall(PROGRAM, case, expected, after_companion=True)
+
+
+def _other_values_of_a_part(case: Case, expected: Observed) -> tuple[Case, Observed] | None:
+    """Other values for one part of a program of several, by turns: the other parts stay, and are judged already."""
+    parts = parts_of(case.program, case.args)
+    if len(parts) < 2:
+        return None
+    start = case.index % len(parts)
+    found = (other_values(case, expected, part.inputs) for _, part in parts[start:] + parts[:start] if part.inputs)
+    return next((each for each in found if each is not None), None)
 
 
 def check_later_calls(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -30,17 +30,20 @@ MOST = 8
 _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def other_values(case: Case, expected: Observed) -> tuple[Case, Observed] | None:
-    """The case with other values in its inputs, and what eager gives for them; None if there are none.
+def other_values(case: Case, expected: Observed, names: Collection[str] | None = None) -> tuple[Case, Observed] | None:
+    """The case with other values in its inputs, of some names if given, and what eager gives; None if there are none.
 
     ``expected`` is what eager gives for the case. The layout of the inputs stays, and what memory they share. Inputs
     with NaN or infinities stay where the others are enough: elsewhere in them these tell nothing new, and are dear to
     judge.
     """
-    changes = [_Changes(tensor, case.args) for tensor in case.args]
+    args = [tensor for name, tensor in case.inputs.items() if names is None or name in names]
+    changes = [
+        _Changes(tensor, args) if names is None or name in names else None for name, tensor in case.inputs.items()
+    ]
     for wanted in (_is_finite, lambda tensor: True, _is_inexact, lambda tensor: not _is_inexact(tensor)):
         for ordinal in range(MOST):
-            chosen = [change.at(ordinal) if wanted(change.tensor) else None for change in changes]
+            chosen = [change.at(ordinal) if change and wanted(change.tensor) else None for change in changes]
             if all(value is None for value in chosen):
                 break
             other = case.replace(inputs=dict(zip(case.inputs, _written(case, chosen), strict=True)))
@@ -97,7 +100,7 @@ def _elements(tensor: Tensor) -> Tensor:
 class _Changes:
     """The values that may take the place of a tensor's, made as they are asked for."""
 
-    def __init__(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(self, tensor: Tensor, inputs: Sequence[Tensor]) -> None:
         self.tensor = tensor
         self._rest = _allowed(tensor, inputs) if tensor.numel() else iter(())
         self._made: list[Tensor] = []
@@ -108,7 +111,7 @@ class _Changes:
         return self._made[min(ordinal, len(self._made) - 1)] if self._made else None
 
 
-def _allowed(tensor: Tensor, inputs: tuple[Tensor, ...]) -> Iterator[Tensor]:
+def _allowed(tensor: Tensor, inputs: Sequence[Tensor]) -> Iterator[Tensor]:
     """Other values for the memory of a tensor that have what its own have, the likeliest to be taken first."""
     elements = _elements(tensor)
     had: set[object] | None = None
@@ -149,7 +152,7 @@ def _mixed(tensor: Tensor) -> Iterator[Tensor]:
             yield (wide * 0.25 + moved * 0.75).to(tensor.dtype)
 
 
-def _from_others(tensor: Tensor, inputs: tuple[Tensor, ...]) -> Callable[[Tensor], Iterator[Tensor]]:
+def _from_others(tensor: Tensor, inputs: Sequence[Tensor]) -> Callable[[Tensor], Iterator[Tensor]]:
     """Elements of the other inputs of its dtype: for what compares one with another."""
 
     def change(elements: Tensor) -> Iterator[Tensor]:

@@ -40,7 +40,7 @@ SHARES = {"programs": Share(0.3, 48, frozenset({DEFAULT, "special", "backward", 
 Kind: TypeAlias = tuple[str, ...]
 """Names of dtypes or variants that stand for each other."""
 
-ATTEMPTS = 3
+ATTEMPTS = 2
 """How many samples are tried for a variant and a dtype, and the largest, before these are held not to go together."""
 
 DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (

@@ -195,14 +195,15 @@ def _others(value: Any) -> Iterator[Any]:
 
 
 def given_more(program: Program) -> Iterator[Program]:
-    """The program with arguments of its last call given: all that it leaves out, then one after the other."""
+    """The program with arguments of its last call given: all that it leaves out, then each alone, by turns."""
     for call in reversed(program.calls):
         for free in left_out(call):
             first = {
                 name: value for name, default in free.items() if (value := next(_other_than(default), None)) is not None
             }
             ways = [first] if first else []
-            ways += [{name: value} for name, default in free.items() for value in _other_than(default)]
+            rows = [[{name: value} for value in _other_than(default)] for name, default in free.items()]
+            ways += [way for turn in itertools.zip_longest(*rows) for way in turn if way is not None]
             for some in ways:
                 given = replace(call, kwargs={**call.kwargs, **some})
                 yield program.rewrite(lambda c, call=call, given=given: given if c is call else c)

@@ -8,7 +8,8 @@ inputs of its own, finds as much as they do apart:
     r0_extremes = exp(x_extremes)
     ...
 
-Where a backend refuses the program, it is asked for its parts (``execution.run_case``).
+Eager is asked for each part, in a fork where its variant leaves eager to a worker. Where a backend refuses the program,
+it is asked for its parts (``execution.run_case``).
 """
 
 from __future__ import annotations
@@ -36,19 +37,28 @@ def bundled(case: Case, name: str, others: Sequence[Case] = ()) -> Case:
     parts, found = BUNDLES[name], {}
     turns = [(case, part, part) for part in parts]
     turns += [(each, part := parts[at % len(parts)], f"{each.index}_{part}") for at, each in enumerate(others)]
+    dangerous = {}
     for each, part, called in turns:
+        variant = VARIANTS.load(part)
         with contextlib.suppress(NotApplicable), seeded(f"{each.id}:{part}"):
-            found[called] = _PLAIN.get(part, VARIANTS.load(part).make)(each)
-    asked = answers([partial(taken, changed) for changed in found.values()], most=len(found))
-    found = {part: changed for (part, changed), yes in zip(found.items(), asked, strict=True) if yes}
-    if not found:
+            found[called] = _PLAIN.get(part, variant.make)(each)
+            if not variant.try_eager:
+                dangerous[called] = found[called]
+    asked = answers([partial(taken, changed) for changed in dangerous.values()], most=len(dangerous))
+    survived = {called for called, yes in zip(dangerous, asked, strict=True) if yes}
+    chosen = {
+        called: changed
+        for called, changed in found.items()
+        if (called in survived if called in dangerous else taken(changed))
+    }
+    if not chosen:
         raise NotApplicable("its inputs have nothing to change, or eager takes nothing that comes of it")
-    return together(list(found.values()), list(found))
+    return together(list(chosen.values()), list(chosen))
 
 
 def _bundle(doc: str, name: str) -> Variant:
     """A variant of several others: those that apply, each with the inputs that it has alone."""
-    return Variant(doc, partial(bundled, name=name))
+    return Variant(doc, partial(bundled, name=name), try_eager=False)
 
 
 _PLAIN: dict[str, Callable[[Case], Case]] = {"ties": tied, "empty": emptied}
