@@ -120,9 +120,13 @@ def test_beside_the_zero_of_a_wave_its_amplitude_counts_and_elsewhere_the_number
     assert off(away, 2.0**-16 * height) is Outcome.MISMATCH
 
 
-@pytest.mark.parametrize("scale", [2.0**34, 2.0**38])
-def test_a_mean_that_is_rounded_is_seen_where_nothing_but_its_rounding_is_left(scale: float) -> None:
-    """The sum of a row that has been normalized is zero, but for what rounding the mean leaves in each element."""
+@pytest.mark.parametrize(("scale", "right"), [(2.0**34, "pass"), (2.0**38, "ill-conditioned")])
+def test_a_mean_that_is_rounded_is_seen_where_nothing_but_its_rounding_is_left(scale: float, right: str) -> None:
+    """The sum of a row that has been normalized is zero, but for what rounding the mean leaves in each element.
+
+    An ULP of 2**38 is a sixtieth of what the elements differ by: results bend with their roundings, and a wave that
+    bends as much may have an extremum on the way.
+    """
     x = scale + 1e6 * torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
     program = several(("nn.functional.layer_norm", X, (16,)), ("sum", Ref("r0"), -1))
 
@@ -130,7 +134,7 @@ def test_a_mean_that_is_rounded_is_seen_where_nothing_but_its_rounding_is_left(s
         centred = x - x.mean(-1, keepdim=True) * (1 + off)
         return (centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)).sum(-1)
 
-    assert compare(program, by_steps, x).outcome is Outcome.PASS
+    assert compare(program, by_steps, x).outcome == right
     assert compare(program, lambda x: by_steps(x, 1e-4), x).outcome is Outcome.MISMATCH
 
 
