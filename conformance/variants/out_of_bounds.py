@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -29,15 +29,26 @@ MOST = 2
 """Refused programs of each kind that are asked."""
 
 
-def bad_indices(case: Case) -> Iterator[Case]:
-    """The case with the last number of an input of whole numbers past either end of a dim, those next to it first."""
+def bad_indices(case: Case) -> Iterator[Iterator[Case]]:
+    """For the last and for the first number of each input of whole numbers, the case with others there.
+
+    At the end they are past either end of a dim, those next to it first. At the beginning they are next to what is
+    there before: offsets have to begin with 0, and what is counted is not negative.
+    """
     for name, tensor in case.inputs.items():
         if tensor.dtype in (torch.int32, torch.int64) and tensor.numel():
             sizes = {size for other, t in case.inputs.items() if other != name for size in (*t.shape, t.numel())}
-            for value in itertools.chain.from_iterable((size, -size - 1) for size in sorted(sizes | {0})):
-                flat = tensor.flatten().clone()
-                flat[-1] = value
-                yield case.replace(inputs={**case.inputs, name: flat.view(tensor.shape)})
+            ends = list(itertools.chain.from_iterable((size, -size - 1) for size in sorted(sizes | {0})))
+            first = int(tensor.flatten()[0])
+            yield _with_number(case, name, -1, ends)
+            yield _with_number(case, name, 0, [first + 1, first - 1, *reversed(ends)])
+
+
+def _with_number(case: Case, name: str, place: int, values: Iterable[int]) -> Iterator[Case]:
+    for value in values:
+        flat = case.inputs[name].flatten().clone()
+        flat[place] = value
+        yield case.replace(inputs={**case.inputs, name: flat.view(case.inputs[name].shape)})
 
 
 def bad_numbers(case: Case) -> Iterator[Case]:
@@ -69,7 +80,7 @@ def bad_inputs(case: Case) -> Iterator[Case]:
 
 
 def _with_a_way(case: Case) -> Case:
-    if next(itertools.chain(bad_indices(case), bad_numbers(case), bad_inputs(case)), None) is None:
+    if next(itertools.chain(*bad_indices(case), bad_numbers(case), bad_inputs(case)), None) is None:
         raise NotApplicable("nothing that may be out of range")
     return case
 
@@ -86,7 +97,7 @@ def call_out_of_bounds(case: Case, backend: Backend, compiled: Compiled | None) 
     if REFUSED in case.tags:
         return compare_with_eager(case, backend, compiled)
     stage, finding = Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes what might be out of range")
-    for other in refused(bad_indices(case)):
+    for other in itertools.chain.from_iterable(map(refused, bad_indices(case))):
         stage, finding = expect_refusal(case, other, backend, compiled)
         if finding.outcome not in CORRECT:
             return stage, finding

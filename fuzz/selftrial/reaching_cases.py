@@ -22,6 +22,10 @@ POOL = 4
 """Ops that are asked in variants, in times of those that are asked in one."""
 
 
+OTHER_CODE = ("dynamic", "backward", "arguments", "empty", "scalar")
+"""The variants in which the compiler takes other ways, not other numbers: they are the first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much a mutant is tried on, at most: the fields bound the steps of ``reaching_cases``.
@@ -109,8 +113,8 @@ def _varied(pool: Mapping[str, Iterable[Case]], ops: int) -> Iterator[Case]:
     Variants of one kind are asked together, in one program.
     """
     bundled = {name for names in BUNDLES.values() for name in names} - {"ties"}  # whose gradients no bundle has
-    names = [*BUNDLES, *(name for name in VARIANTS.rows if name not in BUNDLES and name not in bundled)]
-    names.remove(DEFAULT)
+    rows_of = [name for name in VARIANTS.rows if name not in (DEFAULT, *OTHER_CODE, *BUNDLES) and name not in bundled]
+    names = [*OTHER_CODE, *BUNDLES, *rows_of]
     first, others = list(pool)[:1], list(pool)[1:]
     rows = []
     for at, name in enumerate(names):

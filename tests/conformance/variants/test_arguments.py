@@ -83,6 +83,22 @@ def test_a_dim_that_there_is_not_has_to_be_refused() -> None:
     assert run_case(given, load("linalg")).outcome == "pass"
 
 
+def test_offsets_that_do_not_begin_with_0_are_asked() -> None:
+    """What the first number may be, the last one does not tell."""
+
+    class Lax:
+        name = "lax"
+
+        def compile(self, fn, args):
+            return lambda indices, weight, offsets: fn(indices, weight, torch.cat([offsets[:1] * 0, offsets[1:]]))
+
+    args = (torch.tensor([0, 1, 2, 1]), torch.randn(3, 2), torch.tensor([0, 2]))
+    given = asked(case("torch.nn.functional.embedding_bag", *args), "outside")
+    found = run_case(given, Lax())
+    assert (found.outcome, found.kind) == ("mismatch", "accepted")
+    assert run_case(given, load("linalg")).outcome == "pass"
+
+
 def test_the_first_index_out_of_range_is_asked() -> None:
     class Lax:
         name = "lax"
