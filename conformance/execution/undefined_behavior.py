@@ -1,4 +1,4 @@
-"""Inputs for which eager PyTorch has undefined behavior: out-of-bounds access, or returning uninitialized memory.
+"""Inputs for which eager PyTorch has undefined behavior: out-of-bounds access, uninitialized memory, integer overflow.
 
 Such cases are reported as ``untested``: running them could corrupt the memory of the process, and eager has no answer
 to compare with. The rules are those of PyTorch's documentation of each operator. Example: ``segment_reduce`` does not
@@ -133,6 +133,19 @@ def _maxima(given: Mapping[str, Any]) -> str | None:
     first = 0 if "adaptive" in given["operator"] else -1  # of a window without a maximum
     if bool(((indices < first) | (indices >= math.prod(x.shape[-dims:]))).any()):
         return f"{given['operator']}: an index is none of the input's: eager writes there"
+    return None
+
+
+@_RULES.register(
+    "special_chebyshev_polynomial_v",
+    "special_chebyshev_polynomial_w",
+    "special_shifted_chebyshev_polynomial_v",
+    "special_shifted_chebyshev_polynomial_w",
+)
+def _degrees(given: Mapping[str, Any]) -> str | None:
+    degrees = torch.as_tensor(given["n"]).double()
+    if bool((degrees.abs() >= 2.0**62).any()):
+        return f"{given['operator']}: a degree n whose 2 n + 1 is none of 64 bits, in which eager computes it"
     return None
 
 

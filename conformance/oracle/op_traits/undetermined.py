@@ -91,8 +91,15 @@ UNDEFINED_BEHAVIOR = Trait(
         _batch_norm_with_update="as native_batch_norm",
         _batch_norm_with_update_functional="as native_batch_norm",
         _batch_norm_no_update="as native_batch_norm",
+        special_chebyshev_polynomial_v="a degree n whose 2 n + 1 is none of 64 bits",
+        special_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
+        special_shifted_chebyshev_polynomial_v="as special_chebyshev_polynomial_v",
+        special_shifted_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
     ),
-    reason="Eager's kernel reads or writes out of bounds, or returns memory that nobody wrote to, for such operands.",
+    reason=(
+        "Eager's kernel reads or writes out of bounds, returns memory that nobody wrote to, or leaves the range of signed "
+        "integers, for such operands."
+    ),
     effect="The case is untested.",
     read_by=("conformance.execution.undefined_behavior",),
     waives=True,
@@ -104,7 +111,8 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
     each(
         """
         linalg.eigvals _segment_reduce histogramdd nn.functional.batch_norm nn.functional.embedding_bag
-        nn.functional.multilabel_margin_loss
+        nn.functional.multilabel_margin_loss special.chebyshev_polynomial_v special.chebyshev_polynomial_w
+        special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w
         """,
         lstm="oneDNN's kernel does not look at sizes that PyTorch's own refuses",
     ),

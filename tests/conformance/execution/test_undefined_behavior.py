@@ -45,3 +45,11 @@ def test_a_maximum_outside_the_input_is_unsafe(name: str) -> None:
         )  # a reduction does not try it: it would end this process
     # A window of nothing but padding has no maximum, but for adaptive pools, whose windows have elements.
     assert bool(undefined_behavior(backward(name, -1))) is ("adaptive" in name)
+
+
+@pytest.mark.parametrize(("degree", "undefined"), [(2**61, False), (2**62, True), (1e30, True)])
+def test_a_degree_that_overflows_is_undefined(degree: float, undefined: bool) -> None:
+    call = Call("torch.special.chebyshev_polynomial_w", (Ref("x"), degree), {}, "y")
+    inputs = {"x": torch.tensor([1.0, 0.5])}
+    case = Case(Program(("x",), (call,), Ref("y")), inputs, "test", "special.chebyshev_polynomial_w", "float32")
+    assert ("none of 64 bits" in undefined_behavior(case)) == undefined
