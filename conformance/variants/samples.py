@@ -16,6 +16,8 @@ import functools
 import itertools
 from functools import partial
 
+from torch import Tensor
+
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.selection.features import Feature, features
 from torchstone.conformance.sources import SOURCES, load
@@ -26,7 +28,7 @@ from torchstone.conformance.variants.bundles import bundled, draws
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import VARIANTS
-from torchstone.conformance.variants.support import taken, together
+from torchstone.conformance.variants.support import answer, taken, together
 from torchstone.conformance.variants.ties import tied
 
 TOGETHER = 12
@@ -94,7 +96,7 @@ def dtypes(case: Case) -> Case:
         largest = sorted(known, key=_size, reverse=True)[:ROUND]
         if not largest or draws(sample := largest[case.index % len(largest)]):
             continue
-        for name in _ASKED[dtype]:
+        for name in _ASKED[dtype] if _keeps_integers(sample) else ("default",):
             with contextlib.suppress(NotApplicable), seeded(f"{sample.id}:{name}"):
                 found[f"{dtype}_{name}"] = VARIANTS.load(name).make(sample)
     asked = answers([partial(taken, changed) for changed in found.values()], most=len(found))
@@ -116,6 +118,18 @@ _ASKED = {
     "bool": ("default",),
 }
 """The variants of the values in each dtype. Integers are exact, and are asked as they are, too."""
+
+
+def _keeps_integers(sample: Case) -> bool:
+    """Whether the results of integers are integers. Where an op takes them for floats, those at the ends of their range
+    are numbers without digits: what rounding them leaves is no question of the dtype."""
+    return any(map(_is_float, sample.args)) or not any(map(_is_float, answer(sample) or []))
+
+
+def _is_float(leaf: object) -> bool:
+    return isinstance(leaf, float | complex) or (
+        isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+    )
 
 
 def _unlike(case: Case) -> list[Case]:

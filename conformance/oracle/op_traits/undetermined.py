@@ -97,8 +97,8 @@ UNDEFINED_BEHAVIOR = Trait(
         special_shifted_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
     ),
     reason=(
-        "Eager's kernel reads or writes out of bounds, returns memory that nobody wrote to, or leaves the range of signed "
-        "integers, for such operands."
+        "Eager's kernel reads or writes out of bounds, returns memory that nobody wrote to, or leaves the range of "
+        "signed integers, for such operands."
     ),
     effect="The case is untested.",
     read_by=("conformance.execution.undefined_behavior",),
