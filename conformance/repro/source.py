@@ -199,4 +199,4 @@ def _same_bits(built: Tensor | None, tensor: Tensor) -> bool:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    return tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)

@@ -359,9 +359,8 @@ class Recorder(TorchDispatchMode):
         PyTorch's C++ writes a list of numbers straight into memory. The graph takes uninitialized memory to be zeros.
         """
         with no_dispatch_modes():
-            elements = (
-                blank.detach().reshape(-1).contiguous().view(torch.uint8)
-            )  # and nothing of what lies between them
+            # And nothing of what lies between them. A tensor of one element is contiguous with any stride.
+            elements = blank.detach().clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
             return self.capture(blank, blank.clone()) if bool(elements.any()) else None
 
     @contextlib.contextmanager

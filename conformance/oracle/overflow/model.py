@@ -334,7 +334,7 @@ def _content(leaf: Any) -> Any:
     plain = leaf.detach().resolve_conj().resolve_neg()
     if plain.layout is not torch.strided:
         return id(leaf)
-    numbers = plain.contiguous().reshape(-1).view(torch.uint8).numpy()
+    numbers = plain.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8).numpy()
     return leaf.dtype, leaf.shape, leaf.stride(), hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
 
 

@@ -16,6 +16,7 @@ from torchstone.compiler.transforms.rules import Expander, expands
 
 _BEGIN: dict[str, float] = {"sum": 0, "mean": 0, "prod": 1, "max": -math.inf, "min": math.inf}
 _KINDS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}
+_NAMED_TWICE = {"amax": "max", "amin": "min"}
 
 
 def _bounds(
@@ -48,7 +49,7 @@ def segment_reduce(
     offsets: Value | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None,
 ) -> Value:  # fmt: skip
     """Rounded to the dtype at each step. An empty segment is what it begins with; the mean of nothing is NaN."""
-    axis = wrap_dim(axis, x.rank)
+    axis, reduce = wrap_dim(axis, x.rank), _NAMED_TWICE.get(reduce, reduce)
     starts, ends = _bounds(b, x, lengths, offsets, axis, unsafe)
     begin = tensor(b, _BEGIN[reduce] if initial is None else initial, x.dtype)
     out = b.broadcast(begin, b.type.dims, ())
@@ -86,7 +87,7 @@ def segment_reduce_backward(
     offsets: Value | None = None, axis: int = 0, initial: Any = None,
 ) -> Value:  # fmt: skip
     """What a segment gets goes to all its elements, or to those that are its maximum; 0 for elements in none."""
-    axis = wrap_dim(axis, x.rank)
+    axis, reduce = wrap_dim(axis, x.rank), _NAMED_TWICE.get(reduce, reduce)
     starts, ends = _bounds(b, x, lengths, offsets, axis, unsafe=True)
     zero = zeros(b, x.shape, x.dtype)
     if 0 in x.shape or 0 in grad.shape:

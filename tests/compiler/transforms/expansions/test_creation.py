@@ -45,6 +45,7 @@ def test_uninitialized_memory_has_its_shape_and_dtype_and_takes_what_is_written(
         torch.empty_like,
         lambda x: x.new_empty((0, 4)),
         lambda x: torch.empty_strided((2, 3), (1, 2), dtype=torch.bool),
+        lambda x: torch.empty_strided((1,), (4,)),
         lambda x: x.new_empty_strided((2, 3), (1, 2)),
         lambda x: torch.empty_permuted((2, 3), (1, 0)),
     ):

@@ -17,7 +17,7 @@ NAN = float("nan")
 
 @pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "amin", "prod"])
 @pytest.mark.parametrize("initial", [None, 0.0, 2])
 def test_segments(agrees: Agrees, dtype: torch.dtype, reduce: str, initial: float | None) -> None:
     def by(axis: int = 0, unsafe: bool = False, **which: int) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def test_unpooling(agrees: Agrees, space: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "amin", "prod"])
 @pytest.mark.parametrize("name", ["lengths", "offsets"])
 def test_backward_of_segments(agrees: Agrees, dtype: torch.dtype, reduce: str, name: str) -> None:
     """Equal maxima share; elements in no segment get nothing; of a product with zeros, the others decide."""
