@@ -72,7 +72,9 @@ def error_bound(expected: Tensor, reference: Reference, dtype: torch.dtype, row:
     slack = torch.where(explained, room + row.factor * eager_error, MAX_ERROR_TO_EAGER_ERROR * eager_error)
     slack = torch.minimum(slack, 2.0 ** (precision(coarsest) // 2) * ulp(truth.abs(), coarsest))
     if reference.smooth is not None:
-        slack = torch.where(reference.smooth, torch.maximum(slack, room), slack)
+        slack = torch.where(
+            reference.smooth, torch.maximum(slack, room + row.factor * eager_error.minimum(room)), slack
+        )
     return bound + slack
 
 

@@ -43,7 +43,8 @@ def apply(case: Case, name: str) -> Case | Untested:
     attempts.begin(asked)
     try:
         with seeded(asked):
-            changed = variant.make(case).replace(variant=name)
+            made = variant.make(case)  # perhaps of several samples: it has the id of the one that was asked for
+            changed = made.replace(source=case.source, op=case.op, dtype=case.dtype, index=case.index, variant=name)
             if variant.run is not None and name not in VARIANTS.rows:
                 changed = changed.replace(tags=(*changed.tags, RUN_BY_PLUGIN))
             if variant.try_eager:

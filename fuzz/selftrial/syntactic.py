@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.pytrees import tree_map_only
 from torchstone.conformance.backends import load as load_backend
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
@@ -136,7 +137,7 @@ class _Doubled:
 
     def compile(self, program: Any, args: Any) -> Any:
         compiled = self._backend.compile(program, args)
-        return lambda *args: torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x + x, compiled(*args))
+        return lambda *args: tree_map_only(torch.Tensor, lambda x: x + x, compiled(*args))
 
 
 def _is_worse(before: Outcome, verdict: Verdict) -> bool:

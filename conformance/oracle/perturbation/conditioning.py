@@ -41,7 +41,7 @@ def ill_conditioned(
         if truth is not None:
             on_edge = _given(actual, leaf.others(referee.sub_ulp_perturbed, like), dtype, row)
         found |= ~on_edge & _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
-    if bool((bad & ~found).any()):
+    if leaf.search and bool((bad & ~found).any()):
         found |= _given(actual, leaf.others(referee.relaid_runs, like), dtype, row)
     if truth is None:
         return found

@@ -84,3 +84,8 @@ def test_a_backend_that_refuses_a_part_is_asked_for_the_others() -> None:
     assert verdict.evidence["parts"]["pass"] and verdict.evidence["parts"]["unsupported"]
     verdict = run_case(whole, Fake(lambda fn, args: narrow(fn, args, 1)))
     assert verdict.outcome == "mismatch" and "the part output[" in verdict.message and " alone: " in verdict.message
+
+
+@pytest.mark.parametrize("variant", ["samples", "gradients", "dtypes", "operands", "layouts"])
+def test_the_id_is_that_of_the_sample_that_was_asked_for(variant: str) -> None:
+    assert asked(find_case("opinfo:sum:float32:5"), variant).id == f"opinfo:sum:float32:5:{variant}"
