@@ -206,11 +206,11 @@ def max_pool_backward(b: Expander, grad: Value, x: Value, *arguments: object) ->
 
 @expands("aten.max_unpool2d.default", "aten.max_unpool3d.default")
 def max_unpool(b: Expander, x: Value, indices: Value, *_: Any) -> Value:
-    """A place out of the plane is an error, never a place in the next plane."""
+    """A place out of the plane is an error, never a place in the next plane. Of an empty one none is looked at."""
     space = int(b.op.name[len("aten.max_unpool")])
     shape = b.type.dims
     lead, size = shape[: len(shape) - space], product(shape[len(shape) - space :])
-    if 0 in x.shape:
+    if 0 in x.shape or 0 in shape:
         return zeros(b, shape, x.dtype)
     rows = (product(lead), product(x.shape[x.rank - space :]))
     index = checked(b, b.reshape(indices, rows), size, f"a max index outside the output volume of {size} elements")

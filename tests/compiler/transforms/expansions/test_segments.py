@@ -81,3 +81,8 @@ def test_backward_of_segments(agrees: Agrees, dtype: torch.dtype, reduce: str, n
             lambda g, o, x, s, d=axis: aten._segment_reduce_backward(g, o, x, reduce, **{name: s}, axis=d),
             *(grad, out, x, segments),
         )
+
+
+def test_unpooling_into_nothing_looks_at_no_place(agrees: Agrees) -> None:
+    x, indices = torch.randn(1, 2, 2, 2), torch.full((1, 2, 2, 2), 7)
+    agrees(lambda x, i: aten.max_unpool2d(x, i, [0, 4]), x, indices)
