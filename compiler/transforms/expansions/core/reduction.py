@@ -232,6 +232,15 @@ def _squared_size(b: Expander, x: Value) -> Value:
     return b.add(b.mul(real, real), b.mul(imag, imag))
 
 
+def _squared_modulus(b: Expander, x: Value) -> Value:
+    """The square of the modulus, which is infinite where one part is, whatever the other (C99, annex G)."""
+    squares = _squared_size(b, x)
+    if not x.dtype.is_complex:
+        return squares
+    real, imag = (b.eq(b.abs(part(x)), const(b, squares, math.inf)) for part in (b.real, b.imag))
+    return b.select(b.or_(real, imag), const(b, squares, math.inf), squares)
+
+
 def _spread(b: Expander, x: Value, dims: Sequence[int], correction: Any) -> tuple[Value, Value, Value]:
     """Variance, standard deviation and mean of ``var`` and its like, of a complex number part by part.
 
@@ -305,7 +314,7 @@ def norm(b: Expander, x: Value, order: float, dims: Sequence[int]) -> Value:
     if order == 1:
         return b.reduce(size, "sum", tuple(dims))
     if order == 2:
-        return b.sqrt(b.reduce(_squared_size(b, x), "sum", tuple(dims)))
+        return b.sqrt(b.reduce(_squared_modulus(b, x), "sum", tuple(dims)))
     total = b.reduce(b.pow(size, const(b, size, order)), "sum", tuple(dims))
     return b.pow(total, const(b, total, 1.0 / order))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.transforms.expansions.common import const
+from torchstone.compiler.transforms.expansions.common import const, convert_number
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
 
@@ -27,6 +27,8 @@ def _product(b: Expander, x: Value, y: Value, batch: int = 0) -> Value:
 
 @expands("aten.mm.default", "aten.mv.default", "aten.dot.default", "aten.bmm.default")
 def mm(b: Expander, x: Value, y: Value) -> Value:
+    if 0 in b.type.dims:  # of nothing, eager takes two dtypes
+        return b.full(convert_number(0, b.type.dtype), b.type.dims, b.type.dtype)
     return _product(b, x, y, 1 if b.op.name == "aten.bmm.default" else 0)
 
 
