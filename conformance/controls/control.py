@@ -120,7 +120,7 @@ class Replaced(TorchDispatchMode):
         kwargs = kwargs or {}
         form = functional_form(func)
         kernel = None if form is None else self.find(form)
-        if kernel is None or not all(map(_plain, tree_leaves((args, kwargs)))):
+        if form is None or kernel is None or not all(map(_plain, tree_leaves((args, kwargs)))):
             if self.within and form is func:
                 args, kwargs = tree_map_only(Tensor, resolved, (args, kwargs))
             return func(*args, **kwargs)

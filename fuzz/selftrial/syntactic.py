@@ -123,7 +123,8 @@ def warm_up(backend: Any) -> None:
     for entry in (*samples, *varied, *iterate({"errors": ["index_select"]}, ["float32"], 1), *programs_of(["add"], 2)):
         if isinstance(entry, Case):
             run_case(entry, backend)
-            run_case(entry, _Doubled(backend))
+            doubled: Any = _Doubled(backend)
+            run_case(entry, doubled)
 
 
 class _Doubled:

@@ -157,8 +157,8 @@ def _least_likely(pools: list[Pool], mine: list[Tensor], other: list[Tensor]) ->
     found = [(_probability(left.runs, right.runs, left), left.what, left.runs, right.runs) for left, right in rows]
     if not found:
         return LeastLikely(1.0, 1)
-    probability, *worst = min(found, key=lambda row: row[0])
-    return LeastLikely(probability, len(found), *worst)
+    probability, what, ours, theirs = min(found, key=lambda row: row[0])
+    return LeastLikely(probability, len(found), what, ours, theirs)
 
 
 class Statistic(NamedTuple):
