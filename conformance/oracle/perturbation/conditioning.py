@@ -102,10 +102,14 @@ def overflow_order(
     like = torch.empty(expected.shape, dtype=dtype)
     found = torch.zeros(actual.shape, dtype=torch.bool)
     kept, gone = torch.isfinite(expected), ~torch.isfinite(expected)
-    for run in leaf.others(leaf.referee.overflowed_runs, like) if bool((bad & gone).any()) else []:
+    for run in leaf.each(leaf.referee.overflowed_runs, like) if bool((bad & gone).any()) else []:
         found |= gone & within_ulps(actual, wide(run.to(dtype)), dtype, row.ulps, row.tiny)
-    for run in leaf.others(leaf.referee.reordered_runs, like) if bool((bad & ~found).any()) else []:
+        if not bool((bad & gone & ~found).any()):
+            break
+    for run in leaf.each(leaf.referee.reordered_runs, like) if bool((bad & ~found).any()) else []:
         found |= within_ulps(actual, torch.where(kept, run, wide(run.to(dtype))), dtype, row.ulps, row.tiny)
+        if not bool((bad & ~found).any()):
+            break
     if real_dtype(dtype) is torch.float64 and bool((bad & ~found & torch.isfinite(actual)).any()):
         runs = leaf.others(leaf.referee.cancelled_runs, like)
         found |= (

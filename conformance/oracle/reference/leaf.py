@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,10 +52,13 @@ class Leaf:
             return None
         return wide(value) if inexact(like) else value
 
-    def others(self, runs: list[ReferenceRun], like: Tensor) -> list[Tensor]:
-        """This leaf in other runs, where there is one like it."""
-        found = [self.other(run, like) for run in runs]
-        return [value for value in found if value is not None]
+    def each(self, runs: Iterable[ReferenceRun], like: Tensor) -> Iterator[Tensor]:
+        """This leaf in other runs, where there is one like it; a run is made when its turn comes."""
+        return (value for run in runs if (value := self.other(run, like)) is not None)
+
+    def others(self, runs: Iterable[ReferenceRun], like: Tensor) -> list[Tensor]:
+        """This leaf in all of other runs, where there is one like it."""
+        return list(self.each(runs, like))
 
 
 def reference_of(expected: Tensor, leaf: Leaf) -> tuple[Reference | None, str]:

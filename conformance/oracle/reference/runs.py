@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,25 @@ class ReferenceRun:
 
     leaves: list[Any]
     problem: str = ""
+
+
+class MadeOnce:
+    """Runs that are made when they are first asked for, and kept: who has seen enough of them makes no more."""
+
+    def __init__(self, runs: Iterator[ReferenceRun]) -> None:
+        self._made: list[ReferenceRun] = []
+        self._rest = runs
+
+    def __iter__(self) -> Iterator[ReferenceRun]:
+        at = 0
+        while True:
+            if at == len(self._made):
+                run = next(self._rest, None)
+                if run is None:
+                    return
+                self._made.append(run)
+            yield self._made[at]
+            at += 1
 
 
 class Referee:
@@ -317,33 +336,33 @@ class Referee:
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
-    def reordered_runs(self) -> list[ReferenceRun]:
+    def reordered_runs(self) -> Iterable[ReferenceRun]:
         """Runs of the overflow model in which accumulations overflow where some order of their terms does."""
-        return self._overflow_runs(REORDERED_RUNS)
+        return MadeOnce(self._overflow_runs(REORDERED_RUNS))
 
     @functools.cached_property
-    def overflowed_runs(self) -> list[ReferenceRun]:
+    def overflowed_runs(self) -> Iterable[ReferenceRun]:
         """Runs of the overflow model in which every other step overflows too, unless it is fused into the next."""
-        return self._overflow_runs(OVERFLOWED_RUNS)
+        return MadeOnce(self._overflow_runs(OVERFLOWED_RUNS))
 
     @functools.cached_property
-    def cancelled_runs(self) -> list[ReferenceRun]:
+    def cancelled_runs(self) -> Iterable[ReferenceRun]:
         """Runs of the overflow model in which nothing overflows: of float64, sums that cancel, in many an order."""
-        return self._overflow_runs(CANCELLED_RUNS)
+        return MadeOnce(self._overflow_runs(CANCELLED_RUNS))
 
-    def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> list[ReferenceRun]:
+    def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> Iterator[ReferenceRun]:
         """Runs of each kind by each formula that there is of an op of the program."""
-        runs: list[ReferenceRun] = []
         formula, formulas = 0, 1
         while formula < formulas:
             for k, kind in enumerate(kinds):
                 mode = RandomOverflow(
                     self.dtype, SEED + k, *kind, formula, found=self.found_in_range, calls=self.call_precision
                 )
-                runs.append(self.twin_run(mode))
+                run = self.twin_run(mode)
+                if not run.problem:
+                    yield run
                 formulas = max(formulas, mode.formulas)
             formula += 1
-        return [run for run in runs if not run.problem]
 
     @functools.cached_property
     def ulp_perturbed(self) -> list[ReferenceRun]:
