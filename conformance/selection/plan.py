@@ -163,7 +163,8 @@ class OpPlan:
         return self.known[sample.id]
 
     def _novelty(self, facts: Iterable[Feature]) -> float:
-        return sum(1 / (1 + self.met[fact]) ** 2 for fact in facts)
+        # Rounded once: the order of a set differs from process to process, and so would that of samples close together.
+        return math.fsum(1 / (1 + self.met[fact]) ** 2 for fact in facts)
 
     def _nothing(self) -> Iterator[Untested]:
         for dtype in self.dtypes:

@@ -6,15 +6,16 @@ process that has imported PyTorch and loaded the sources, before any worker, dis
 The forker forks a child for each pass over the ops. The child makes their entries one after the other, with one thread,
 and sends each as a frame, as far ahead of who reads them as the socket holds.
 
-A child that dies is followed by one that goes on where it was, for an op before may have corrupted the memory. If that
-one dies there too, an ``Untested`` names the case in a variant that both were making, and the next child leaves it out.
+A child asks eager whatever it has to know itself. One that dies is followed by a *careful* one, which goes on where it
+was: an op before may have corrupted the memory, and what a variant asks eager is asked in forks for the rest of the op
+(``variants.forked``). If that one dies there too, an ``Untested`` names the case in a variant that both were making, and the next child leaves it out.
 Where it was no variant but the op's samples, the ``Untested`` names the op, and the next child begins after it.
 
     asker -> forker   a byte + descriptors of a channel, of a file for what is printed and of one for the id that is
                       being made: fork; a byte alone: kill
     forker -> asker   {"died": EXIT CODE}   once for each child
-    asker -> child    {"ops": [[SOURCE, OP], …], "skip": N, "fatal": {ID: WHY}, "given": {...}}   where to begin: N
-                      entries of the first op are there
+    asker -> child    {"ops": [[SOURCE, OP], …], "skip": N, "careful": BOOL, "fatal": {ID: WHY}, "given": {...}}
+                      where to begin: N entries of the first op are there
     child -> asker    {} + a case's bytes, {"untested": {...}}, {"raised": CLASS, "message": TEXT, "input": BOOL},
                       {"done": true} after each op
 """
@@ -45,13 +46,16 @@ from torchstone.conformance.runner.frames import Header, encode_frame, receive_f
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.sources.corpus import NO_DTYPE
 from torchstone.conformance.sources.sampling import first_line
-from torchstone.conformance.variants.apply import apply, attempts
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.attempts import attempts
 
 if TYPE_CHECKING:
     from torchstone.conformance.sources import Source
 
 PROCESSOR_SECONDS = 120
 """Of the processor's time that one entry may take, with those before it that are filtered out."""
+CARELESS_SECONDS = 20
+"""The same of a child that is not careful: an argument may have sent eager into a loop without end."""
 SECONDS = 600.0
 """Without an entry, of one that waits and does not compute."""
 TAIL = 4096
@@ -89,15 +93,16 @@ class CaseMaker:
             self._busy = False
 
     def _pass(self, rest: list[tuple[str, str]], given: Header) -> Iterator[Entry]:
-        skip, died = 0, False
+        skip, died, careful = 0, False, False
         fatal: dict[str, str] = {}
         while rest:
-            child = _Child(self._control, {"ops": rest, "skip": skip, "fatal": fatal, "given": given})
+            request = {"ops": rest, "skip": skip, "careful": careful, "fatal": fatal, "given": given}
+            child = _Child(self._control, request)
             try:
                 for header, body in child.frames():
                     died = False
                     if "done" in header:
-                        rest, skip = rest[1:], 0
+                        rest, skip, careful = rest[1:], 0, False
                         continue
                     skip += 1
                     if (entry := _entry(header, body, *rest[0])).id not in fatal:
@@ -111,7 +116,7 @@ class CaseMaker:
                     fatal[at] = found.reason
                 else:
                     rest, skip = rest[1:], 0
-            died = not (died or child.late)
+            died, careful = not (died or child.late), True
 
 
 def make_case(source: Source, op: str, dtype: str, index: int, variant: str) -> Case:
@@ -157,6 +162,7 @@ class _Child:
 
     def __init__(self, control: socket.socket, request: Header) -> None:
         self._control = control
+        self._careful = request["careful"]
         self._channel, theirs = socket.socketpair()
         self._channel.settimeout(SECONDS)
         self._output, self._mark = os.memfd_create("output"), os.memfd_create("mark")
@@ -195,7 +201,7 @@ class _Child:
         if self.late:
             return f"gave nothing for {SECONDS:g} s", at
         if code == -signal.SIGXCPU:
-            self.late = True
+            self.late = self._careful
             return f"took over {PROCESSOR_SECONDS} s of the processor's time", at
         return ": ".join([f"crashed eager: {describe_exit(code)}", *words[-1:]]), at
 
@@ -272,8 +278,10 @@ def _make_all(channel: int, output: int, mark: int, make: Callable[..., Iterable
         request = receive_frame(asker)
         assert request is not None
         skip = request[0]["skip"]
+        careful = request[0]["careful"]
         attempts.begin, attempts.fatal = begin, request[0]["fatal"]
         for source, op in request[0]["ops"]:
+            attempts.expendable = not careful
             _allow_time()
             try:
                 for entry in islice(make(source, op, **request[0]["given"]), skip, None):
@@ -286,7 +294,7 @@ def _make_all(channel: int, output: int, mark: int, make: Callable[..., Iterable
                 text = str(error) if raised["input"] else first_line(error)
                 asker.sendall(encode_frame({**raised, "message": text}))
             asker.sendall(encode_frame({"done": True}))
-            skip = 0
+            skip, careful = 0, False
     os._exit(0)
 
 
@@ -302,7 +310,8 @@ def _frame(entry: Entry) -> bytes:
 def _allow_time() -> None:
     """Let the kernel end this process where the next entry takes too long."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    soft, hard = int(used.ru_utime + used.ru_stime) + 1 + PROCESSOR_SECONDS, resource.getrlimit(resource.RLIMIT_CPU)[1]
+    seconds = min(PROCESSOR_SECONDS, CARELESS_SECONDS) if attempts.expendable else PROCESSOR_SECONDS
+    soft, hard = int(used.ru_utime + used.ru_stime) + 1 + seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.sources.sampling import first_line, seeded
+from torchstone.conformance.variants.attempts import attempts
 from torchstone.conformance.variants.protocol import NotApplicable
 from torchstone.conformance.variants.registry import DEFAULT, RUN_BY_PLUGIN, VARIANTS
-
-
-@dataclass
-class Attempts:
-    """What this process makes: ``begin`` is told the id of each case in a variant that is made, and "" when it is made.
-
-    Those of ``fatal`` are not tried: each has ended a process before, in the way that it says.
-    """
-
-    begin: Callable[[str], object] = lambda name: None
-    fatal: Mapping[str, str] = field(default_factory=dict)
-
-
-attempts = Attempts()
 
 
 def apply(case: Case, name: str) -> Case | Untested:

@@ -1,17 +1,22 @@
 """Eager asked in a fork of this process: some of its kernels end the process for arguments that no sample has.
 
-Integer average pooling divides by a ``divisor_override`` of 0, for one.
+Integer average pooling divides by a ``divisor_override`` of 0, for one. A process that is expendable asks without a
+fork, which takes longer than most questions.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import os
 import resource
 import warnings
 from collections.abc import Callable, Sequence
 
 import torch
+
+from torchstone.conformance.sources.sampling import seeded
+from torchstone.conformance.variants.attempts import attempts
 
 SECONDS = 10
 """Of the processor's time that a fork may take."""
@@ -20,9 +25,15 @@ SECONDS = 10
 def answers(questions: Sequence[Callable[[], bool]], most: int) -> list[bool]:
     """What each question is answered in a fork, to the ``most``th yes; no where that ends the fork.
 
-    Questions of one fork are asked in order, in one process. A fork that ends is followed by one for the rest.
+    Questions of one fork are asked in order, in one process. A fork that ends is followed by one for the rest. Either
+    way no question changes what this process draws.
     """
     found: list[bool] = []
+    if attempts.expendable:
+        with seeded(""):
+            for question in itertools.takewhile(lambda _: sum(found) < most, questions):
+                found.append(_answered(question))
+        return found
     while len(found) < len(questions) and sum(found) < most:
         said = _ask(questions[len(found) :], most - sum(found))
         found += [answer == b"y"[0] for answer in said]
@@ -58,11 +69,15 @@ def _answer(questions: Sequence[Callable[[], bool]], most: int, writing: int) ->
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
     for question in questions:
-        try:
-            answer = question()
-        except BaseException:
-            answer = False
+        answer = _answered(question)
         os.write(writing, b"y" if answer else b"n")
         most -= answer
         if not most:
             return
+
+
+def _answered(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except BaseException:
+        return False
