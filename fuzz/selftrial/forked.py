@@ -183,7 +183,10 @@ class ForkedTrial:
         alike = is_run_as_it_is(case) and REFUSED not in case.tags and hasattr(self.backend, "compile_many")
         if self.every or not alike:
             return run_case(case, self.backend)
-        (compiled,) = compile_cases([case], self.backend)
+        try:
+            (compiled,) = compile_cases([case], self.backend)
+        except Exception:  # no program's error, which is returned: the run of the case tells what it is
+            return run_case(case, self.backend)
         if not self._times and not isinstance(compiled, UndefinedBehavior):
             with warnings.catch_warnings(), torch.no_grad(), contextlib.suppress(Exception):
                 warnings.simplefilter("ignore")

@@ -128,6 +128,19 @@ def test_a_case_that_does_not_come_to_the_mutated_code_is_not_judged(every, judg
     assert (one.tried, one.reached) == (3, 1)
 
 
+def test_compiling_that_raises_is_judged_as_an_error_of_the_case():
+    class Raising(Stub):
+        def compile_many(self, programs):
+            raise AttributeError("no element_type")
+
+        def compile(self, fn, args):
+            raise AttributeError("no element_type")
+
+    backend = Raising(None)
+    found = list(ForkedTrial(backend, backend.mutated, lambda: iter(CASES[:1]), lambda verdict: verdict.failed))
+    assert [verdict.outcome for _, verdict in found] == [Outcome.ERROR]
+
+
 def test_what_does_not_begin_is_no_verdict():
     @contextlib.contextmanager
     def broken(reach):
