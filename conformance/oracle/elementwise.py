@@ -70,7 +70,8 @@ def error_bound(expected: Tensor, reference: Reference, dtype: torch.dtype, row:
         typical = explained & (reference.eager_nearby <= explicable)
         eager_error = torch.where(typical, torch.maximum(eager_error, reference.eager_nearby), eager_error)
     slack = torch.where(explained, room + row.factor * eager_error, MAX_ERROR_TO_EAGER_ERROR * eager_error)
-    slack = torch.minimum(slack, 2.0 ** (precision(coarsest) // 2) * ulp(truth.abs(), coarsest))
+    most = 2.0 ** (precision(coarsest) // 2) * ulp(truth.abs(), coarsest)
+    slack = torch.where(explained & (room > most), 0.0, slack.minimum(most))
     if reference.smooth is not None:
         slack = torch.where(
             reference.smooth, torch.maximum(slack, room + row.factor * eager_error.minimum(room)), slack
@@ -89,8 +90,9 @@ def within_reference(
       ``|backend - f64| <= ulps * ulp(f64) + factor * |eager - f64| + SPREAD_FACTOR * spread``. Where the rounding model
       does not explain eager's error, the factor is ``MAX_ERROR_TO_EAGER_ERROR``, hardly above 1: the two runs may
       compute different things there (a limit taken from the dtype, a branch gone the other way). What exceeds the ULPs
-      is capped at half the digits of the number, so that no jump, however explained, is a pass; where the spread is
-      known to be smooth it has no such cap, because terms may cancel entirely.
+      is capped at half the digits of the number, so that no jump, however explained, is a pass, and is nothing where
+      the spread takes more: there is a jump, and what lies beside it is on neither side. Where the spread is known to
+      be smooth it has no such cap, because terms may cancel entirely.
     - Eager overflowed or gave NaN on the way: the backend must be within the ULPs and the spread of float64, or be
       float64 rounded to the dtype, or have overflowed where those ULPs do.
     """

@@ -24,6 +24,7 @@ from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.variants.defaults import left_out
 from torchstone.conformance.variants.forked import answers
+from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import answer, same, together
 from torchstone.conformance.variants.ties import tied
@@ -69,7 +70,7 @@ def arguments(case: Case) -> Case:
     chosen = [given for start in (_starts(case) if programs else ()) for given in _telling(start, programs)]
     if not chosen:
         raise NotApplicable("no argument might be another and make a difference")
-    return _read(together(chosen))
+    return _read(together(laid_out_by_turns(chosen)))
 
 
 def _read(case: Case) -> Case:

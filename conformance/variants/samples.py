@@ -26,6 +26,7 @@ from torchstone.conformance.variants.arguments import given_more
 from torchstone.conformance.variants.backward import backward
 from torchstone.conformance.variants.bundles import bundled, draws
 from torchstone.conformance.variants.forked import answers
+from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import VARIANTS
 from torchstone.conformance.variants.support import answer, taken, together
@@ -69,7 +70,7 @@ def gradients(case: Case) -> Case:
                 turned[name] = backward(each)
     if not turned:
         raise NotApplicable("it has no gradients")
-    return together(list(turned.values()), list(turned))
+    return together(laid_out_by_turns(list(turned.values())), list(turned))
 
 
 def _has_gradients(case: Case) -> bool:
@@ -103,7 +104,7 @@ def dtypes(case: Case) -> Case:
     chosen = {name: changed for (name, changed), yes in zip(found.items(), asked, strict=True) if yes}
     if not chosen:
         raise NotApplicable("it has no other dtypes that eager takes")
-    return together(list(chosen.values()), list(chosen))
+    return together(laid_out_by_turns(list(chosen.values())), list(chosen))
 
 
 _ASKED = {

@@ -46,7 +46,7 @@ HALVINGS = 40
 BUDGET = 800
 """How many runs are made for one result, all its elements together."""
 DENSE, DENSER = 256, 1024
-"""How many runs the density is taken from, and in cases of doubt."""
+"""How many runs the density is taken from: as many as tell most gaps, then as many as are to see none."""
 NEIGHBOURS = 8
 """How many runs to either side tell the density."""
 
@@ -234,18 +234,17 @@ class _Search:
         """Which numbers some run gives, or which lie as close to the runs as those around them lie to one another."""
         found = torch.zeros_like(wanted)
         elements = wanted.nonzero().reshape(-1).tolist()
-        for count, doubtful in ((DENSE, MAX_SPACING_RATIO / 8), (DENSER, MAX_SPACING_RATIO)):
+        for count in (DENSE, DENSER):  # of many gaps side by side a few runs see none
             rows = self._rows(elements, count)
             numbers = {element: float(self.wanted[element]) for element in elements}
             if rows is None or any(_beyond(numbers[element], rows[element]) for element in elements):
                 return torch.zeros_like(wanted)
-            given = self.distance() <= self.unit
-            apart = {element: _apart(numbers[element], rows[element]) for element in elements}
-            for element in elements:
-                found[element] = given[element] or apart[element] <= doubtful
-            elements = [element for element in elements if not found[element] and apart[element] <= MAX_SPACING_RATIO]
+            found |= wanted & (self.distance() <= self.unit)
+            elements = [element for element in elements if not found[element]]
+            elements = [e for e in elements if _apart(numbers[e], rows[e]) <= MAX_SPACING_RATIO]
             if not elements:
-                break
+                return found
+        found[elements] = True
         return found
 
     def _rows(self, elements: list[int], count: int) -> dict[int, list[float]] | None:
