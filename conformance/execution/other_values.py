@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -30,24 +30,21 @@ MOST = 8
 _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def other_values(case: Case, expected: Observed, names: Collection[str] | None = None) -> tuple[Case, Observed] | None:
-    """The case with other values in its inputs, of some names if given, and what eager gives; None if there are none.
+def other_values(case: Case, expected: Observed) -> tuple[Case, Observed] | None:
+    """The case with other values in its inputs, and what eager gives for it; None if there are none.
 
     ``expected`` is what eager gives for the case. The layout of the inputs stays, and what memory they share. Inputs
     with NaN or infinities stay where the others are enough: elsewhere in them these tell nothing new, and are dear to
     judge.
     """
-    args = [tensor for name, tensor in case.inputs.items() if names is None or name in names]
-    changes = [
-        _Changes(tensor, args) if names is None or name in names else None for name, tensor in case.inputs.items()
-    ]
+    changes = [_Changes(tensor, case.args) for tensor in case.args]
     for wanted in (_is_finite, lambda tensor: True, _is_inexact, lambda tensor: not _is_inexact(tensor)):
         for ordinal in range(MOST):
-            chosen = [change.at(ordinal) if change and wanted(change.tensor) else None for change in changes]
+            chosen = [change.at(ordinal) if wanted(change.tensor) else None for change in changes]
             if all(value is None for value in chosen):
                 break
             other = case.replace(inputs=dict(zip(case.inputs, _written(case, chosen), strict=True)))
-            if (found := eager_answer(other, expected)) is not None and not _same_outputs(expected, found):
+            if (found := eager_answer(other, expected)) is not None and not same_outputs(expected, found):
                 return other, found
     return None
 
@@ -68,7 +65,8 @@ def _kind(leaf: object) -> object:
     return (leaf.shape, leaf.dtype, leaf.layout) if isinstance(leaf, Tensor) else type(leaf)
 
 
-def _same_outputs(one: Observed, other: Observed) -> bool:
+def same_outputs(one: Observed, other: Observed) -> bool:
+    """Whether two runs gave the same results, whatever they left in their inputs."""
     return all(map(equal, flatten(one.outputs), flatten(other.outputs)))
 
 

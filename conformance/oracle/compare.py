@@ -414,7 +414,7 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
             truth = with_spread(truth, expected, leaf)
             bad &= ~within_reference(b, e, truth, dtype, row)
         if bool(bad.any()):
-            truth = refine_spread(truth, expected, leaf)
+            truth = refine_spread(truth, expected, bad, leaf)
             bad &= ~within_reference(b, e, truth, dtype, row)
         if bool(bad.any()):
             truth = eager_nearby(truth, expected, dtype, leaf)

@@ -43,6 +43,10 @@ Kind: TypeAlias = tuple[str, ...]
 ATTEMPTS = 2
 """How many samples are tried for a variant and a dtype, and the largest, before these are held not to go together."""
 
+MOST = 2
+"""The turns of a kind of variant, at most, or so many times its share: of an op that draws random numbers, for which
+most kinds have nothing to change, the others would be asked over and over."""
+
 DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (
     (24.0, ("float32",)),
     (0.5, ("float64",)),
@@ -89,6 +93,10 @@ class Turns:
         """The turn at which a kind is due: the lowest number is next."""
         return (self.taken[kind] + self.phase[kind]) * self.total / self.weights[kind]
 
+    def most(self, kind: Kind, budget: int) -> int:
+        """The turns that a kind may have: where others have nothing to change, it does not fill their places."""
+        return max(MOST, math.ceil(MOST * budget * self.weights[kind] / self.total))
+
     def rank(self, kind: Kind, name: str) -> int:
         """How many others of a kind come before this one in its next turn."""
         return (kind.index(name) - self.taken[kind] - _hash(self.key)) % len(kind)
@@ -122,7 +130,7 @@ class OpPlan:
                 for kind in dtypes.weights
                 for ways in variants.weights
                 for name in ways
-                if (kind, name) not in barren
+                if (kind, name) not in barren and variants.taken[ways] < variants.most(ways, budget)
             ]
             if not pairs:
                 break

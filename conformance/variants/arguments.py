@@ -67,10 +67,11 @@ def arguments(case: Case) -> Case:
     Some arguments make a difference for special values alone: what to put for NaN.
     """
     programs = list(itertools.islice(_programs(case), MOST_TRIED))
-    chosen = [given for start in (_starts(case) if programs else ()) for given in _telling(start, programs)]
+    told = [_telling(start, programs) for start in (_starts(case) if programs else ())]
+    chosen = [given for turned in (*map(laid_out_by_turns, told[:1]), *told[1:]) for given in turned]
     if not chosen:
         raise NotApplicable("no argument might be another and make a difference")
-    return _read(together(laid_out_by_turns(chosen)))
+    return _read(together(chosen))
 
 
 def _read(case: Case) -> Case:

@@ -23,7 +23,6 @@ import torch
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.forked import answers
-from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
 from torchstone.conformance.variants.shapes import emptied
@@ -54,8 +53,7 @@ def bundled(case: Case, name: str, others: Sequence[Case] = ()) -> Case:
     }
     if not chosen:
         raise NotApplicable("its inputs have nothing to change, or eager takes nothing that comes of it")
-    found = list(chosen.values()) if name == "layouts" else laid_out_by_turns(list(chosen.values()))
-    return together(found, list(chosen))
+    return together(list(chosen.values()), list(chosen))
 
 
 def _bundle(doc: str, name: str) -> Variant:

@@ -1,8 +1,9 @@
 """Parts of a program that lie otherwise in memory: what is asked together differs in its layouts, too.
 
-A bug in one argument, or for one value, is often a bug of one layout: the kernel for dense rows has it, or the one
-that steps through memory. To ask each with each would be a program for each pair. So of the parts of a program that
-differ in something else two of three have inputs that are transposed or have gaps.
+A bug in one argument is often a bug of one layout: the kernel for dense rows has it, or the one that steps through
+memory. To ask each with each would be a program for each pair. So of the parts of a program that differ in arguments
+two of three have inputs that are transposed or have gaps. What differs in its numbers or sizes stays dense: there the
+kernels that take many elements at once have their bugs.
 """
 
 from __future__ import annotations

@@ -98,10 +98,14 @@ def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
     return spread
 
 
-def refine_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
+def refine_spread(truth: Reference, expected: Tensor, bad: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
-    first few. A jump that only some later runs meet is not let in: they would stray further by far than most do."""
+    first few. A jump that only some later runs meet is not let in: they would stray further by far than most do.
+
+    ``bad`` are the elements that it is for: where none of them is smooth, no more runs are made."""
     smooth = _smooth(truth, expected, leaf)
+    if not bool((smooth & bad).any()):
+        return replace(truth, smooth=smooth)
     strays = [spread_of(truth.values, [run]) for run in leaf.others(leaf.referee.more_rounded_runs, expected)]
     if not strays:
         return replace(truth, smooth=smooth)

@@ -22,7 +22,7 @@ def refined(later: list[float]) -> float:
         referee=referee, others=lambda strays, _: [torch.tensor([s], dtype=torch.float64) for s in strays]
     )
     truth = Reference(torch.zeros(1, dtype=torch.float64), torch.full((1,), FEW, dtype=torch.float64))
-    return float(module.refine_spread(truth, torch.zeros(1), leaf).spread)  # type: ignore[arg-type]
+    return float(module.refine_spread(truth, torch.zeros(1), torch.ones(1, dtype=torch.bool), leaf).spread)  # type: ignore[arg-type]
 
 
 def test_later_runs_that_stray_a_little_further_count() -> None:
@@ -47,4 +47,4 @@ def test_a_wave_that_saturates_is_not_smooth() -> None:
             referee=referee, others=lambda strays, _: [torch.tensor([s], dtype=torch.float64) for s in strays]
         )
         truth = Reference(torch.zeros(1, dtype=torch.float64), torch.full((1,), FEW, dtype=torch.float64))
-        assert float(module.refine_spread(truth, torch.zeros(1), leaf).spread) == grown  # type: ignore[arg-type]
+        assert float(module.refine_spread(truth, torch.zeros(1), torch.ones(1, dtype=torch.bool), leaf).spread) == grown  # type: ignore[arg-type]
