@@ -5,6 +5,8 @@ Each function tells, element by element, where the backend's number is one of th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -52,10 +54,9 @@ def ill_conditioned(
         if bool((bad & ~found).any()):
             room = SPREAD_FACTOR * amplified_spread(truth, like, leaf)
             found |= bad & within_distance(actual, truth.values, room)
-    if bool((bad & ~found & ~on_edge).any()):
-        found |= ~on_edge & _given(actual, leaf.others(referee.runs_on_grid, like), dtype, row)
-    if bool((bad & ~found & on_edge).any()):
-        found |= on_edge & _given(actual, leaf.others(referee.roundings_on_grid, like), dtype, row)
+    for runs, where in ((referee.runs_on_grid, ~on_edge), (referee.roundings_on_grid, on_edge)):
+        if bool((left := bad & ~found & where).any()):
+            found |= where & _given(actual, leaf.each(runs, like), dtype, row, left)
     if not leaf.search:
         return found
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
@@ -65,11 +66,15 @@ def ill_conditioned(
     return found
 
 
-def _given(actual: Tensor, runs: list[Tensor], dtype: torch.dtype, row: Tolerance) -> Tensor:
-    """Where some run gives the backend's number."""
+def _given(
+    actual: Tensor, runs: Iterable[Tensor], dtype: torch.dtype, row: Tolerance, wanted: Tensor | None = None
+) -> Tensor:
+    """Where some run gives the backend's number; no more runs are asked once all that are ``wanted`` are given."""
     found = torch.zeros(actual.shape, dtype=torch.bool)
     for run in runs:
         found |= within_ulps(actual, run, dtype, row.ulps, row.tiny)
+        if wanted is not None and not bool((wanted & ~found).any()):
+            break
     return found
 
 

@@ -43,6 +43,8 @@ SECANTS = 10
 """How many steps by the slope are taken."""
 HALVINGS = 40
 """How often the way between two runs is halved: past the digits of float32, and some for what cancels."""
+STRAIGHT = 8
+"""In the first so many steps every other one goes where a straight line would have the number, and does not halve."""
 BUDGET = 800
 """How many runs are made for one result, all its elements together."""
 DENSE, DENSER = 256, 1024
@@ -188,17 +190,19 @@ class _Search:
         """Whether halving the way from the nearest run below to the nearest above leads to a run that gives the number:
         where results follow roundings continuously, one on the way does, and at a jump none."""
         finite = [(v, k) for k, v in enumerate(values) if math.isfinite(v)]
-        ends = [max((v, k) for v, k in finite if v <= number)[1], min((v, k) for v, k in finite if v >= number)[1]]
-        low, high = 0.0, 1.0
-        for _ in range(HALVINGS):
-            t = (low + high) / 2
+        low, high = max((v, k) for v, k in finite if v <= number), min((v, k) for v, k in finite if v >= number)
+        ends, below, above = (low[1], high[1]), (0.0, low[0]), (1.0, high[0])
+        for step in range(HALVINGS):
+            t = (below[0] + above[0]) / 2
+            if step < STRAIGHT and step % 2 == 0 and above[1] > below[1]:
+                t = below[0] + (above[0] - below[0]) * (number - below[1]) / (above[1] - below[1])
             row = self.samples.more(on_line(self.samples.draws[ends[0]], self.samples.draws[ends[1]], t))
             value = math.nan if row is None else float(row[element])
             if abs(value - number) <= float(self.unit[element]):
                 return True
             if not math.isfinite(value) or self.samples.spent:
                 return False
-            low, high = (t, high) if value <= number else (low, t)
+            below, above = ((t, value), above) if value <= number else (below, (t, value))
         return False
 
     def _follows(self, element: int, number: float, start: int, end: Mix) -> _Way:

@@ -51,6 +51,7 @@ DAMPED_SCALE = 1 / 16
 AMPLIFIED_SCALES = (2.0**8, 2.0**4)
 AMPLIFIED_RUNS = 12
 GRID_RUNS = 64
+GRID_RUNS_AT_ONCE = 8
 NEARBY_RUNS = 12
 
 SIDES = ("up", "down", "both", "none")
@@ -275,18 +276,19 @@ class Referee:
         return self._rounded_runs(MORE_ROUNDING_RUNS, SEED + len(ROUNDING_RUNS))
 
     @functools.cached_property
-    def runs_on_grid(self) -> list[ReferenceRun]:
+    def runs_on_grid(self) -> Iterable[ReferenceRun]:
         """Runs in which each step gives a number of the dtype: in few bits a difference is often exactly zero."""
-        return self._on_grid(inputs=not self.all_exact)
+        return MadeOnce(self._on_grid(inputs=not self.all_exact))
 
     @functools.cached_property
-    def roundings_on_grid(self) -> list[ReferenceRun]:
+    def roundings_on_grid(self) -> Iterable[ReferenceRun]:
         """Such runs on the inputs as they are."""
-        return self._on_grid(inputs=False)
+        return MadeOnce(self._on_grid(inputs=False))
 
-    def _on_grid(self, inputs: bool) -> list[ReferenceRun]:
-        runs = Scatter(self, inputs, on_grid=True).runs([one_run(Draws(SEED + k)) for k in range(GRID_RUNS)])
-        return [run for run in runs if not run.problem]
+    def _on_grid(self, inputs: bool) -> Iterator[ReferenceRun]:
+        scatter, draws = Scatter(self, inputs, on_grid=True), [one_run(Draws(SEED + k)) for k in range(GRID_RUNS)]
+        for start in range(0, GRID_RUNS, GRID_RUNS_AT_ONCE):
+            yield from (run for run in scatter.runs(draws[start : start + GRID_RUNS_AT_ONCE]) if not run.problem)
 
     @functools.cached_property
     def roundings_scattered(self) -> Scatter:
