@@ -18,4 +18,4 @@ class Effort(StrEnum):
         return _BUDGETS[self]
 
 
-_BUDGETS = {Effort.quick: 4, Effort.standard: 8, Effort.thorough: 64}
+_BUDGETS = {Effort.quick: 4, Effort.standard: 9, Effort.thorough: 64}

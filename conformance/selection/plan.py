@@ -48,7 +48,7 @@ MOST = 2
 most kinds have nothing to change, the others would be asked over and over."""
 
 DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (
-    (24.0, ("float32",)),
+    (60.0, ("float32",)),
     (0.5, ("float64",)),
     (0.5, ("bfloat16", "float16")),
     (0.5, ("complex64", "complex128", "complex32")),
@@ -73,14 +73,20 @@ VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
 """Kinds of variant, by what they change, each with its weight: within a kind a bug that one shows, others show, too.
 
 What asks several of one kind in one program has the most turns: a bug is mostly one op's, so each op is asked with all
-of these once, before any of them is asked again. Another variant, a plugin's, is a kind of its own.
+of these once, before any of them is asked again. The others together have about one turn in nine. Another variant, a
+plugin's, is a kind of its own.
 """
+
+SELDOM = 1.0
+"""Kinds of a smaller weight share their turns: of an op, one has the first that they have together, and not each one or
+none, as the phases happen to fall."""
 
 
 class Turns:
     """Kinds taking turns: systematic sampling, each in proportion to its weight, from a phase that hashes the key.
 
-    So over many keys a kind's share of the first few turns is that of its weight, too. The first kind begins.
+    So over many keys a kind's share of the first few turns is that of its weight, too. The first kind begins. Those of
+    a small weight are drawn as one, and take turns among themselves.
     """
 
     def __init__(self, weights: Mapping[Kind, float], key: str) -> None:
@@ -88,10 +94,17 @@ class Turns:
         self.taken: Counter[Kind] = Counter()
         self.key = key
         self.phase = {kind: _hash(f"{key}:{kind[0]}") / 2**32 if at else 0.0 for at, kind in enumerate(weights)}
+        seldom = [kind for kind, weight in weights.items() if weight < SELDOM]
+        self.seldom = seldom if len(seldom) < len(weights) else []
+        self.together = sum(weights[kind] for kind in self.seldom)
 
-    def due(self, kind: Kind) -> float:
-        """The turn at which a kind is due: the lowest number is next."""
-        return (self.taken[kind] + self.phase[kind]) * self.total / self.weights[kind]
+    def due(self, kind: Kind) -> tuple[float, float]:
+        """The turn at which a kind is due, and among those that share it: the lowest is next."""
+        alone = (self.taken[kind] + self.phase[kind]) * self.total / self.weights[kind]
+        if kind not in self.seldom:
+            return alone, 0.0
+        taken = sum(self.taken[each] for each in self.seldom)
+        return (taken + _hash(self.key) / 2**32) * self.total / self.together, alone
 
     def most(self, kind: Kind, budget: int) -> int:
         """The turns that a kind may have: where others have nothing to change, it does not fill their places."""
@@ -126,7 +139,7 @@ class OpPlan:
         barren: set[tuple[Kind, str]] = set()
         while len(asked) < budget:
             pairs = [
-                (variants.due(ways) + dtypes.due(kind), variants.rank(ways, name), kind, name, ways)
+                (_sum(variants.due(ways), dtypes.due(kind)), variants.rank(ways, name), kind, name, ways)
                 for kind in dtypes.weights
                 for ways in variants.weights
                 for name in ways
@@ -187,6 +200,10 @@ def _kinds(table: Iterable[tuple[float, Kind]], chosen: Sequence[str]) -> dict[K
     known = {tuple(name for name in names if name in chosen): weight for weight, names in table}
     others = {(name,): 1.0 for name in chosen if not any(name in names for names in known)}
     return {names: weight for names, weight in (known | others).items() if names}
+
+
+def _sum(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return one[0] + other[0], one[1] + other[1]
 
 
 def _elements(sample: Case) -> int:

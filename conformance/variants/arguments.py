@@ -30,8 +30,8 @@ from torchstone.conformance.variants.support import answer, same, together
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
-WHOLE = (0, 1, 2, -1)
-FRACTIONS = (0.5, 0.0, -0.5, 1.0, math.nan, 2.0, math.inf, -1.0, -math.inf, -0.0)
+WHOLE = (0, 1, 2, -1, 130)
+FRACTIONS = (0.5, 0.0, -0.5, 1.0, math.nan, 2.0, math.inf, -1.0, -math.inf, -0.0, 1000.25, 1e-39)
 """Numbers that kernels treat in a way of their own, those first that say most of an op."""
 
 NAMES = (
@@ -51,8 +51,8 @@ NAMES = (
 )
 """Names that PyTorch's ops take in one place."""
 
-MOST = 6
-"""Programs in a case, of each kind of inputs."""
+MOST, MOST_SPECIAL = 9, 5
+"""Programs in a case on its own inputs, and on special ones."""
 MOST_TRIED = 60
 """Programs that eager is asked about."""
 MOST_SIZE = 64
@@ -67,7 +67,8 @@ def arguments(case: Case) -> Case:
     Some arguments make a difference for special values alone: what to put for NaN.
     """
     programs = list(itertools.islice(_programs(case), MOST_TRIED))
-    told = [_telling(start, programs) for start in (_starts(case) if programs else ())]
+    starts = zip(_starts(case) if programs else (), (MOST, MOST_SPECIAL), strict=False)
+    told = [_telling(start, programs, most) for start, most in starts]
     chosen = [given for turned in (*map(laid_out_by_turns, told[:1]), *told[1:]) for given in turned]
     if not chosen:
         raise NotApplicable("no argument might be another and make a difference")
@@ -81,7 +82,7 @@ def _read(case: Case) -> Case:
     return case.replace(program=case.program.rewrite(lambda call: call, inputs=inputs), inputs=inputs)
 
 
-def _telling(start: Case, programs: list[Program]) -> list[Case]:
+def _telling(start: Case, programs: list[Program], most: int) -> list[Case]:
     """The case with each program that eager takes and whose results are those of none before."""
     first = answer(start)
     if first is None:
@@ -95,7 +96,7 @@ def _telling(start: Case, programs: list[Program]) -> list[Case]:
         seen.append(found)
         return True
 
-    told = answers([partial(tells, case) for case in cases], MOST)
+    told = answers([partial(tells, case) for case in cases], most)
     return [case for case, yes in zip(cases, told, strict=False) if yes]
 
 
@@ -106,7 +107,7 @@ def _starts(case: Case) -> Iterator[Case]:
     yield case
     for placed in (special, extremes_placed):
         with contextlib.suppress(NotApplicable):
-            yield placed(case)
+            yield placed(case, most=1)
             return
 
 
@@ -218,7 +219,7 @@ def _other_than(default: Any) -> Iterator[Any]:
     elif type(default) is float:
         yield default + 2
     elif default is None:
-        yield 0.75
+        yield from (0.75, 2, -math.inf, 0.0, math.inf, -1, math.nan)
         return
     yield from _others(default)
 

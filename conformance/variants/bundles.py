@@ -25,9 +25,11 @@ from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
-from torchstone.conformance.variants.shapes import emptied
+from torchstone.conformance.variants.same_tensor import same
+from torchstone.conformance.variants.shapes import both_emptied
 from torchstone.conformance.variants.support import taken, together
 from torchstone.conformance.variants.ties import tied
+from torchstone.conformance.variants.values import special
 
 
 def bundled(case: Case, name: str, others: Sequence[Case] = ()) -> Case:
@@ -61,8 +63,17 @@ def _bundle(doc: str, name: str) -> Variant:
     return Variant(doc, partial(bundled, name=name), try_eager=False)
 
 
-_PLAIN: dict[str, Callable[[Case], Case]] = {"ties": tied, "empty": emptied}
-"""Parts that are variants with gradients of their own, without them."""
+def _same_special(case: Case) -> Case:
+    """One tensor for all operands, with special values: x - x and x / x are no matter of algebra for these alone."""
+    with contextlib.suppress(NotApplicable):
+        placed = same(special(case, most=1))
+        if taken(placed):
+            return placed
+    return same(case)
+
+
+_PLAIN: dict[str, Callable[[Case], Case]] = {"ties": tied, "empty": both_emptied, "same": _same_special}
+"""Parts that are asked otherwise than alone: without the gradients that the variant has, and with values that tell."""
 
 
 def draws(case: Case) -> bool:

@@ -38,6 +38,7 @@ VARIANTS: Registry[Variant] = Registry(
         "extremes": f"{_HERE}.values:EXTREMES",
         "small": f"{_HERE}.values:SMALL",
         "magnitudes": f"{_HERE}.values:MAGNITUDES",
+        "halves": f"{_HERE}.values:HALVES",
         "ties": f"{_HERE}.ties:TIES",
         "scalar": f"{_HERE}.shapes:SCALAR",
         "line": f"{_HERE}.shapes:LINE",
@@ -54,6 +55,7 @@ VARIANTS: Registry[Variant] = Registry(
         "shifted": f"{_HERE}.values:SHIFTED",
         "mixed": f"{_HERE}.dtypes:MIXED",
         "wide": f"{_HERE}.dtypes:WIDE",
+        "smaller": f"{_HERE}.shapes:SMALLER",
         "same": f"{_HERE}.same_tensor:SAME",
         "inplace": f"{_HERE}.same_tensor:INPLACE",
         "arguments": f"{_HERE}.arguments:ARGUMENTS",
@@ -73,10 +75,10 @@ VARIANTS: Registry[Variant] = Registry(
 )
 
 BUNDLES: Mapping[str, tuple[str, ...]] = {
-    "values": ("special", "extremes", "magnitudes", "shifted", "small", "ties", "uniform"),
+    "values": ("special", "extremes", "magnitudes", "shifted", "small", "halves", "ties", "uniform"),
     "sizes": ("odd", "square", "single", "line", "dims", "long"),
     "layouts": ("strided", "transposed", "offset", "channels_last", "expanded"),
-    "operands": ("empty", "scalar", "wide", "mixed", "same", "large"),
+    "operands": ("empty", "scalar", "smaller", "wide", "mixed", "same", "large"),
 }
 """Variants that ask several of one kind in one program, and which these are."""
 

@@ -109,7 +109,7 @@ def dtypes(case: Case) -> Case:
 
 _ASKED = {
     "float64": ("default",),
-    "float16": ("magnitudes",),
+    "float16": ("magnitudes", "extremes"),
     "bfloat16": ("special",),
     "complex64": ("special",),
     "int64": ("default", "extremes"),

@@ -14,7 +14,7 @@ from torchstone.conformance.variants.dim_arguments import with_dim
 from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.layout import transposed
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import change_inputs, taken
+from torchstone.conformance.variants.support import change_inputs, taken, together
 
 SIDE = 5
 """The size of every dim in the variant ``square``."""
@@ -77,9 +77,49 @@ def _leading(size: int) -> Callable[[Case], Case]:
 emptied = _leading(0)
 
 
+def _without_columns(tensor: Tensor) -> Tensor:
+    return tensor[..., :0].clone() if tensor.dim() > 1 else tensor
+
+
+def both_emptied(case: Case) -> Case:
+    """The case without rows, and in the same program without columns, where eager takes that: what a reduction gives
+    for nothing is seen along the dim that it reduces."""
+    columns = change_inputs(case, _without_columns, "no input has two dims") if _has_two_dims(case) else None
+    if columns is None or not taken(columns):
+        return emptied(case)
+    try:
+        rows = emptied(case)
+    except NotApplicable:
+        return columns
+    return together([rows, columns]) if taken(rows) else columns
+
+
+def _has_two_dims(case: Case) -> bool:
+    return any(tensor.dim() > 1 for tensor in case.args)
+
+
 def _empty(case: Case) -> Case:
-    changed = emptied(case)
-    return with_gradients(changed) if case.index % 2 else changed
+    return with_gradients(emptied(case)) if case.index % 2 else both_emptied(case)
+
+
+def smaller(case: Case) -> Case:
+    """Each input in turn alone with one row of its own, which the others' rows are combined with.
+
+    A row has a dim less for one input, and one of size 1 for the next. Where a call takes several operands, each of
+    them is the small one in one of the calls.
+    """
+    if len(case.inputs) < 2:
+        raise NotApplicable("no two operands")
+    found = []
+    for at, (name, tensor) in enumerate(case.inputs.items()):
+        if tensor.dim() and tensor.shape[0] > 1:
+            row = tensor[0].clone() if at % 2 else tensor[..., :1].clone()
+            changed = case.replace(inputs={**case.inputs, name: row})
+            if taken(changed):
+                found.append(changed)
+    if not found:
+        raise NotApplicable("eager takes no smaller operand")
+    return together(found)
 
 
 def _odd(case: Case) -> Case:
@@ -110,7 +150,8 @@ def _square(case: Case) -> Case:
 # Eager is left to the worker: an op that counts on a dim may end the process for a scalar, as ``_chunk_cat`` does.
 SCALAR = Variant("Every input 0-d.", scalar, try_eager=False)
 LINE = Variant("Every input in one dim.", line)
-EMPTY = Variant("No rows: leading dims of size 0; of every other sample the gradients too.", _empty)
+EMPTY = Variant("No rows, and no columns: sizes of 0; of every other sample the gradients, too.", _empty)
+SMALLER = Variant("Each operand in turn smaller than the others, which it is repeated for.", smaller)
 SINGLE = Variant("One row: leading dims of size 1.", _leading(1))
 ODD = Variant("Every size odd: what no vector or tile divides.", _odd)
 SQUARE = Variant("Every size the same, and the dims turned round in memory.", _square)

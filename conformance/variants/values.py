@@ -38,6 +38,9 @@ OWN, FIRST, NEGATIVE, POSITIVE = object(), object(), object(), object()
 MAGNITUDE = 1e4
 """The largest number of ``magnitudes``, or the square root of what the dtype holds."""
 
+MOST_HALVES = 20
+"""The largest number of ``halves``."""
+
 NEAR = 0.05
 """How far apart numbers of one size are, of the logarithm of the largest one: up to 1.6 times."""
 
@@ -87,8 +90,9 @@ def uniform_values(dtype: torch.dtype) -> list[object]:
     return [FIRST, info.min, 0, info.max, *((NEGATIVE, POSITIVE) if info.min < 0 else ())]
 
 
-REPEATED, TIMES = 1 << 12, 4
-"""Elements of an input up to which a program is asked so often, with rows of other kinds."""
+REPEATED, TIMES, FEW = 1 << 12, 4, 4
+"""Elements of an input up to which a program is asked so often, with rows of other kinds; and of how few groups this is
+done where groups get one value or two, each beside the next one in the list: inf beside -inf, 0 beside -0."""
 
 LARGEST_RESULT = 1 << 18
 """Elements: inputs do not grow beyond what gives more of them."""
@@ -102,14 +106,13 @@ class Placed:
     none: str
     whole: bool = False
 
-    def __call__(self, case: Case) -> Case:
+    def __call__(self, case: Case, most: int = TIMES) -> Case:
+        """The case with values placed; several programs, ``most`` of them, where there are few groups to place in."""
         names = [name for name, tensor in case.inputs.items() if self._are_numbers(case, tensor)]
         if not names:
             raise NotApplicable(self.none)
         change_inputs(case, torch.clone, self.none)  # refuses inputs that share memory
         begins = torch.randint(1 << 20, (4 * len(names),)).tolist()  # before eager is asked, for which the seed is set
-        if self.whole:  # samples take turns: a sum of all elements has one row
-            begins = [case.index * TIMES + 3 * column for column in range(4 * len(names))]
         levels = len(_levels(self.values(case.inputs[names[0]].dtype)))
         case = _with_room(case, levels)
         found = {name: groups(case, name) for name in names}
@@ -118,20 +121,30 @@ class Placed:
         if not found:
             raise NotApplicable("each result depends on one element of an input")
         there = max(int(those.group.max()) + 1 for those in found.values())
-        times = min(-(-levels // there), TIMES) if self.whole and case.args[0].numel() <= REPEATED else 1
+        times = 1
+        if (self.whole or there < FEW) and case.args[0].numel() <= REPEATED:
+            times = min(-(-levels // there), most)
+        if self.whole or there < FEW:  # samples take turns: a sum of all elements has one row
+            first = next(iter(found))
+            for column in range(self._columns(case.inputs[first], found[first], 0)):
+                begins[column] = case.index * TIMES * there + column
         return together([self._filled(case, found, [at + there * n for at in begins]) for n in range(times)])
 
     def _filled(self, case: Case, found: dict[str, Groups], begins: Sequence[int]) -> Case:
         column, inputs = 0, dict(case.inputs)
         for name, those in found.items():
             inputs[name] = self._fill(case.inputs[name], those, column, begins)
-            column += len(self._places(those, column)) * (1 + inputs[name].is_complex())
+            column += self._columns(inputs[name], those, column)
         return case.replace(inputs=inputs)
 
     def _are_numbers(self, case: Case, tensor: Tensor) -> bool:
         """Whether values may be placed: whole numbers beside floats are sizes and places."""
         mixed = any(_is_float(other.dtype) for other in case.args) and not _is_float(tensor.dtype)
         return bool(tensor.numel() and not mixed and self.values(tensor.dtype))
+
+    def _columns(self, tensor: Tensor, found: Groups, column: int) -> int:
+        """How many columns of the array a tensor takes."""
+        return len(self._places(found, column)) * (1 + tensor.is_complex())
 
     def _fill(self, tensor: Tensor, found: Groups, column: int, begins: Sequence[int]) -> Tensor:
         """The tensor with values in its groups: the columns of the array from ``column`` on."""
@@ -255,6 +268,18 @@ def _magnitudes(case: Case) -> Case:
     return change_inputs(case, drawn, "no input of numbers")
 
 
+def _halves(tensor: Tensor) -> Tensor:
+    """Whole numbers and those halfway between two, of either sign, in an order that is drawn."""
+    if not tensor.numel() or not _is_float(tensor.dtype):
+        return tensor
+    parts = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    steps = torch.arange(parts.numel()) % (4 * MOST_HALVES + 1) - 2 * MOST_HALVES
+    numbers = steps[torch.randperm(parts.numel())].reshape(parts.shape).to(torch.float64) / 2
+    if not bool((parts < 0).any()):  # what has no sign keeps none
+        numbers = numbers.abs()
+    return torch.view_as_complex(numbers.to(parts.dtype)) if tensor.is_complex() else numbers.to(parts.dtype)
+
+
 def _shifted(tensor: Tensor) -> Tensor:
     """The same numbers beside one that is larger by half the digits of the dtype."""
     if not tensor.numel() or not _is_float(tensor.dtype):
@@ -285,6 +310,12 @@ SMALL = _variant(
     "Numbers next to 0 and 1, where differences cancel and one plus a number is one.", Placed(small_numbers, _NO_FLOATS)
 )
 MAGNITUDES = _variant("Numbers of all magnitudes from 1 to 10,000, of both signs.", _magnitudes)
+HALVES = of_each_input(
+    "Whole numbers and those halfway between two, which are rounded, raised and looked up in ways of their own.",
+    _halves,
+    _NO_FLOATS,
+    try_eager=False,
+)
 SHIFTED = of_each_input(
     "Numbers far from 0 and near each other, whose squares cancel.", _shifted, _NO_FLOATS, try_eager=False
 )

@@ -30,10 +30,12 @@ def test_each_part_has_the_inputs_that_it_has_alone(name: str, target: str) -> N
         if isinstance(alone, Untested):
             continue
         found.add(part)
+        if part == "same":  # with values that tell
+            continue
         call = next(call for call in whole.program.calls if call.result.endswith(f"_{part}"))
         wanted = [alone.inputs[ref.name] for ref in alone.program.calls[0].refs()]
         assert all(map(same, [whole.inputs[ref.name] for ref in call.refs()], wanted)), part
-    assert {call.result.partition("_")[2] for call in whole.program.calls} == found
+    assert {next(part for part in found if call.result.endswith(f"_{part}")) for call in whole.program.calls} == found
     assert len(found) > 2
     assert run_case(whole, load("linalg")).outcome == "pass"
 

@@ -50,9 +50,17 @@ def test_every_pair_of_three_operands_meets() -> None:
 
 
 def test_scalars_get_every_value_by_their_samples() -> None:
-    drawn = [asked(case("torch.add", own(), own(), index=i), "special").args for i in range(100)]
+    args = [asked(case("torch.add", own(), own(), index=i), "special").args for i in range(25)]
+    drawn = [(xs[at], xs[at + 1]) for xs in args for at in range(0, len(xs), 2)]
     assert {kinds(x)[0] for x, _ in drawn} == set(VALUES) == {kinds(y)[0] for _, y in drawn}
     assert len({(kinds(x)[0], kinds(y)[0]) for x, y in drawn}) > 50
+
+
+def test_a_sum_of_all_elements_meets_the_pairs_that_tell_in_one_program() -> None:
+    rows = asked(case("torch.sum", own(20, 20)), "special").args
+    assert {frozenset(kinds(row)) for row in rows} >= {
+        frozenset({"own", *pair}) for pair in (("inf", "-inf"), ("0", "-0"))
+    }
 
 
 def test_values_meet_in_the_rows_of_a_sum() -> None:
