@@ -6,10 +6,10 @@ process that has imported PyTorch and loaded the sources, before any worker, dis
 The forker forks a child for each pass over the ops. The child makes their entries one after the other, with one thread,
 and sends each as a frame, as far ahead of who reads them as the socket holds.
 
-A child asks eager whatever it has to know itself. One that dies is followed by a *careful* one, which goes on where it
-was: an op before may have corrupted the memory, and what a variant asks eager is asked in forks for the rest of the op
-(``variants.forked``). If that one dies there too, an ``Untested`` names the case in a variant that both were making, and the next child leaves it out.
-Where it was no variant but the op's samples, the ``Untested`` names the op, and the next child begins after it.
+A child asks eager itself what it has to know. One that dies is followed by a *careful* one, which goes on where it
+was: an op before may have corrupted the memory. For the rest of the op variants ask eager in forks (``forked``).
+If that one dies there too, an ``Untested`` names the case in a variant that both were making, and the next child leaves
+it out. Where it was no variant but the op's samples, the ``Untested`` names the op, and the next child begins after it.
 
     asker -> forker   a byte + descriptors of a channel, of a file for what is printed and of one for the id that is
                       being made: fork; a byte alone: kill

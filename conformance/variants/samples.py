@@ -39,7 +39,8 @@ MORE = 8
 ELEMENTS = 1 << 14
 """Elements of their inputs together; a larger sample is asked alone."""
 ROUND = 3
-"""Of the largest samples of another dtype that many take turns: a variant has something to change in many numbers."""
+"""Of the largest samples of another dtype that many take turns, if they are about as large: a variant has something to
+change in many numbers, and nothing in none."""
 TRIED = 64
 """Samples of an op that are looked at; of each other dtype, a quarter."""
 
@@ -94,7 +95,8 @@ def dtypes(case: Case) -> Case:
             for each in _siblings(case.source, case.op, dtype, TRIED // 4)
             if each.args and _size(each) <= ELEMENTS // 4
         ]
-        largest = sorted(known, key=_size, reverse=True)[:ROUND]
+        most = max(map(_size, known), default=0)
+        largest = sorted((each for each in known if 4 * _size(each) >= most), key=_size, reverse=True)[:ROUND]
         if not largest or draws(sample := largest[case.index % len(largest)]):
             continue
         for name in _ASKED[dtype] if _keeps_integers(sample) else ("default",):

@@ -103,20 +103,16 @@ def _empty(case: Case) -> Case:
 
 
 def smaller(case: Case) -> Case:
-    """Each input in turn alone with one row of its own, which the others' rows are combined with.
-
-    A row has a dim less for one input, and one of size 1 for the next. Where a call takes several operands, each of
-    them is the small one in one of the calls.
-    """
+    """Each input in turn alone smaller, which the others are combined with: its first row, and its first column."""
     if len(case.inputs) < 2:
         raise NotApplicable("no two operands")
     found = []
-    for at, (name, tensor) in enumerate(case.inputs.items()):
+    for name, tensor in case.inputs.items():
         if tensor.dim() and tensor.shape[0] > 1:
-            row = tensor[0].clone() if at % 2 else tensor[..., :1].clone()
-            changed = case.replace(inputs={**case.inputs, name: row})
-            if taken(changed):
-                found.append(changed)
+            for small in (tensor[0], tensor[..., :1])[: tensor.dim()]:
+                changed = case.replace(inputs={**case.inputs, name: small.clone()})
+                if taken(changed):
+                    found.append(changed)
     if not found:
         raise NotApplicable("eager takes no smaller operand")
     return together(found)

@@ -90,9 +90,9 @@ def uniform_values(dtype: torch.dtype) -> list[object]:
     return [FIRST, info.min, 0, info.max, *((NEGATIVE, POSITIVE) if info.min < 0 else ())]
 
 
-REPEATED, TIMES, FEW = 1 << 12, 4, 4
-"""Elements of an input up to which a program is asked so often, with rows of other kinds; and of how few groups this is
-done where groups get one value or two, each beside the next one in the list: inf beside -inf, 0 beside -0."""
+REPEATED, TIMES = 1 << 12, 4
+"""Elements of an input up to which a program is asked so often, with rows of other kinds, where it has fewer groups than
+there are values. Two values of a group are then neighbours in the list: inf and -inf, 0 and -0."""
 
 LARGEST_RESULT = 1 << 18
 """Elements: inputs do not grow beyond what gives more of them."""
@@ -122,9 +122,10 @@ class Placed:
             raise NotApplicable("each result depends on one element of an input")
         there = max(int(those.group.max()) + 1 for those in found.values())
         times = 1
-        if (self.whole or there < FEW) and case.args[0].numel() <= REPEATED:
+        few = self.whole or there < levels
+        if few and case.args[0].numel() <= REPEATED:
             times = min(-(-levels // there), most)
-        if self.whole or there < FEW:  # samples take turns: a sum of all elements has one row
+        if few:  # samples take turns: a sum of all elements has one row
             first = next(iter(found))
             for column in range(self._columns(case.inputs[first], found[first], 0)):
                 begins[column] = case.index * TIMES * there + column
