@@ -91,8 +91,8 @@ def uniform_values(dtype: torch.dtype) -> list[object]:
 
 
 REPEATED, TIMES = 1 << 12, 4
-"""Elements of an input up to which a program is asked so often, with rows of other kinds, where it has fewer groups than
-there are values. Two values of a group are then neighbours in the list: inf and -inf, 0 and -0."""
+"""Elements of an input up to which a program is asked so often, with rows of other kinds, where it has fewer groups
+than there are values. Two values of a group are then neighbours in the list: inf and -inf, 0 and -0."""
 
 LARGEST_RESULT = 1 << 18
 """Elements: inputs do not grow beyond what gives more of them."""

@@ -380,7 +380,7 @@ def test_each_operand_is_the_smaller_one_in_turn() -> None:
     assert [shapes[at : at + 3] for at in range(0, len(shapes), 3)] == [
         [small if at == place else whole for at in range(3)] for place in range(3) for small in ((3,), (4, 1))
     ]
-    refused = apply(case("torch.mm", torch.randn(4, 3), torch.randn(3, 5)), "smaller")
+    refused = apply(case("torch.dot", torch.randn(4), torch.randn(4)), "smaller")
     assert isinstance(refused, Untested) and "smaller operand" in refused.reason
 
 
