@@ -13,9 +13,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import torch
+
 from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.conformance.oracle.op_traits.rounding import RECURRENCE
 from torchstone.conformance.oracle.op_traits.undetermined import LOSES_NAN
-from torchstone.conformance.oracle.perturbation.decompositions import decompositions
+from torchstone.conformance.oracle.perturbation.decompositions import MAX_DEGREE, decompositions
 
 
 @functools.cache
@@ -27,4 +30,8 @@ class ByDocumentedFormulas(TorchDispatchMode):
     """Runs what is inside it with these functions by their formulas, in float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if LOSES_NAN.holds(func) and RECURRENCE.holds(func):  # which degree does not matter to a NaN
+            x, degree = args
+            degree = torch.as_tensor(degree, dtype=torch.float64)
+            args = x, torch.where(degree.abs() < 2.0**63, degree.clamp(max=MAX_DEGREE), degree)
         return _formulas().get(func, func)(*args, **(kwargs or {}))
