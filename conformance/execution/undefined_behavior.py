@@ -149,6 +149,18 @@ def _degrees(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+LONG = 256
+"""Elements along one of several dims."""
+
+
+@_RULES.register("_fft_c2r")
+def _transform(given: Mapping[str, Any]) -> str | None:
+    x, dims = given["self"], given["dim"]
+    if len(dims) > 2 and any(x.shape[dim] > LONG for dim in list(dims)[:-1]):
+        return "MKL's real transform back over three dims, one of them long, writes past what it was given"
+    return None
+
+
 _CALLS = {name.rpartition(".")[2] for name in CALLS_UNDEFINED_BEHAVIOR.ops}
 OPERATORS = frozenset(UNDEFINED_BEHAVIOR.ops) | _CALLS
 """What programs call that may run such an operator; other programs are not run to see."""

@@ -53,3 +53,11 @@ def test_a_degree_that_overflows_is_undefined(degree: float, undefined: bool) ->
     inputs = {"x": torch.tensor([1.0, 0.5])}
     case = Case(Program(("x",), (call,), Ref("y")), inputs, "test", "special.chebyshev_polynomial_w", "float32")
     assert ("none of 64 bits" in undefined_behavior(case)) == undefined
+
+
+@pytest.mark.parametrize(("shape", "undefined"), [((5, 6, 7), False), ((5, 512, 7), True), ((512, 7), False)])
+def test_a_long_transform_back_over_three_dims_is_undefined(shape: tuple[int, ...], undefined: bool) -> None:
+    call = Call("torch.fft.irfftn", (Ref("x"),), {}, "y")
+    inputs = {"x": torch.ones(shape, dtype=torch.complex64)}
+    case = Case(Program(("x",), (call,), Ref("y")), inputs, "test", "fft.irfftn", "complex64")
+    assert ("MKL" in undefined_behavior(case)) == undefined
