@@ -350,6 +350,25 @@ def test_a_program_beside_one_with_another_number(backend, outcome: str) -> None
     assert isinstance(apply(case("torch.sum", torch.randn(3, 4), args=(0,)), "constants"), Untested)
 
 
+class Unsure:
+    """Is wrong where it compiled in inference mode and is called in it."""
+
+    name = "unsure"
+
+    def compile(self, fn, args):
+        made = torch.is_inference_mode_enabled()
+        return lambda *args: fn(*args) + (made and torch.is_inference_mode_enabled())
+
+
+@pytest.mark.parametrize("backend, outcome", [(load("linalg"), "pass"), (Unsure(), "mismatch")])
+def test_a_program_that_is_only_run(backend, outcome: str) -> None:
+    given = case("torch.square", torch.randn(9))
+    assert run_case(asked(given, "inference"), backend).outcome == outcome
+    assert run_case(given, backend).outcome == "pass"
+    learning = asked(given, "backward")
+    assert isinstance(apply(learning, "inference"), Untested), "there are no gradients in inference mode"
+
+
 class Unchecked:
     """Takes any index."""
 
