@@ -172,6 +172,18 @@ def test_other_sizes_keep_what_was_equal_equal() -> None:
     assert given.args[0].shape == (3, 4)
 
 
+def test_every_third_sample_is_asked_with_gradients_at_other_sizes() -> None:
+    given = case("torch.nn.functional.avg_pool2d", torch.randn(1, 2, 9, 9), args=(3, 1))
+    assert not asked(given, "dynamic").program.differentiates
+    with_gradients = asked(given.replace(index=2), "dynamic")
+    assert with_gradients.program.differentiates
+    varying = plan(with_gradients)
+    assert varying is not None and [other.args[1].shape[-1] for other in varying.others] == [8, 11, 6]
+    assert run_case(with_gradients, load("linalg")).outcome == "pass"
+    doubled = asked(case("torch.tile", torch.randn(3), args=((2,),)).replace(index=2), "dynamic")
+    assert not doubled.program.differentiates, "its gradient would have to grow by twice as much"
+
+
 def test_the_leading_size_alone() -> None:
     given = asked(case("torch.add", torch.randn(3, 4), torch.randn(3, 1)), "batch")
     varying = plan(given)
