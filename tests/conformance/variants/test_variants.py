@@ -317,14 +317,23 @@ def test_shifted_numbers_keep_half_their_digits(dtype: torch.dtype) -> None:
     assert shift > 8 * x.abs().max() and y.real.double().var() > 0.3 * x.real.double().var()
 
 
+def operand_dtypes(mixed: Case) -> list[tuple[str, ...]]:
+    """Of each call of a program, the dtypes of the tensors that it reads."""
+    return [tuple(str(mixed.inputs[ref.name].dtype)[6:] for ref in call.refs()) for call in mixed.program.calls]
+
+
 def test_operands_are_mixed_where_eager_takes_that() -> None:
     pair = case("torch.lt", torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2]))
-    kinds = {tuple(str(t.dtype) for t in asked(pair.replace(index=i), "mixed").args) for i in range(7)}
-    assert ("torch.float32", "torch.int64") in kinds and ("torch.int64",) in kinds and len(kinds) >= 5
+    found = [operand_dtypes(asked(pair.replace(index=i), "mixed")) for i in range(7)]
+    assert all(kinds[:2] == [("float32", "int64"), ("int64", "float32")] and len(kinds) == 4 for kinds in found)
+    others = {kind for kinds in found for kind in kinds[2:]}
+    assert {("int64",), ("int16", "int64"), ("int64", "bool"), ("float16", "int64")} <= others and len(others) >= 10
+    power = asked(case("torch.ldexp", torch.randn(3), torch.randn(3)), "mixed")
+    assert ("float32", "int32") in operand_dtypes(power), "which is computed otherwise than a float by a float"
     assert isinstance(apply(case("torch.mm", torch.randn(2, 2), torch.randn(2, 2)), "mixed"), Untested)
     scaled = asked(case("torch.add", torch.tensor([1, 2]), args=(3,)), "mixed")
     assert torch.equal(scaled.program(*scaled.args), torch.tensor([4.5, 5.5]))
-    halves = asked(case("torch.lt", torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2])), "mixed").args[0]
+    halves = asked(pair, "mixed").args[0]
     assert halves.is_floating_point() and not torch.equal(halves, halves.trunc())
 
 
