@@ -15,7 +15,7 @@ from torchstone.compiler.lowering.steps import KERNEL_HEADER, join_kernels
 from torchstone.compiler.lowering.target import Target
 from torchstone.compiler.ops.verifier import verify_graph
 from torchstone.compiler.transforms.contract import to_contract, to_flat
-from torchstone.compiler.transforms.shapes import refine
+from torchstone.compiler.transforms.graph_types import refine
 
 # In the order of the pipeline; a module of MLIR ends it.
 GRAPHS = ("aten", "contract", "flat")

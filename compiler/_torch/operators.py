@@ -89,6 +89,15 @@ def is_composite(overload: Any) -> bool:
     return overload.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
 
 
+@functools.cache
+@uses("torch._C.DispatchKey.CPU")
+def is_only_composite(overload: Any) -> bool:
+    """Say whether an op is a composite that has no kernel of its own on the CPU."""
+    from torch._C import DispatchKey
+
+    return is_composite(overload) and not overload.has_kernel_for_dispatch_key(DispatchKey.CPU)
+
+
 @uses("torch.ops.aten._foreach_add.List._op_dk", "torch._C.DispatchKey.CompositeExplicitAutograd")
 def call_for_any_device(overload: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the kernel that an op has for any device, written in other ops."""

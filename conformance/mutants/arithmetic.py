@@ -380,7 +380,7 @@ COMPLEX = mutants(
         "conj-lost",
         "conj is its operand",
         "conj_physical conj",
-        expansion("_conj.default _conj_physical.default conj_physical.default", lambda right: lambda b, x: x),
+        expansion("_conj.default _conj_physical.default", lambda right: lambda b, x: x),
     ),
     ("complex-abs-of-parts", "|re| + |im|", "abs", scalar("COMPLEX", "abs", _sum_of_parts)),
     ("complex-mul-sign", "ac + bd for the real part", "mul", scalar("COMPLEX", "mul", _no_minus)),

@@ -59,7 +59,7 @@ IGNORED = mutants(
         "windows of ceil_mode counted as if inside",
         "nn.functional.avg_pool2d nn.functional.avg_pool1d nn.functional.avg_pool3d",
         primitives(
-            "avg_pool1d.default avg_pool2d.default avg_pool3d.default",
+            "avg_pool2d.default avg_pool3d.default",
             div=lambda b, x, count: b.div(x, b.broadcast(_largest(b, count), x.shape, ())),
         ),
     ),

@@ -322,7 +322,7 @@ MASKS = mutants(
         "where-inverted",
         "the other branch",
         "where",
-        expansion("where.self where.ScalarSelf where.ScalarOther where.Scalar", _swapped_branches),
+        expansion("where.self", _swapped_branches),
     ),
     (
         "masked-fill-inverted",

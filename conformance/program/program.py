@@ -127,7 +127,7 @@ class Program:
         if len(tensors) != len(self.inputs):
             raise TypeError(f"the program takes {len(self.inputs)} tensors, got {len(tensors)}")
         env = dict(zip(self.inputs, tensors, strict=True))
-        with torch.enable_grad() if self._differentiates else contextlib.nullcontext():
+        with torch.enable_grad() if self.differentiates else contextlib.nullcontext():
             for index, (function, call) in enumerate(self._steps):
                 args, kwargs = _fill(call.args, env), _fill(call.kwargs, env)
                 env[call.result] = (
@@ -173,7 +173,8 @@ class Program:
         )
 
     @property
-    def _differentiates(self) -> bool:
+    def differentiates(self) -> bool:
+        """Whether a call takes gradients."""
         return any(call.target == "torch.autograd.grad" for call in self.calls)
 
     def fill(self, value: Any, tensors: tuple[Any, ...]) -> Any:

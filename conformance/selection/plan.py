@@ -65,7 +65,7 @@ VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
         for name in ("samples", "values", "gradients", "dtypes", "arguments", "operands", "sizes", "layouts")
     ),
     (0.5, (DEFAULT,)),
-    (0.5, ("lazy", "inplace", "backward")),
+    (0.5, ("lazy", "inplace", "backward", "inference")),
     (0.5, ("outside", "constants")),
     (0.2, ("dynamic", "batch")),
     *((0.1, BUNDLES[name]) for name in BUNDLES),

@@ -1,9 +1,14 @@
-"""The variant ``mixed``: operands of two dtypes, or a tensor and a Python number of another kind."""
+"""The variant ``mixed``: operands of two dtypes, or a tensor and a Python number of another kind, a few in one program.
+
+What an op does by its operands' dtypes is code of its own for some pairs: a float times a power of two is exact where
+the exponent is an integer.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,28 +17,39 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
+from torchstone.conformance.variants.bundles import draws
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import taken
+from torchstone.conformance.variants.support import taken, together
 
 Way = Callable[[], Case]
 
 
+TELLING = 2
+"""Ways that are asked of each sample: the first and the last operand in a dtype of another kind."""
+BY_TURNS = 2
+"""Ways that differ from sample to sample, of the others."""
+
+
 def mixed(case: Case) -> Case:
-    """One operand in another dtype, or a number of another kind: one of the ways that eager takes, by the sample."""
+    """One operand in another dtype, or a number of another kind: a few of the ways that eager takes, by the sample."""
     ways = list(_ways(case))
     if not ways:
         raise NotApplicable("no two operands")
-    start = case.index % len(ways)
-    for way in ways[start:] + ways[:start]:
-        changed = way()
-        if taken(changed):
-            return changed
-    raise NotApplicable("eager takes operands of one dtype only")
+    telling, others = _taken(ways[:TELLING], TELLING), ways[TELLING:]
+    start = case.index * BY_TURNS % max(1, len(others))
+    found = [*telling, *_taken(others[start:] + others[:start], TELLING + BY_TURNS - len(telling))]
+    if not found:
+        raise NotApplicable("eager takes operands of one dtype only")
+    return found[0] if len(found) == 1 or draws(case) else together(found)
+
+
+def _taken(ways: Sequence[Way], most: int) -> list[Case]:
+    return list(itertools.islice((changed for way in ways if taken(changed := way())), most))
 
 
 def _ways(case: Case) -> Iterator[Way]:
     names = list(case.inputs)
-    for turn in range(3):
+    for turn in range(len(_KINDS)):
         for name in dict.fromkeys((names[0], names[-1])) if len(names) > 1 else ():
             dtypes = _others(case.inputs[name].dtype)
             if turn < len(dtypes):
@@ -48,15 +64,24 @@ def _as(case: Case, name: str, dtype: torch.dtype) -> Case:
     return case.replace(inputs={**case.inputs, name: _converted(case.inputs[name], dtype)})
 
 
-def _others(dtype: torch.dtype) -> tuple[torch.dtype, ...]:
-    """Dtypes of another kind, then of another width."""
+_KINDS = (torch.complex64, torch.bool, torch.float16, torch.uint8, torch.uint16, torch.complex128)
+"""Dtypes beside those that are tried first."""
+
+
+def _others(dtype: torch.dtype) -> Sequence[torch.dtype]:
+    """Dtypes of another kind, then of another width, then more."""
     if dtype.is_complex:
-        return torch.float32, torch.int64
-    if dtype.is_floating_point:
-        return torch.int32, torch.float64 if dtype != torch.float64 else torch.float32, torch.bfloat16
-    if dtype == torch.bool:
-        return torch.int8, torch.float32
-    return torch.float32, torch.int64 if dtype != torch.int64 else torch.int16, torch.uint8
+        first = [torch.float32, torch.int64]
+    elif dtype.is_floating_point:
+        first = [torch.int32, torch.float64 if dtype != torch.float64 else torch.float32, torch.bfloat16]
+    elif dtype == torch.bool:
+        first = [torch.int8, torch.float32]
+    else:
+        first = [torch.float32, torch.int64 if dtype != torch.int64 else torch.int16, torch.uint8]
+    return [other for other in dict.fromkeys((*first, *_KINDS)) if other != dtype]
+
+
+_UNSIGNED = (torch.uint8, torch.uint16)
 
 
 def _converted(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -64,7 +89,7 @@ def _converted(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype.is_floating_point and not (tensor.is_floating_point() or tensor.is_complex()):
         return (tensor.to(torch.float64) / 2 + 0.25).to(dtype)
     numbers = tensor.real if tensor.is_complex() and not dtype.is_complex else tensor
-    return numbers.abs().to(dtype) if dtype == torch.uint8 and numbers.dtype != torch.bool else numbers.to(dtype)
+    return numbers.abs().to(dtype) if dtype in _UNSIGNED and numbers.dtype != torch.bool else numbers.to(dtype)
 
 
 def _is_number(value: Any) -> bool:
@@ -138,4 +163,4 @@ def _widened(tensor: Tensor) -> Tensor:
 
 
 WIDE = Variant("One operand 0-d and of a wider dtype than the others.", wide)
-MIXED = Variant("Operands of two dtypes, or a tensor and a Python number of another kind.", mixed)
+MIXED = Variant("Operands of two dtypes, or a tensor and a Python number of another kind, in one program.", mixed)

@@ -1,10 +1,12 @@
 """The variants ``dynamic`` and ``batch``: a program compiled once and called with inputs of several sizes.
 
 ``dynamic`` lets every size vary, ``batch`` the leading one alone. A backend takes part if it has ``compile_dynamic``.
+Every third sample is asked with its gradients, which are other code: how many windows read an element depends on sizes.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +21,7 @@ from torchstone.conformance.execution.verdict import CORRECT, Outcome, Stage
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.variants.backward import with_gradients
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import determined
 
@@ -28,6 +31,8 @@ CHANGES = (1, 4, -1)
 SMALL_SIZES = (1, 0)
 """Sizes that a backend may refuse at a call, but not give wrong results for."""
 _LEAST = 2
+GRADIENTS_OF = 3
+"""One in so many samples has its gradients: torch.export refuses those of some ops, whose sizes are asked, too."""
 _MARGIN = 64
 
 
@@ -154,9 +159,16 @@ def _compile(case: Case, backend: Any, varying: Plan) -> Compiled:
     return backend.compile_dynamic(case.program, case.fresh_args(), varying.dims)
 
 
+def _every_size(case: Case) -> Case:
+    if case.index % GRADIENTS_OF == GRADIENTS_OF - 1:
+        with contextlib.suppress(NotApplicable):  # where the given gradients have sizes that follow otherwise
+            return _free(with_gradients(case), DYNAMIC)
+    return _free(case, DYNAMIC)
+
+
 EVERY_SIZE = Variant(
     "Compiled once with every size free, run at several.",
-    lambda case: _free(case, DYNAMIC),
+    _every_size,
     compare_at_other_sizes,
     compiled_alone=True,
 )

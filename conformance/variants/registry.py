@@ -61,6 +61,7 @@ VARIANTS: Registry[Variant] = Registry(
         "arguments": f"{_HERE}.arguments:ARGUMENTS",
         "lazy": f"{_HERE}.layout:LAZY",
         "constants": f"{_HERE}.cache_key:CONSTANT",
+        "inference": f"{_HERE}.inference:INFERENCE",
         "outside": f"{_HERE}.out_of_bounds:OUT_OF_BOUNDS",
         "values": f"{_HERE}.bundles:VALUES",
         "sizes": f"{_HERE}.bundles:SIZES",

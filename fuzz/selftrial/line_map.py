@@ -1,5 +1,7 @@
 """Which cases run which lines of the compiler: some of every op are compiled and called under a trace.
 
+So is a program of each pair of steps: some lines are there for what no op of the database calls.
+
 A map is kept under the hash of the compiler's sources and of what is traced: another is made where these have changed.
 """
 
@@ -15,16 +17,18 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias, TypeVar
 
-from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.files import replace_file
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.sources import load
+from torchstone.conformance.sources import load, programs
 from torchstone.conformance.variants.apply import expand
 from torchstone.conformance.variants.registry import is_run_as_it_is
 from torchstone.fuzz.selftrial.cases import ARGUMENT_SAMPLES
@@ -46,6 +50,9 @@ SELDOM_TRACED = ("strided", "long", "dynamic")
 """More of these, in which all ops run the same other lines: of one op in `SELDOM`. A dynamic shape takes 0.2 s."""
 
 SELDOM = 8
+
+PROGRAM_DTYPE = "float32"
+"""Of the program of each pair of steps that is traced: they take 0.1 s each."""
 
 _CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
 
@@ -109,7 +116,7 @@ def line_map(
 ) -> LineMap:
     """The map of a backend: from ``folder`` if it is there, and otherwise made and put there."""
     asked = hashlib.sha256(
-        repr((population.digest(), SAMPLES, DTYPES, VARIANTS_TRACED, SELDOM_TRACED)).encode()
+        repr((population.digest(), SAMPLES, DTYPES, VARIANTS_TRACED, SELDOM_TRACED, PROGRAM_DTYPE)).encode()
     ).hexdigest()[:16]
     path = folder / f"lines-{backend}-{asked}.json.gz"
     try:
@@ -126,10 +133,14 @@ def line_map(
 
 def trace_op(backend: str, op: str) -> list[tuple[str, Lines]]:
     """What cases of an op run of the compiler, by id; what the backend does not take runs lines, too."""
+    return _trace(backend, traced_cases(op))
+
+
+def _trace(backend: str, cases: Iterable[Case]) -> list[tuple[str, Lines]]:
     from torchstone.conformance.backends import load as load_backend
 
     found, compiler = [], load_backend(backend)
-    for case in traced_cases(op):
+    for case in cases:
         tracer = Tracer(str(population.ROOT))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -152,6 +163,12 @@ def traced_cases(op: str) -> Iterator[Case]:
             yield from (case for case in expand(cases[:1], names) if isinstance(case, Case))
 
 
+def traced_program(pair: str) -> Iterator[Case]:
+    """A program of a pair of steps: of each second step, the first ones are others in the programs of other pairs."""
+    with suppress(InputError):  # there is none of this index
+        yield programs.case(pair, PROGRAM_DTYPE, zlib.crc32(pair.encode()) % len(programs.indices_of(pair)))
+
+
 def unlike_samples(op: str, dtype: str, most: int) -> list[Case]:
     """Some of the samples of an op and dtype, from the largest to the smallest: they differ in their arguments, too."""
     found = load("opinfo").iterate([op], [dtype], ARGUMENT_SAMPLES)
@@ -172,7 +189,13 @@ def spread(dtypes: Iterable[str]) -> list[str]:
 
 
 def _compile_and_call(case: Case, compiler: Any) -> None:
-    compiler.compile(case.program, case.fresh_args())(*case.fresh_args())
+    """Compile and call the case as a trial does, which compiles as a worker: with others, or one alone as well."""
+    if not hasattr(compiler, "compile_many"):
+        compiler.compile(case.program, case.fresh_args())(*case.fresh_args())
+        return
+    (compiled,) = compile_cases([case], compiler)
+    if not isinstance(compiled, Exception):
+        compiled(*case.fresh_args())
 
 
 class _CalledOnce:
@@ -254,20 +277,25 @@ class Tracer:
 
 
 def _traced(backend: str, jobs: int, progress: Callable[[int, int], None]) -> Iterator[tuple[str, Lines]]:
-    ops = load("opinfo").op_names()
-    tasks = [ops[at : at + OPS_IN_A_TASK] for at in range(0, len(ops), OPS_IN_A_TASK)]
+    tasks = [
+        (source, names[at : at + OPS_IN_A_TASK])
+        for source in ("opinfo", programs.SOURCE)
+        for names in [load(source).op_names()]
+        for at in range(0, len(names), OPS_IN_A_TASK)
+    ]
     for done, rows in enumerate(_results(backend, tasks, jobs), 1):
         progress(done, len(tasks))
         yield from rows
 
 
-def _results(backend: str, tasks: list[list[str]], jobs: int) -> Iterable[list[tuple[str, Lines]]]:
+def _results(backend: str, tasks: list[tuple[str, list[str]]], jobs: int) -> Iterable[list[tuple[str, Lines]]]:
     if jobs == 1:
-        yield from (_trace_ops(backend, ops) for ops in tasks)
+        yield from (_trace_ops(backend, *task) for task in tasks)
         return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        yield from (task.result() for task in as_completed([pool.submit(_trace_ops, backend, ops) for ops in tasks]))
+        yield from (task.result() for task in as_completed([pool.submit(_trace_ops, backend, *one) for one in tasks]))
 
 
-def _trace_ops(backend: str, ops: list[str]) -> list[tuple[str, Lines]]:
-    return [row for op in ops for row in trace_op(backend, op)]
+def _trace_ops(backend: str, source: str, names: list[str]) -> list[tuple[str, Lines]]:
+    cases = traced_cases if source == "opinfo" else traced_program
+    return [row for name in names for row in _trace(backend, cases(name))]

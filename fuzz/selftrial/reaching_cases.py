@@ -25,6 +25,12 @@ POOL = 4
 OTHER_CODE = ("dynamic", "backward", "arguments", "empty", "scalar")
 """The variants in which the compiler takes other ways, not other numbers: they are the first."""
 
+OTHER_WAYS = ("dynamic", "arguments", "gradients", "samples", "operands", "dtypes", "sizes")
+"""The variants in which an op is called with what takes other ways in its own expansion, several in one program."""
+
+WIDELY = 2
+"""Ops that are asked in each of these where no traced case runs the line, in times of those of other mutations."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -80,14 +86,13 @@ def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iter
 
     pool = {op: _Lazy(_samples(op, effort)) for op in spaced(ops, POOL * effort.varied_ops)}
     few = list(pool)[:: max(1, len(pool) // max(1, effort.varied_ops))][: effort.varied_ops]
-    varied = _varied(pool, effort.varied_ops)
-    if not reaching:  # so a variant may: it is asked before the patience ends
-        yield from itertools.islice(varied, effort.variants // 2)
+    if not reaching:  # so a variant may: it is asked of more ops, before the patience ends
+        yield from itertools.islice(_varied(pool, WIDELY * effort.varied_ops, OTHER_WAYS), effort.variants // 2)
     for op in few:
         yield from pool[op]
     refused = sorted(set(few) & set(load("errors").op_names()))
     yield from (case for case in iterate({"errors": refused}, None, effort.limit) if isinstance(case, Case))
-    yield from itertools.islice(varied, effort.variants)
+    yield from itertools.islice(_varied(pool, effort.varied_ops, _names()), effort.variants)
     yield from programs_of(spaced(ops, PROGRAM_OPS), effort.programs)
 
 
@@ -106,15 +111,18 @@ def _samples(op: str, effort: Effort) -> Iterator[Case]:
         yield from unlike_samples(op, dtype, effort.limit if number else 2 * effort.limit)
 
 
-def _varied(pool: Mapping[str, Iterable[Case]], ops: int) -> Iterator[Case]:
+def _names() -> list[str]:
+    """The variants in order. Those of one kind are asked together, in one program."""
+    bundled = {name for names in BUNDLES.values() for name in names} - {"ties"}  # whose gradients no bundle has
+    others = [name for name in VARIANTS.rows if name not in (DEFAULT, *OTHER_CODE, *BUNDLES) and name not in bundled]
+    return [*OTHER_CODE, *BUNDLES, *others]
+
+
+def _varied(pool: Mapping[str, Iterable[Case]], ops: int, names: Sequence[str]) -> Iterator[Case]:
     """Samples in variants: in each variant one of so many ops, then the next one of each, until there are no more.
 
     The first op is asked in every variant, and others of the pool in each: what many ops run is asked of unlike ones.
-    Variants of one kind are asked together, in one program.
     """
-    bundled = {name for names in BUNDLES.values() for name in names} - {"ties"}  # whose gradients no bundle has
-    rows_of = [name for name in VARIANTS.rows if name not in (DEFAULT, *OTHER_CODE, *BUNDLES) and name not in bundled]
-    names = [*OTHER_CODE, *BUNDLES, *rows_of]
     first, others = list(pool)[:1], list(pool)[1:]
     rows = []
     for at, name in enumerate(names):

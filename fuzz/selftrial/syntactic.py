@@ -23,7 +23,7 @@ from torchstone.conformance.mutants.syntactic.application import LiveCode, NotAp
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.worker import preload_decompositions
-from torchstone.conformance.sources import iterate, load
+from torchstone.conformance.sources import iterate, load, programs
 from torchstone.conformance.variants.apply import expand
 from torchstone.conformance.variants.registry import VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
@@ -64,7 +64,8 @@ class SyntacticTrial:
         started = time.perf_counter()
         text = self.texts[mutation.path]
         reaching, near = reaching_ids(self.lines, mutation, functions_around(text, mutation))
-        ops = list(dict.fromkeys((*ops_named(text, mutation), *(name.split(":")[1] for name in near))))
+        sampled = (name.split(":")[1] for name in near if not name.startswith(f"{programs.SOURCE}:"))
+        ops = list(dict.fromkeys((*ops_named(text, mutation), *sampled)))
         trial = ForkedTrial(
             self._backend,
             lambda reached: self._live.mutated(mutation, text, reached),
@@ -74,7 +75,7 @@ class SyntacticTrial:
             self.effort.patience,
             every=mutation.path.startswith("runtime/"),  # a later call may be the first to run it
         )
-        found = next((row for row in trial if self._is_found(*row)), None) if ops else None
+        found = next((row for row in trial if self._is_found(*row)), None) if ops or reaching else None
         before, after = mutation.diff(text)
         case, verdict = found or (None, None)
         return MutationResult(

@@ -21,6 +21,10 @@ BY_MEMORY = _AS_STRIDED | {_SCATTER}
 _MOST_PLACES = 1 << 20
 
 
+# Dtypes that eager's index_put does not know, and those of as many bits that it does.
+_WRITTEN = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
 def by_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
     """Compute the result of an op in ``BY_MEMORY`` by the places of the elements in the flattened tensor."""
     given = dict(zip((a.name for a in schema_of(func).arguments), args, strict=False)) | kwargs
@@ -40,7 +44,11 @@ def by_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Te
     if _overlap(size, stride):
         raise _refused(func, "places in memory that are one, or cannot be told apart")
     src = given["src"].to(x.dtype)  # eager copies it there, which converts; index_put does not
-    return torch.index_put(x.reshape(-1), (place,), src.expand(tuple(size))).reshape(x.shape)
+    flat, src = x.reshape(-1), src.expand(tuple(size))
+    if x.dtype in _WRITTEN:
+        flat, src = flat.view(_WRITTEN[x.dtype]), src.view(_WRITTEN[x.dtype])
+    written = torch.index_put(flat, (place,), src).reshape(x.shape)
+    return written.view(x.dtype) if x.dtype in _WRITTEN else written
 
 
 def _overlap(size: Sequence[int], stride: Sequence[int]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -55,7 +56,11 @@ class _Functionalize(FunctionalTensorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not has_effects(func):
             moved = args[0] if func.overloadpacket is torch.ops.aten.set_ else None
-            with self.memory.moving(str(func), moved), self.layouts.calling(func, args, kwargs) as made:
+            with (
+                _out_of_inference_mode(),
+                self.memory.moving(str(func), moved),
+                self.layouts.calling(func, args, kwargs) as made,
+            ):
                 try:
                     out = super().__torch_dispatch__(func, types, args, kwargs)
                 except RuntimeError as error:
@@ -73,6 +78,16 @@ class _Functionalize(FunctionalTensorMode):
         with below.redispatch_to_next():
             args, kwargs = below.unwrap_tensors((args, kwargs or {}))
             return below.wrap_tensors(func(*args, **kwargs))
+
+
+@contextlib.contextmanager
+def _out_of_inference_mode() -> Iterator[None]:
+    """Leave inference mode, where the program is in it: there PyTorch gives no view of a wrapper made outside."""
+    if not torch.is_inference_mode_enabled():
+        yield
+        return
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 Share: TypeAlias = "tuple[torch.Tensor, View | None] | Viewed | None"

@@ -28,7 +28,7 @@ from torchstone.compiler.capture.trace import control_flow, special_ops
 from torchstone.compiler.capture.trace.aten_literals import dtype_of, to_literal
 from torchstone.compiler.capture.trace.generator_state import Draws
 from torchstone.compiler.capture.trace.schemas import schema_order
-from torchstone.compiler.capture.trace.written_ops import WrittenOps
+from torchstone.compiler.capture.trace.written_ops import call_written
 from torchstone.compiler.capture.user_code import user_location
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Value
@@ -94,7 +94,6 @@ class Recorder(TorchDispatchMode):
         self.decomposing: set[Any] = set()
         self._floats: dict[int, Value] = {}  # of Python's operations, by the node of their result
         self._onednn: list[bool] = []
-        self._within = WrittenOps()
         self._policy = policy
         self._functional = functional
         self._values: dict[int, Value] = {}
@@ -260,7 +259,7 @@ class Recorder(TorchDispatchMode):
         if schema_of(func).name.startswith("aten::_foreach_") and not schema_of(func).is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
                 return call_for_any_device(func, *args, **kwargs)
-        if (out := self._within.call(self, func, args, kwargs)) is not NotImplemented:
+        if (out := call_written(self, func, args, kwargs)) is not NotImplemented:
             return out
         if func.namespace == "prims" and getattr(func, "impl_aten", None) is not None:
             with self:  # PyTorch's references are written in prims; each prim says what it is in ATen

@@ -1,32 +1,25 @@
-"""Ops of PyTorch's own whose kernels are written in ATen: the program is recorded as what they call."""
+"""Ops whose kernels are written in ATen: the program is recorded as what they call."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from typing import Any
 
-from torchstone.compiler._torch.operators import call_for_any_device
+from torchstone.compiler._torch.operators import call_for_any_device, is_only_composite
 
 # Of the quantizers of torch.export.
 NAMESPACES = frozenset({"quantized_decomposed"})
 
 
-class WrittenOps:
-    """Calls such ops under the mode that records."""
+def call_written(mode: AbstractContextManager[Any], func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Call such an op under the mode that records; NotImplemented for one that is to be recorded itself.
 
-    def __init__(self) -> None:
-        self._running = 0
-
-    def call(self, mode: AbstractContextManager[Any], func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return what an op gives; NotImplemented for one that is to be recorded itself."""
-        if func.namespace in NAMESPACES:
-            self._running += 1
-            try:
-                with mode:
-                    return call_for_any_device(func, *args, **kwargs)
-            finally:
-                self._running -= 1
-        if not self._running:
-            return NotImplemented
-        with mode:  # what such a kernel calls comes as it is, and not as what autograd makes of it
-            return func.decompose(*args, **kwargs)
+    Autograd takes composites apart. Where it has no part, in inference mode and within a kernel, they come as they are.
+    """
+    if func.namespace in NAMESPACES:
+        with mode:
+            return call_for_any_device(func, *args, **kwargs)
+    if not is_only_composite(func):
+        return NotImplemented
+    with mode:
+        return func.decompose(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Around bufferization: empty tensors are set apart before it, allocations freed and copies rewritten after it."""
+"""After bufferization: allocations are freed, copies rewritten."""
 
 from __future__ import annotations
 
@@ -12,25 +12,6 @@ from torchstone.compiler.mlir import Bindings
 _STACK = 1 << 14
 
 
-def drop_idle_nests(module: Any, provider: Bindings) -> None:
-    """Erase loop nests that give nothing, in place: fusion leaves those whose bodies call a function of C's library."""
-    for op in reversed(_by_name(module, provider).get("linalg.generic", [])):
-        if not op.attributes["operandSegmentSizes"][1]:
-            op.erase()
-
-
-def separate_empty_tensors(module: Any, provider: Bindings) -> None:
-    """Give each op that writes into a ``tensor.empty`` one of its own, in place.
-
-    Common subexpressions are one op, and bufferization compares all uses of one with each other: 360 of them took 15 of
-    the 20 seconds that the whole program took.
-    """
-    for op in _by_name(module, provider).get("tensor.empty", []):
-        for use in list(op.results[0].uses)[1:]:
-            own = op.clone(ip=provider.ir.InsertionPoint(use.owner))
-            use.owner.operation.operands[use.operand_number] = own.results[0]
-
-
 def finish_buffers(module: Any, provider: Bindings) -> set[str]:
     """Free the allocations of functions and rewrite copies, in place; return the names of all ops.
 
@@ -38,7 +19,7 @@ def finish_buffers(module: Any, provider: Bindings) -> set[str]:
     it is small: that takes a tenth of the code. MLIR's own pass follows who owns what through any control flow, and
     takes as long as all others on buffers: it is for the rest.
     """
-    ops = _by_name(module, provider)
+    ops = by_name(module, provider)
     allocations = ops.get("memref.alloc", [])
     if all(_ends_with_function(op) for op in allocations):
         ops["memref.alloc"] = _to_stack(allocations, provider)
@@ -48,7 +29,7 @@ def finish_buffers(module: Any, provider: Bindings) -> set[str]:
                 provider.memref.DeallocOp(op.results[0])
     else:
         pipelines.run("deallocate", module, provider=provider)
-        ops = _by_name(module, provider)
+        ops = by_name(module, provider)
     _lower_copies(ops.get("memref.copy", []), provider)
     return {name for name, found in ops.items() if found}
 
@@ -84,7 +65,8 @@ def _bytes(memref: Any, ir: Any) -> float:
     return count * (8 if isinstance(element, ir.IndexType) else -(-element.width // 8))
 
 
-def _by_name(module: Any, provider: Bindings) -> dict[str, list[Any]]:
+def by_name(module: Any, provider: Bindings) -> dict[str, list[Any]]:
+    """Return all ops of a module by their name, in order."""
     found: dict[str, list[Any]] = {}
 
     def visit(op: Any) -> Any:
@@ -107,7 +89,7 @@ def lower_copies(module: Any, provider: Bindings) -> None:
 
     Between strided buffers it would call a runtime function that the wheel lacks.
     """
-    _lower_copies(_by_name(module, provider).get("memref.copy", []), provider)
+    _lower_copies(by_name(module, provider).get("memref.copy", []), provider)
 
 
 def _lower_copies(copies: list[Any], provider: Bindings) -> None:

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.lowering.mlir_passes.buffers import (
-    drop_idle_nests,
-    finish_buffers,
-    lower_copies,
-    separate_empty_tensors,
-)
+from torchstone.compiler.lowering.mlir_passes.buffers import finish_buffers, lower_copies
 from torchstone.compiler.lowering.mlir_passes.destination import keep_copied_results_apart, separate_results
 from torchstone.compiler.lowering.mlir_passes.outline import keep_outlined, outline_nests
 from torchstone.compiler.lowering.mlir_passes.row_fusion import fuse_rows
+from torchstone.compiler.lowering.mlir_passes.unfused import drop_idle_nests, separate_empty_tensors
 from torchstone.compiler.mlir import Bindings
 from torchstone.compiler.passes import Pass, Pipeline
 

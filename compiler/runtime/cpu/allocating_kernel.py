@@ -30,8 +30,9 @@ from torchstone.compiler.lowering.mlir_passes.cpu import RETURNED_BUFFERS, RETUR
 from torchstone.compiler.lowering.mlir_passes.destination import contains, find
 from torchstone.compiler.mlir import Bindings, bindings
 from torchstone.compiler.runtime.cpu import jit
-from torchstone.compiler.runtime.cpu.bridge import Allocation, adopt, descriptor_struct, dtype_of_element, readable
+from torchstone.compiler.runtime.cpu.bridge import readable
 from torchstone.compiler.runtime.cpu.checks import divert_aborts
+from torchstone.compiler.runtime.cpu.returned import Allocation, adopt, descriptor_struct, dtype_of_element
 
 KernelResult = torch.Tensor | int | float
 

@@ -19,7 +19,12 @@ NOT_DRAWN = {
     "transforms/verify.py": "the compiler's check of its own graphs: nothing that it lets through changes a result",
     "lowering/tosa/validate.py": "a check of the compiler's own output, like the one above",
     "runtime/tensorrt/simulator": "a stand-in for NVIDIA's library, and no part of the compiler",
+    "transforms/graph_types.py": "serves text that came without sizes, and checks: no case is text",
+    "transforms/freeze.py": "serves an option, constants for parameters, that no backend has on",
+    "lowering/evaluator.py": "the reference that bisection holds stages against: no backend runs it",
+    "runtime/interpreter.py": "like the one above; captured programs take it to read sizes, not to compute",
     "runtime/cpu/allocating_kernel.py": "serves an adapter of another compiler, torch-mlir's",
+    "runtime/cpu/returned.py": "like the one above",
     "runtime/stablehlo_interpreter.py": "serves a program that is not ours, which runs what the compiler wrote",
     "runtime/xla.py": "like the one above",
     "runtime/cpu/level.py": "which processors the compiler takes: the machine decides what of it runs",
@@ -28,11 +33,19 @@ NOT_DRAWN = {
 
 TARGETS = {
     "linalg": ("transforms", "lowering/linalg", "lowering/mlir_passes", "lowering", "runtime/cpu", "runtime"),
-    "tosa": ("lowering/tosa", "transforms/legalizations"),
+    "tosa": (
+        "lowering/tosa",
+        "lowering/checked.py",
+        "lowering/mlir_passes/sums.py",
+        "lowering/mlir_passes/unfused.py",
+        "transforms/channels_last.py",
+        "transforms/legalizations",
+        "transforms/sink_transposes.py",
+    ),
     "stablehlo": ("lowering/stablehlo",),
     "tensorrt": ("lowering/tensorrt", "runtime/tensorrt"),
 }
-"""The target on which the code of a folder is tried. The nearest folder around a file decides."""
+"""The target on which the code of a folder or file is tried. The nearest one decides."""
 
 
 def sources(target: str = "linalg") -> dict[str, str]:

@@ -80,13 +80,18 @@ def case(op: str, dtype: str, index: int) -> Case:
     """One case by its coordinates. Raises ``UnknownName`` or ``InputError`` when there is none."""
     if dtype not in DTYPES:
         raise UnknownName("dtype", dtype, DTYPES)
-    select([op])
     found = None
-    if dtype in KNOWN and 0 <= index < len(_places(op)):
+    if dtype in KNOWN and index in indices_of(op):
         found = _program(op, dtype, index)
     if found is None:
         raise InputError(f"{op} has no program {index} of {dtype}")
     return found
+
+
+def indices_of(op: str) -> range:
+    """The indices of the programs of a pair: eager refuses some of these. Raises ``UnknownName``."""
+    select([op])
+    return range(len(_places(op)))
 
 
 def _places(op: str) -> list[tuple[int, range]]:

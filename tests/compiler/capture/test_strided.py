@@ -28,6 +28,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "a copy": lambda x: torch.as_strided_copy(x, (4, 3), (1, 4)),
     "scatter": lambda x: torch.as_strided_scatter(x, -x[:2, :2], (2, 2), (5, 1), 2),
     "scatter, narrower": lambda x: torch.as_strided_scatter(x.int(), 9 * x[:2, :2], (2, 2), (5, 1), 2),
+    "scatter, unsigned": lambda x: torch.as_strided_scatter(x.int().to(torch.uint16), x[:2, :2] > 0, (2, 2), (5, 1), 2),
     "scatter, wider": lambda x: torch.as_strided_scatter(x, x[:2, :2] > 0, (2, 2), (5, 1), 2),
     "in place": _add_in_place,
     "frames": lambda x: torch.stft(x.reshape(-1).repeat(3), 8, 3, window=WINDOW, return_complex=True),

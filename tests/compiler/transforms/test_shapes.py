@@ -14,7 +14,8 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, Verify
 from torchstone.compiler.driver import compile as build
 from torchstone.compiler.ir import Operation, parse_graph
 from torchstone.compiler.ir.dims import Expr
-from torchstone.compiler.transforms.shapes import FakeSizes, check_types, refine, result_types, types_match
+from torchstone.compiler.transforms.graph_types import check_types, refine, types_match
+from torchstone.compiler.transforms.shapes import FakeSizes, result_types
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.sampling import seeded

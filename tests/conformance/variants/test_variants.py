@@ -172,6 +172,18 @@ def test_other_sizes_keep_what_was_equal_equal() -> None:
     assert given.args[0].shape == (3, 4)
 
 
+def test_every_third_sample_is_asked_with_gradients_at_other_sizes() -> None:
+    given = case("torch.nn.functional.avg_pool2d", torch.randn(1, 2, 9, 9), args=(3, 1))
+    assert not asked(given, "dynamic").program.differentiates
+    with_gradients = asked(given.replace(index=2), "dynamic")
+    assert with_gradients.program.differentiates
+    varying = plan(with_gradients)
+    assert varying is not None and [other.args[1].shape[-1] for other in varying.others] == [8, 11, 6]
+    assert run_case(with_gradients, load("linalg")).outcome == "pass"
+    doubled = asked(case("torch.tile", torch.randn(3), args=((2,),)).replace(index=2), "dynamic")
+    assert not doubled.program.differentiates, "its gradient would have to grow by twice as much"
+
+
 def test_the_leading_size_alone() -> None:
     given = asked(case("torch.add", torch.randn(3, 4), torch.randn(3, 1)), "batch")
     varying = plan(given)
@@ -305,14 +317,23 @@ def test_shifted_numbers_keep_half_their_digits(dtype: torch.dtype) -> None:
     assert shift > 8 * x.abs().max() and y.real.double().var() > 0.3 * x.real.double().var()
 
 
+def operand_dtypes(mixed: Case) -> list[tuple[str, ...]]:
+    """Of each call of a program, the dtypes of the tensors that it reads."""
+    return [tuple(str(mixed.inputs[ref.name].dtype)[6:] for ref in call.refs()) for call in mixed.program.calls]
+
+
 def test_operands_are_mixed_where_eager_takes_that() -> None:
     pair = case("torch.lt", torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2]))
-    kinds = {tuple(str(t.dtype) for t in asked(pair.replace(index=i), "mixed").args) for i in range(7)}
-    assert ("torch.float32", "torch.int64") in kinds and ("torch.int64",) in kinds and len(kinds) >= 5
+    found = [operand_dtypes(asked(pair.replace(index=i), "mixed")) for i in range(7)]
+    assert all(kinds[:2] == [("float32", "int64"), ("int64", "float32")] and len(kinds) == 4 for kinds in found)
+    others = {kind for kinds in found for kind in kinds[2:]}
+    assert {("int64",), ("int16", "int64"), ("int64", "bool"), ("float16", "int64")} <= others and len(others) >= 8
+    power = asked(case("torch.ldexp", torch.randn(3), torch.randn(3)), "mixed")
+    assert ("float32", "int32") in operand_dtypes(power), "which is computed otherwise than a float by a float"
     assert isinstance(apply(case("torch.mm", torch.randn(2, 2), torch.randn(2, 2)), "mixed"), Untested)
     scaled = asked(case("torch.add", torch.tensor([1, 2]), args=(3,)), "mixed")
     assert torch.equal(scaled.program(*scaled.args), torch.tensor([4.5, 5.5]))
-    halves = asked(case("torch.lt", torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2])), "mixed").args[0]
+    halves = asked(pair, "mixed").args[0]
     assert halves.is_floating_point() and not torch.equal(halves, halves.trunc())
 
 
@@ -348,6 +369,25 @@ def test_a_program_beside_one_with_another_number(backend, outcome: str) -> None
     alone = apply(case("torch.neg", torch.randn(3)), "constants")
     assert isinstance(alone, Untested) and "no number" in alone.reason
     assert isinstance(apply(case("torch.sum", torch.randn(3, 4), args=(0,)), "constants"), Untested)
+
+
+class Unsure:
+    """Is wrong where it compiled in inference mode and is called in it."""
+
+    name = "unsure"
+
+    def compile(self, fn, args):
+        made = torch.is_inference_mode_enabled()
+        return lambda *args: fn(*args) + (made and torch.is_inference_mode_enabled())
+
+
+@pytest.mark.parametrize("backend, outcome", [(load("linalg"), "pass"), (Unsure(), "mismatch")])
+def test_a_program_that_is_only_run(backend, outcome: str) -> None:
+    given = case("torch.square", torch.randn(9))
+    assert run_case(asked(given, "inference"), backend).outcome == outcome
+    assert run_case(given, backend).outcome == "pass"
+    learning = asked(given, "backward")
+    assert isinstance(apply(learning, "inference"), Untested), "there are no gradients in inference mode"
 
 
 class Unchecked:

@@ -25,40 +25,33 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 # Predicates of one tensor. Only floats and complex numbers are ever NaN, infinite or -0.
 
 
-def _part(b: Expander, x: Value, test: Callable[[Value], Value], join: str) -> Value:
+def _part(b: Expander, x: Value, test: Callable[[Value], Value]) -> Value:
     """``test`` a float, or both parts of a complex number; of other dtypes nothing can be but finite."""
     if x.dtype.is_float:
         return test(x)
     if x.dtype.is_complex:
-        return getattr(b, join)(test(b.real(x)), test(b.imag(x)))
+        return b.or_(test(b.real(x)), test(b.imag(x)))
     return b.full(False, x.shape, dt.boolean)
 
 
 @expands("aten.isnan.default")
 def isnan(b: Expander, x: Value) -> Value:
-    return _part(b, x, lambda v: is_nan(b, v), "or")
+    return _part(b, x, lambda v: is_nan(b, v))
 
 
 @expands("aten.isinf.default")
 def isinf(b: Expander, x: Value) -> Value:
-    return _part(b, x, lambda v: b.eq(b.abs(v), const(b, v, math.inf)), "or")
-
-
-@expands("aten.isfinite.default")
-def isfinite(b: Expander, x: Value) -> Value:
-    if not (x.dtype.is_float or x.dtype.is_complex):
-        return b.full(True, x.shape, dt.boolean)
-    return _part(b, x, lambda v: b.lt(b.abs(v), const(b, v, math.inf)), "and")
+    return _part(b, x, lambda v: b.eq(b.abs(v), const(b, v, math.inf)))
 
 
 @expands("aten.isposinf.default")
 def isposinf(b: Expander, x: Value) -> Value:
-    return _part(b, x, lambda v: b.eq(v, const(b, v, math.inf)), "or")
+    return _part(b, x, lambda v: b.eq(v, const(b, v, math.inf)))
 
 
 @expands("aten.isneginf.default")
 def isneginf(b: Expander, x: Value) -> Value:
-    return _part(b, x, lambda v: b.eq(v, const(b, v, -math.inf)), "or")
+    return _part(b, x, lambda v: b.eq(v, const(b, v, -math.inf)))
 
 
 @expands("aten.signbit.default")
@@ -96,8 +89,6 @@ for _name in ("and", "or", "xor"):
     expands.row(f"aten.logical_{_name}.default", _logical(_name))
     for _overload in ("Tensor", "Scalar", "Scalar_Tensor"):
         expands.row(f"aten.bitwise_{_name}.{_overload}", _logical(_name))
-    for _overload in ("Tensor", "Scalar"):
-        expands.row(f"aten.__{_name}__.{_overload}", _logical(_name))
 
 
 @expands("aten.bitwise_not.default")
@@ -124,7 +115,7 @@ def right_shift(b: Expander, x: Any, y: Any) -> Value:
 # Choosing.
 
 
-@expands("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
+@expands("aten.where.self")
 def where(b: Expander, condition: Value, x: Any, y: Any) -> Value:
     chosen = b.broadcast(b.cast(condition, dt.boolean), b.type.dims)
     return stepwise(b, lambda x, y: b.select(chosen, x, y), x, y)

@@ -74,11 +74,6 @@ def neg(b: Expander, x: Value) -> Value:
     return pointwise(b, lambda x: b.neg(x), x)
 
 
-@expands("aten.positive.default")
-def positive(b: Expander, x: Value) -> Value:
-    return x
-
-
 @expands("aten.abs.default")
 def abs_(b: Expander, x: Value) -> Value:
     """|x|; of a complex number a real one; of a bool, itself."""
@@ -107,11 +102,6 @@ def sgn(b: Expander, x: Value) -> Value:
 @expands("aten.reciprocal.default")
 def reciprocal(b: Expander, x: Value) -> Value:
     return pointwise(b, lambda x: b.div(const(b, x, 1), x), x)
-
-
-@expands("aten.square.default")
-def square(b: Expander, x: Value) -> Value:
-    return pointwise(b, lambda x: b.mul(x, x), x)
 
 
 @expands("aten.frac.default")
@@ -241,7 +231,7 @@ def lerp(b: Expander, start: Value, end: Value, weight: Any) -> Value:
 # Division. Eager raises RuntimeError("ZeroDivisionError") when an integer is divided by 0.
 
 
-@expands("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
+@expands("aten.div.Tensor", "aten.div.Scalar")
 def div(b: Expander, x: Any, y: Any) -> Value:
     return arithmetic(b, lambda x, y: b.div(x, y), x, y)
 

@@ -213,8 +213,3 @@ def channel_shuffle(b: Expander, x: Value, groups: int) -> Value:
     x = b.reshape(x, (batch, groups, channels // groups, *rest))
     x = b.transpose(x, (0, 2, 1, *range(3, x.rank)))
     return b.reshape(x, b.type.dims)
-
-
-@expands("aten.flatten_dense_tensors.default")
-def flatten_dense_tensors(b: Expander, tensors: tuple[Value, ...]) -> Value:
-    return concat(b, [b.reshape(t, (_count(t),)) for t in tensors], 0)

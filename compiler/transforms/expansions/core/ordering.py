@@ -55,17 +55,6 @@ def stable_sort(
     return sort(b, x, dim, descending)
 
 
-@expands("aten.argsort.default")
-def argsort(b: Expander, x: Value, dim: int = -1, descending: bool = False) -> Value:
-    wide = at_least_1d(b, x)
-    return finish(b, in_order(b, wide, wrap_dim(dim, wide.rank), descending=descending)[1])
-
-
-@expands("aten.argsort.stable")
-def stable_argsort(b: Expander, x: Value, stable: bool, dim: int = -1, descending: bool = False) -> Value:
-    return argsort(b, x, dim, descending)
-
-
 @expands("aten.topk.default")
 def topk(
     b: Expander, x: Value, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True

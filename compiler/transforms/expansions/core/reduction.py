@@ -292,13 +292,6 @@ def std_mean(
     return finish(b, root), finish(b, average, 1)
 
 
-@expands("aten.var.default", "aten.var.dim", "aten.std.default", "aten.std.dim")
-def unbiased(b: Expander, x: Value, *arguments: Any) -> Value:
-    dim, unbiased = (None, arguments[0]) if b.op.name.endswith("default") else arguments[:2]
-    rule = var if ".var." in b.op.name else std
-    return rule(b, x, dim, 1 if unbiased else 0)
-
-
 # Norms.
 
 

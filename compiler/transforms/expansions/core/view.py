@@ -13,11 +13,10 @@ from torchstone.compiler.transforms.rules import Expander, expands
 
 # The new shape is in the result's type: PyTorch has worked out -1, symbolic sizes included.
 @expands(
-    "aten.view.default", "aten.view_copy.default", "aten._unsafe_view.default", "aten.reshape.default",
+    "aten.view.default", "aten.view_copy.default", "aten._unsafe_view.default",
     "aten._reshape_copy.default", "aten._reshape_alias.default", "aten._reshape_alias_copy.default",
     "aten.unsqueeze.default", "aten.unsqueeze_copy.default", "aten.squeeze.default", "aten.squeeze.dim",
     "aten.squeeze.dims", "aten.squeeze_copy.default", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims",
-    "aten.flatten.using_ints", "aten.unflatten.int",
 )  # fmt: skip
 def reshape(b: Expander, x: Value, *_: Any) -> Value:
     return b.reshape(x, b.type.dims)
@@ -25,14 +24,14 @@ def reshape(b: Expander, x: Value, *_: Any) -> Value:
 
 @expands(
     "aten.alias.default", "aten.alias_copy.default", "aten.detach.default", "aten.detach_copy.default",
-    "aten.clone.default", "aten.contiguous.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default",
+    "aten.clone.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default",
     "aten.lift.default",
 )  # fmt: skip
 def same(b: Expander, x: Value, *_: Any) -> Value:
     return x
 
 
-@expands("aten._to_copy.default", "aten.to.dtype", "aten.type_as.default")
+@expands("aten._to_copy.default")
 def to_copy(b: Expander, x: Value, *_: Any) -> Value:
     return b.cast(x, b.type.dtype)
 
@@ -61,7 +60,7 @@ def transpose(b: Expander, x: Value, dim0: int, dim1: int) -> Value:
     return b.transpose(x, tuple(permutation))
 
 
-@expands("aten.t.default", "aten.t_copy.default", "aten.numpy_T.default")
+@expands("aten.t.default", "aten.t_copy.default")
 def t(b: Expander, x: Value) -> Value:
     return b.transpose(x, tuple(reversed(range(x.rank))))
 
@@ -74,7 +73,7 @@ def slice_(
     return slice_dim(b, x, dim, start, step, b.type.dims[dim])
 
 
-@expands("aten.narrow.default", "aten.narrow_copy.default")
+@expands("aten.narrow_copy.default")
 def narrow(b: Expander, x: Value, dim: int, start: Dim, length: Dim) -> Value:
     return slice_dim(b, x, wrap_dim(dim, x.rank), start, 1, length)
 
@@ -182,25 +181,9 @@ def flip(b: Expander, x: Value, dims: tuple[int, ...]) -> Value:
     return b.reverse(x, dims=wrapped) if wrapped and x.rank else x
 
 
-@expands("aten.real.default")
-def real(b: Expander, x: Value) -> Value:
-    return b.real(x) if x.dtype.is_complex else x
-
-
-@expands("aten.imag.default")
-def imag(b: Expander, x: Value) -> Value:
-    return b.imag(x)
-
-
-@expands("aten._conj.default", "aten._conj_physical.default", "aten.conj_physical.default", "aten._conj_copy.default")
+@expands("aten._conj.default", "aten._conj_physical.default", "aten._conj_copy.default")
 def conj(b: Expander, x: Value) -> Value:
     return b.complex(b.real(x), b.neg(b.imag(x))) if x.dtype.is_complex else x
-
-
-@expands("aten.resolve_conj.default", "aten.resolve_neg.default")
-def resolve(b: Expander, x: Value) -> Value:
-    """Conjugation and negation are never lazy here."""
-    return x
 
 
 @expands("aten._neg_view.default", "aten._neg_view_copy.default")

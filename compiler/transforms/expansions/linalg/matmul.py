@@ -84,15 +84,6 @@ def addr(b: Expander, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: Any
     return _blend(b, bias, outer, beta, alpha)
 
 
-@expands("aten.linear.default")
-def linear(b: Expander, x: Value, weight: Value, bias: Value | None = None) -> Value:
-    """x @ weight.T + bias."""
-    if bias is None:
-        return contract(b, x, weight, ((x.rank - 1,), (weight.rank - 1,)))
-    x, weight = _wide(b, x, weight)
-    return _blend(b, bias, contract(b, x, weight, ((x.rank - 1,), (weight.rank - 1,))), 1, 1)
-
-
 @expands("aten._trilinear.default")
 def trilinear(
     b: Expander, x: Value, y: Value, z: Value, expand1: Sequence[int], expand2: Sequence[int], expand3: Sequence[int],

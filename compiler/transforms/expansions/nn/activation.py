@@ -18,11 +18,6 @@ def relu(b: Expander, x: Value) -> Value:
     return clamp(b, x, 0)
 
 
-@expands("aten.relu6.default")
-def relu6(b: Expander, x: Value) -> Value:
-    return clamp(b, x, 0, 6)
-
-
 @expands("aten.hardtanh.default")
 def hardtanh(b: Expander, x: Value, low: Any = -1, high: Any = 1) -> Value:
     return clamp(b, x, low, high)
@@ -57,11 +52,6 @@ def elu(b: Expander, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any 
 @expands("aten.celu.default")
 def celu(b: Expander, x: Value, alpha: Any = 1.0) -> Value:
     return elu(b, x, alpha, 1.0, 1.0 / float(alpha))
-
-
-@expands("aten.selu.default")
-def selu(b: Expander, x: Value) -> Value:
-    return elu(b, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
 def _relu6_of_x_plus_3(b: Expander, x: Value) -> Value:

@@ -30,7 +30,7 @@ def zero_results(b: Expander) -> tuple[Value, ...]:
     return tuple(b.full(convert_number(0, r.tensor.dtype), r.tensor.dims, r.tensor.dtype) for r in b.op.results)
 
 
-@expands("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
+@expands("aten.avg_pool2d.default", "aten.avg_pool3d.default")
 def avg_pool(
     b: Expander, x: Value, kernel: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = (0,),
     ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,

@@ -249,7 +249,6 @@ def _modified(rule, order: int, scaled: bool):
 unary_table(
     (
         ("i0", _modified(_first_kind, 0, False)),
-        ("special_i0", _modified(_first_kind, 0, False)),
         ("special_i0e", _modified(_first_kind, 0, True)),
         ("special_i1", _modified(_first_kind, 1, False)),
         ("special_i1e", _modified(_first_kind, 1, True)),
@@ -267,7 +266,6 @@ unary_table(
         ("special_airy_ai", _airy),
         ("special_erfcx", _erfcx),
         ("erfinv", _erfinv),
-        ("special_erfinv", _erfinv),
         ("special_ndtri", _ndtri),
     )
 )

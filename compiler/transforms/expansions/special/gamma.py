@@ -124,7 +124,7 @@ def zeta(b: Expander, x: Value | float, q: Value | float) -> Value:
     return pointwise(b, lambda x, q: _zeta_as_eager(b, x, q), x, q)
 
 
-@expands("aten.polygamma.default", "aten.special_polygamma.default")
+@expands("aten.polygamma.default")
 def polygamma(b: Expander, *arguments: Value | int) -> Value:
     """The n-th derivative of digamma, from the second on (-1)**(n + 1) n! zeta(n + 1, x)."""
     n, x = arguments if isinstance(arguments[0], int) else arguments[::-1]
@@ -140,4 +140,4 @@ def polygamma(b: Expander, *arguments: Value | int) -> Value:
     return pointwise(b, formula, x)
 
 
-unary_table((("digamma", _digamma), ("special_digamma", _digamma), ("special_psi", _digamma)))
+unary_table((("digamma", _digamma),))

@@ -170,11 +170,11 @@ def _incomplete(*, upper: bool) -> Callable[[Expander, Value, Value], Value]:
     return formula
 
 
-@expands("aten.igamma.default", "aten.special_gammainc.default")
+@expands("aten.igamma.default")
 def igamma(b: Expander, a: Value, x: Value) -> Value:
     return pointwise(b, lambda a, x: _incomplete(upper=False)(b, a, x), a, x)
 
 
-@expands("aten.igammac.default", "aten.special_gammaincc.default")
+@expands("aten.igammac.default")
 def igammac(b: Expander, a: Value, x: Value) -> Value:
     return pointwise(b, lambda a, x: _incomplete(upper=True)(b, a, x), a, x)

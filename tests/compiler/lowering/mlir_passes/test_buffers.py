@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.lowering.mlir_passes.buffers import separate_empty_tensors
+from torchstone.compiler.lowering.mlir_passes.unfused import separate_empty_tensors
 from torchstone.compiler.mlir import bindings
 
 SHARED = """
