@@ -51,6 +51,17 @@ NAMES = (
 )
 """Names that PyTorch's ops take in one place."""
 
+DTYPES_NAMED = tuple(
+    getattr(torch, name)
+    for name in (
+        "float64", "float32", "int64", "float8_e4m3fn", "uint16", "complex64", "bfloat16", "bool", "float8_e5m2",
+        "uint64", "int8", "float8_e4m3fnuz", "uint32", "float16", "uint8", "float8_e5m2fnuz", "int16", "complex128",
+        "float8_e8m0fnu",
+    )
+    if hasattr(torch, name)
+)  # fmt: skip
+"""Dtypes that an argument may name; other samples begin with others of them."""
+
 MOST = 6
 """Programs in a case, of each kind of inputs."""
 MOST_TRIED = 60
@@ -190,7 +201,7 @@ def _others(value: Any) -> Iterator[Any]:
     elif isinstance(value, float):
         yield from (other for other in FRACTIONS if repr(other) != repr(value))
     elif isinstance(value, torch.dtype):
-        yield from (torch.float64, torch.float32, torch.int64)
+        yield from (other for other in DTYPES_NAMED if other != value)
     elif isinstance(value, str):
         found = [name for names in NAMES if value in names for name in names if name != value]
         yield from dict.fromkeys(found)
