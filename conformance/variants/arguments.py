@@ -51,8 +51,21 @@ NAMES = (
 )
 """Names that PyTorch's ops take in one place."""
 
+DTYPES_NAMED = tuple(
+    getattr(torch, name)
+    for name in (
+        "float64", "float32", "int64", "float8_e4m3fn", "uint16", "complex64", "bfloat16", "bool", "float8_e5m2",
+        "uint64", "int8", "float8_e4m3fnuz", "uint32", "float16", "uint8", "float8_e5m2fnuz", "int16", "complex128",
+        "float8_e8m0fnu",
+    )
+    if hasattr(torch, name)
+)  # fmt: skip
+"""Dtypes that an argument may name; other samples begin with others of them."""
+
 MOST, MOST_SPECIAL = 9, 5
 """Programs in a case on its own inputs, and on special ones."""
+FURTHER = 5
+"""How many places further on in a list the next sample begins: no list is so many times anything long."""
 MOST_TRIED = 60
 """Programs that eager is asked about."""
 MOST_SIZE = 64
@@ -126,7 +139,7 @@ def _replaced(case: Case) -> list[Iterator[Program]]:
     """For each literal, the programs with others in its place; samples begin with different ones."""
 
     def at(place: int, others: list[Any]) -> Iterator[Program]:
-        start = case.index * MOST % len(others)
+        start = case.index * FURTHER % len(others)
         return (_changed(case.program, {place: other}) for other in others[start:] + others[:start])
 
     return [at(place, others) for place, others in _choices(case).items()]
@@ -191,7 +204,7 @@ def _others(value: Any) -> Iterator[Any]:
     elif isinstance(value, float):
         yield from (other for other in FRACTIONS if repr(other) != repr(value))
     elif isinstance(value, torch.dtype):
-        yield from (torch.float64, torch.float32, torch.int64)
+        yield from (other for other in DTYPES_NAMED if other != value)
     elif isinstance(value, str):
         found = [name for names in NAMES if value in names for name in names if name != value]
         yield from dict.fromkeys(found)

@@ -144,6 +144,25 @@ def _of_itself(d: Draft, x: Ref) -> Ref:
     return base
 
 
+def _as_bits(dtype: torch.dtype) -> Step:
+    """The same memory as another dtype; of real numbers, as few compilers know what complex ones are made of."""
+
+    def view(d: Draft, x: Ref) -> Ref:
+        if d[x].is_complex() or d[x].dtype == torch.bool:
+            raise TypeError("not a real number")
+        return d.call("torch.Tensor.view", x, dtype)
+
+    return view
+
+
+def _written_beside_mask(d: Draft, x: Ref) -> Ref:
+    """A copy of the result, written to where a mask of all dims but the last holds, at one place along the last."""
+    base, mask = d.call("torch.clone", x), d.mask(d.call("torch.select", x, -1, 0))
+    place = d.input(1, dtype=torch.int64, below=d[x].shape[-1])
+    d.call("torch.Tensor.__setitem__", base, (mask, place), 1)
+    return base
+
+
 def _masked_write(d: Draft, x: Ref) -> Ref:
     base = d.call("torch.clone", x)
     d.call("torch.Tensor.__setitem__", base, d.mask(x), 1)
@@ -189,6 +208,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         _made("ones", [4, 3, 2]), _made("zeros", [3, 4, 2]), _made("full", [4, 3, 2], 3), _made("eye", 4, 3),
         _made("arange", 12), _made("full", [], 2), _made("linspace", 0, 3, 4), _of("ones_like"), _of("full_like", 2),
         lambda d, x: d.call("torch.Tensor.expand", d.call("torch.ones", [1, 3, 1], dtype=d.dtype), 4, 3, 2),
+        _made("fft.fftfreq", 9), _made("fft.rfftfreq", 8, 0.5),
     ),
     "compute": (
         *map(_of, (*_NUMBERS, *_JUMPS)), _of("clamp", -1, 1), _of("clamp", 0), _of("pow", 2), _of("mul", 0),
@@ -205,6 +225,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         *(_to(getattr(torch, name)) for name in _CASTS), *(_meeting(getattr(torch, name)) for name in _CASTS),
         *(_to(getattr(torch, name), back=True) for name in (*_CASTS, *_RARE) if hasattr(torch, name)),
         *(_meeting(getattr(torch, name)) for name in _RARE if hasattr(torch, name)),
+        *map(_as_bits, (torch.int16, torch.int32, torch.float32, torch.int64)),
     ),
     "expand": (
         _expanded, _expanded_behind, _of("Tensor.repeat", 2, 1, 1), _of("repeat_interleave", 2, 0), _of("tile", [2]),
@@ -245,7 +266,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         _written(("narrow", 0, 1, 2), ("copy_",)), _written(("diagonal",), ("fill_", 1)),
         _written(("select", -1, 0), ("zero_",)), _written(("flatten",), ("mul_", 2)),
         _written(("__getitem__", slice(None, None, 2)), ("sub_",)), _written(("unsqueeze", 0), ("clamp_", 0)),
-        _masked_write, _accumulated, _scattered, _of_itself,
+        _masked_write, _accumulated, _scattered, _of_itself, _written_beside_mask,
     ),
     "join": (
         _joined_turned, lambda d, x: d.call("torch.stack", [x, d.like(x), x], 1),

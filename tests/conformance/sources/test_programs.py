@@ -48,6 +48,16 @@ def test_writes_go_through_views() -> None:
     assert len(results) > 1 and not torch.equal(results[0], case.args[0].transpose(0, -1))
 
 
+def test_memory_is_read_as_another_dtype_of_any_width() -> None:
+    steps = [(case, call) for case in of("compute+cast") for call in case.program.calls if call.target.endswith("view")]
+    assert {call.args[1] for _, call in steps} == {torch.int16, torch.int32, torch.float32, torch.int64}
+
+
+def test_a_mask_stands_beside_an_index_where_is_written() -> None:
+    keys = [call.args[1] for case in of("compute+write") for call in case.program.calls if "__setitem__" in call.target]
+    assert any(isinstance(key, tuple) for key in keys)
+
+
 def test_what_is_between_is_read_once_or_is_a_result() -> None:
     for case in of("compute+reduce")[:6]:
         read = [ref.name for call in case.program.calls for ref in call.refs()]

@@ -110,3 +110,10 @@ def test_the_first_index_out_of_range_is_asked() -> None:
     assert run_case(given, Lax()).outcome == "mismatch"
     counted = asked(case("torch.bincount", torch.tensor([1, 2])), "outside")
     assert run_case(counted, load("eager")).outcome == "pass", "-1 is refused"
+
+
+def test_a_dtype_is_any_by_the_sample() -> None:
+    cast = case("torch.Tensor.to", torch.randn(3), args=(torch.float16,))
+    programs = [str(asked(cast.replace(index=index), "arguments").program) for index in range(4)]
+    for name in ("float8_e4m3fn", "uint16", "uint32", "uint64", "complex128"):
+        assert any(f"torch.{name}" in program for program in programs), name

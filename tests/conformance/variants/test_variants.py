@@ -327,7 +327,7 @@ def test_operands_are_mixed_where_eager_takes_that() -> None:
     found = [operand_dtypes(asked(pair.replace(index=i), "mixed")) for i in range(7)]
     assert all(kinds[:2] == [("float32", "int64"), ("int64", "float32")] and len(kinds) == 4 for kinds in found)
     others = {kind for kinds in found for kind in kinds[2:]}
-    assert {("int64",), ("int16", "int64"), ("int64", "bool"), ("float16", "int64")} <= others and len(others) >= 8
+    assert {("int64",), ("int16", "int64"), ("int64", "bool"), ("float16", "int64")} <= others and len(others) > 8
     power = asked(case("torch.ldexp", torch.randn(3), torch.randn(3)), "mixed")
     assert ("float32", "int32") in operand_dtypes(power), "which is computed otherwise than a float by a float"
     assert isinstance(apply(case("torch.mm", torch.randn(2, 2), torch.randn(2, 2)), "mixed"), Untested)

@@ -195,6 +195,8 @@ def linspace(b: Expander, start: Any, end: Any, steps: int, *_: Any) -> Value:
 
 @expands(*_overloads("logspace"))
 def logspace(b: Expander, start: Any, end: Any, steps: int, base: float = 10.0, *_: Any) -> Value:
+    if b.type.dims == (0,):  # in any dtype, those too that there is no power in
+        return b.full(convert_number(0, b.type.dtype), (0,), b.type.dtype)
     if any(isinstance(v, Value) for v in (start, end)):
         if b.type.dims == (1,):  # the only one of which eager takes the bound as it is given, in float64
             compute = dt.complex128 if b.type.dtype.is_complex else dt.float64

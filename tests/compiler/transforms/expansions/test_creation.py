@@ -30,6 +30,13 @@ def test_one_step_is_a_power_of_the_bound_as_it_is_given(agrees: Agrees, dtype: 
     agrees(lambda high: torch.logspace(3.0055, high, 1, dtype=dtype), torch.tensor(9.0))
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float8_e5m2, torch.float32], ids=str)
+def test_no_steps_in_a_dtype_without_powers(dtype: torch.dtype) -> None:
+    low = torch.tensor(-3.0)
+    compiled = compile(lambda low: torch.logspace(low, 1.0, 0, dtype=dtype), (low,))
+    assert compiled(low).shape == (0,) and compiled(low).dtype == dtype
+
+
 @pytest.mark.parametrize("steps", [50, 101, 77])
 def test_integer_steps_are_truncated_where_eager_truncates(agrees: Agrees, steps: int) -> None:
     for low, high in ((-3, 17), (0, 100), (17, -3), (-(2**31), 2**31)):
