@@ -65,7 +65,7 @@ DTYPES_NAMED = tuple(
 MOST, MOST_SPECIAL = 9, 5
 """Programs in a case on its own inputs, and on special ones."""
 FURTHER = 5
-"""How many places further on in a list the next sample begins: no list is so many times anything long."""
+"""How many places further on in a list the next sample begins, or a few more: so that all places have their turn."""
 MOST_TRIED = 60
 """Programs that eager is asked about."""
 MOST_SIZE = 64
@@ -139,7 +139,8 @@ def _replaced(case: Case) -> list[Iterator[Program]]:
     """For each literal, the programs with others in its place; samples begin with different ones."""
 
     def at(place: int, others: list[Any]) -> Iterator[Program]:
-        start = case.index * FURTHER % len(others)
+        step = next(step for step in itertools.count(FURTHER) if math.gcd(step, len(others)) == 1)
+        start = case.index * step % len(others)
         return (_changed(case.program, {place: other}) for other in others[start:] + others[:start])
 
     return [at(place, others) for place, others in _choices(case).items()]
