@@ -64,6 +64,8 @@ DTYPES_NAMED = tuple(
 
 MOST, MOST_SPECIAL = 9, 5
 """Programs in a case on its own inputs, and on special ones."""
+CALLS = 60
+"""Calls that these programs have together, on each kind of inputs: a long one is judged for long."""
 FURTHER = 5
 """How many places further on in a list the next sample begins, or a few more: so that all places have their turn."""
 MOST_TRIED = 60
@@ -81,7 +83,8 @@ def arguments(case: Case) -> Case:
     """
     programs = list(itertools.islice(_programs(case), MOST_TRIED))
     starts = zip(_starts(case) if programs else (), (MOST, MOST_SPECIAL), strict=False)
-    told = [_telling(start, programs, most) for start, most in starts]
+    room = max(1, CALLS // len(case.program.calls))
+    told = [_telling(start, programs, min(most, room)) for start, most in starts]
     chosen = [given for turned in (*map(laid_out_by_turns, told[:1]), *told[1:]) for given in turned]
     if not chosen:
         raise NotApplicable("no argument might be another and make a difference")
