@@ -120,7 +120,8 @@ def _flushing(func: Any) -> Kernel | None:
 
 
 def _flushed(leaf: Any) -> Any:
-    return flushed(leaf) if isinstance(leaf, Tensor) and leaf.dtype in FLUSHED else leaf
+    flushes = isinstance(leaf, Tensor) and leaf.dtype in FLUSHED and leaf.layout is torch.strided
+    return flushed(leaf) if flushes else leaf
 
 
 CONTROLS: tuple[Control, ...] = (

@@ -71,7 +71,10 @@ def reference_of(expected: Tensor, leaf: Leaf) -> tuple[Reference | None, str]:
         return None, "the float64 run gives another shape or kind of result"
     return (
         Reference(
-            values, torch.zeros(values.shape, dtype=torch.float64), rounded_to=leaf.referee.leaf_dtype(leaf.index)
+            values,
+            torch.zeros(values.shape, dtype=torch.float64),
+            measured=False,
+            rounded_to=leaf.referee.leaf_dtype(leaf.index),
         ),
         "",
     )
@@ -79,7 +82,8 @@ def reference_of(expected: Tensor, leaf: Leaf) -> tuple[Reference | None, str]:
 
 def with_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of the rounding model; for many a case its values alone settle all."""
-    return replace(truth, spread=spread_of(truth.values, leaf.others(leaf.referee.rounded_runs, expected)))
+    spread = spread_of(truth.values, leaf.others(leaf.referee.rounded_runs, expected))
+    return replace(truth, spread=spread, measured=True)
 
 
 def scipy_reference(truth: Reference, leaf: Leaf) -> Reference | None:
