@@ -207,7 +207,9 @@ def _plain(leaf: Any) -> bool:
 
 
 def _fresh(value: Tensor, operands: Iterable[Any]) -> Tensor:
-    """A result in memory of its own, each element in a place of its own."""
+    """A result in memory of its own, each element in a place of its own; a sparse one is."""
+    if value.layout is not torch.strided:
+        return value
     shared = any(isinstance(leaf, Tensor) and storage_key(leaf) == storage_key(value) for leaf in operands)
     folded = any(not step and size > 1 for size, step in zip(value.shape, value.stride(), strict=True))
     value = resolved(value)
