@@ -218,7 +218,10 @@ RECURRENCE = Trait(
         "cancel near a zero of the polynomial."
     ),
     effect="The rounding model rounds each step of the recurrence: near a zero, results may be off by what that shows.",
-    read_by=("conformance.oracle.perturbation.decompositions",),
+    read_by=(
+        "conformance.oracle.perturbation.decompositions",
+        "conformance.oracle.reference.documented_formulas",
+    ),
     waives=True,
 )
 

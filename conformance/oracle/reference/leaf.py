@@ -87,11 +87,12 @@ def with_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
 
 
 def scipy_reference(truth: Reference, leaf: Leaf) -> Reference | None:
-    """The reference by SciPy's values, of the first and only output of a special function."""
+    """The reference by SciPy's values, of the first and only output of a special function. The spread is one of eager's
+    formula, and says nothing of another."""
     if leaf.index:
         return None
     values = scipy_values(leaf.referee.program, leaf.referee.args(), truth.values)
-    return None if values is None else replace(truth, values=values)
+    return None if values is None else replace(truth, values=values, spread=torch.zeros_like(truth.spread), smooth=None)
 
 
 def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
