@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.tensors import version
+from torchstone.compiler._torch.tensors import known_version
 from torchstone.conformance.controls.control import Control, Kernel, Replaced, functional_form, operator
 from torchstone.conformance.controls.operands import accumulator, fused_multiply_add, real
 from torchstone.conformance.controls.summation import fused_contractions
@@ -45,7 +45,7 @@ class Contracted(Replaced):
 
     def __init__(self, ran: list[str]) -> None:
         super().__init__(self._kernel_of, ran)
-        self.products: list[tuple[Tensor, int, Tensor, Tensor]] = []
+        self.products: list[tuple[Tensor, int | None, Tensor, Tensor]] = []
         self.table: dict[Any, Kernel] = {operator(name): kernel for name, kernel in fused_contractions().items()}
         self.table |= {operator("addcmul"): addcmul, operator("addcdiv"): addcdiv}
         self.table |= {operator("add.Tensor"): self._add, operator("sub.Tensor"): self._sub}
@@ -55,14 +55,15 @@ class Contracted(Replaced):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = super().__torch_dispatch__(func, types, args, kwargs)
-        if func is operator("mul.Tensor") and _same(*args, out):
+        counted = isinstance(out, Tensor) and known_version(out) is not None  # else nobody knows when it is written to
+        if func is operator("mul.Tensor") and counted and _same(*args, out):
             x, y = (_wide(each, out).clone() for each in args)
-            self.products.append((out, version(out), x, y))
+            self.products.append((out, known_version(out), x, y))
         return out
 
     def _factors(self, value: Any) -> tuple[Tensor, Tensor] | None:
         for out, was, x, y in self.products:
-            if out is value and version(out) == was:
+            if out is value and known_version(out) == was:
                 return x, y
         return None
 
