@@ -20,6 +20,7 @@ from functools import partial
 
 import torch
 
+from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.forked import answers
@@ -55,7 +56,17 @@ def bundled(case: Case, name: str, others: Sequence[Case] = ()) -> Case:
     }
     if not chosen:
         raise NotApplicable("its inputs have nothing to change, or eager takes nothing that comes of it")
-    return together(list(chosen.values()), list(chosen))
+    alone = [(called, one) for called, changed in chosen.items() for one in _apart(changed)]
+    return together([one for _, one in alone], [called for called, _ in alone])
+
+
+def _apart(case: Case) -> list[Case]:
+    """The parts of a case that asks several of one kind itself: each is to be judged by itself."""
+    parts = parts_of(case.program, case.args)
+    if any(len(places) > 1 for places, _ in parts):
+        return [case]
+    inputs = [{name: case.inputs[name] for name in part.inputs} for _, part in parts]
+    return [case.replace(program=part, inputs=own) for (_, part), own in zip(parts, inputs, strict=True)]
 
 
 def _bundle(doc: str, name: str) -> Variant:

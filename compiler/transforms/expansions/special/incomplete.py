@@ -146,11 +146,21 @@ def _series(b: Expander, a: Value, x: Value, density: Value) -> tuple[Value, Val
     return below, b.neg(b.add(b.expm1(log), b.mul(b.exp(log), rest)))
 
 
+def _in_range(b: Expander, a: Value, x: Value) -> tuple[Value, Value]:
+    """Both made smaller where twice one of them overflows: there the result is 0 or 1, or 1/2 where they are equal."""
+    one = const(b, x, 1)
+    factor = where(b, b.max(a, x), "lt", 1e300, one, const(b, x, 2.0**-64))
+    return b.mul(a, factor), b.mul(x, factor)
+
+
 def _incomplete(*, upper: bool) -> Callable[[Expander, Value, Value], Value]:
     def formula(b: Expander, a: Value, x: Value) -> Value:
         dtype, precise = a.dtype, a.dtype == dt.float64
         a, x = b.cast(a, dt.float64), b.cast(x, dt.float64)
         zero, one, infinity = (const(b, x, v) for v in (0, 1, math.inf))
+        given = a, x
+        if precise:
+            a, x = _in_range(b, a, x)
         density = _density(b, a, x)
         tail = _tail(b, a, x, density, precise=precise)
         # Q is the tail above a, P the one below: the other is 1 less it.
@@ -158,6 +168,7 @@ def _incomplete(*, upper: bool) -> Callable[[Expander, Value, Value], Value]:
         out = b.select(wanted, tail, b.sub(one, tail))
         out = where(b, x, "le", _SMALL, _series(b, a, x, density)[upper], out)
         none, all_ = (one, zero) if upper else (zero, one)
+        a, x = given
         out = b.select(b.eq(x, infinity), all_, out)
         out = b.select(b.eq(a, infinity), none, out)
         out = b.select(b.eq(x, zero), none, out)
