@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torchstone.compiler.ir import DType, Value, product
-from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ir import DType, Value
+from torchstone.compiler.ir.dims import Dim, floordiv
 from torchstone.compiler.transforms.expansions.common import const, expand_dims, wrap_dim
 from torchstone.compiler.transforms.expansions.core.reduction import finish, kept, variance
 from torchstone.compiler.transforms.promotion import opmath
@@ -104,13 +104,12 @@ def group_norm(
     b: Expander, x: Value, weight: Value | None, bias: Value | None, batch: Dim, channels: Dim, size: Dim, groups: int,
     eps: float,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Each group of channels normalized over its channels and positions."""
+    """Each group of channels normalized over its channels and positions. x may have any shape of as many elements."""
     values = b.cast(x, opmath(x.dtype))
-    rest = product(x.shape[2:])
-    grouped = b.reshape(values, (x.shape[0], groups, x.shape[1] // groups * rest))
+    grouped = b.reshape(values, (batch, groups, floordiv(channels, groups) * size))
     out, average, rstd = _normalize(b, grouped, (2,), eps)
-    out = _affine(b, b.reshape(out, x.shape), weight, bias, (1,))
-    return finish(b, out), finish(b, average, 1), finish(b, rstd, 2)
+    out = _affine(b, b.reshape(out, (batch, channels, size)), weight, bias, (1,))
+    return finish(b, b.reshape(out, x.shape)), finish(b, average, 1), finish(b, rstd, 2)
 
 
 def _batch_norm(

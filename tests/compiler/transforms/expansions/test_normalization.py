@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -32,3 +34,10 @@ def test_running_statistics_of_float16_are_rounded_once(momentum: float) -> None
 
     for got, want in zip(compile(update, args(), "linalg")(*args()), update(*args()), strict=True):
         torch.testing.assert_close(got, want, equal_nan=True)
+
+
+def test_groups_of_what_has_other_dims_than_it_is_said_to_have(agrees: Callable[..., None]) -> None:
+    """Eager counts elements: 18 of them are three positions of six channels."""
+    weight, bias = torch.randn(6), torch.randn(6)
+    agrees(lambda x: torch.native_group_norm(x, weight, bias, 1, 6, 3, 2, 0.5), torch.randn(18))
+    agrees(lambda x: torch.native_group_norm(x, None, None, 2, 6, 3, 2, 0.5)[0], torch.randn(2, 3, 6))

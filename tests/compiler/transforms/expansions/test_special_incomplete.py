@@ -56,3 +56,12 @@ def test_an_argument_as_large_as_the_shape() -> None:
     a = torch.tensor([1e12, 1e20, 3e38])
     got = compile(torch.special.gammaincc, (a, a), target="evaluator")(a, a)
     torch.testing.assert_close(got, torch.full((3,), 0.5), rtol=1e-6, atol=0)
+
+
+def test_the_largest_numbers() -> None:
+    """Twice the largest number overflows; eager gives NaN for unequal ones."""
+    a = torch.tensor([1.7976931348623157e308, 1e305, 1e300, 1.0, 1.7976931348623157e308], dtype=torch.float64)
+    x = torch.tensor([1.7976931348623157e308, 1e305, 1.0, 1e300, 1e305], dtype=torch.float64)
+    for op, wanted in ((torch.igamma, [0.5, 0.5, 0.0, 1.0, 0.0]), (torch.igammac, [0.5, 0.5, 1.0, 0.0, 1.0])):
+        got = compile(op, (a, x), target="evaluator")(a, x)
+        torch.testing.assert_close(got, torch.tensor(wanted, dtype=torch.float64), rtol=1e-12, atol=0)
