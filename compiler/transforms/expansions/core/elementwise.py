@@ -464,8 +464,9 @@ def ldexp(b: Expander, x: Value, exponent: Value) -> Value:
     """x * 2**exponent; exactly for a float and an integer, even where the power itself would overflow."""
     if not x.dtype.is_float or exponent.dtype.is_float or exponent.dtype.is_complex:
         # A 0-d exponent is a number to eager, which raises 2 to it in the dtype of the result.
-        scalar = exponent.rank == 0 and exponent.dtype.is_float and b.type.dtype.is_float
-        power = b.cast(exponent, b.type.dtype if scalar else result_type(2.0, exponent))
+        wide = b.type.dtype
+        scalar = exponent.rank == 0 and (exponent.dtype.is_complex or (exponent.dtype.is_float and wide.is_float))
+        power = b.cast(exponent, wide if scalar else result_type(2.0, exponent))
         power = b.pow(const(b, power, 2), power)
         return pointwise(b, lambda x, p: b.mul(x, p), x, power)
     least, most = (-1022, 1023) if b.type.dtype == dt.float64 else (-126, 127)
