@@ -42,7 +42,8 @@ class _Inferring:
 
 def compare_in_inference_mode(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     """Compare as ``compare_with_eager`` does; the backend compiles and runs the program in inference mode."""
-    return compare_with_eager(case, _Inferring(backend))
+    inferring: Any = _Inferring(backend)
+    return compare_with_eager(case, inferring)
 
 
 def _without_gradients(case: Case) -> Case:

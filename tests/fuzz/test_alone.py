@@ -76,6 +76,7 @@ def test_a_wrong_backward_graph_of_a_backend_for_torch_compile_is_seen():
     assert "output[1]" in verdict.message
 
 
+@pytest.mark.torture
 def test_an_op_without_samples_is_learned_by_one_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(source, "FOLDER", tmp_path / "ops")
     backend = ["--backend", f"{MODULE}:misses_the_write", "--ops-from", MODULE]

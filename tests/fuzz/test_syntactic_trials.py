@@ -172,6 +172,7 @@ def test_a_mutant_that_computes_the_same_survives_though_cases_ran_it(tried):
     assert (found.before, found.after) == ("common = result_type(x, y)", "common = result_type(y, x)")
 
 
+@pytest.mark.torture
 def test_a_case_that_has_no_end_without_a_mutation_either_says_nothing_of_one(lines, monkeypatch):
     """It would have none in this process: what the compiler makes of it is asked in a fork, too."""
 
@@ -214,6 +215,7 @@ def test_what_finds_a_mutant(before, after, worse):
 # The command
 
 
+@pytest.mark.torture
 def test_the_command_journals_resumes_and_shows_survivors(tmp_path, capsys, monkeypatch, lines):
     monkeypatch.setattr(syntactic, "line_map", lambda *_: lines)
     monkeypatch.setattr("torchstone.fuzz.selftrial.line_map.line_map", lambda *_: lines)
