@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,9 +114,8 @@ def judge(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         same_form = shape_of(expected.outputs) == shape_of(actual.outputs)
-        apart = seed is None and same_form and all(find_stray_writes(args, expected.inputs, actual.inputs)[0])
-        parts = parts_of(program, args) if apart else []
-        if len(parts) < 2:
+        parts = parts_of(program, args) if seed is None and same_form else []
+        if len(parts) < 2 or not _written_apart(program, [part for _, part in parts], args, expected, actual):
             return _judge_part(program, args, expected, actual, seed, referee)
         findings = []
         for places, part in parts:
@@ -124,17 +125,28 @@ def judge(
             )
             wanted = Observed(taken(expected.outputs, places), wanted_inputs)
             given = Observed(taken(actual.outputs, places), given_inputs)
-            findings.append(_at_place(places, _judge_part(part, own, wanted, given)))
+            inputs = [program.inputs.index(name) for name in part.inputs]
+            findings.append(_at_place(places, inputs, _judge_part(part, own, wanted, given)))
         return _of_parts(findings)
 
 
-def _at_place(places: list[int], finding: Finding) -> Finding:
-    """The finding on a part, with the names that its results have in the whole program."""
-    if len(places) > 1:
-        return finding
+def _written_apart(
+    program: Program, parts: list[Program], args: tuple[Tensor, ...], expected: Observed, actual: Observed
+) -> bool:
+    """Whether what a backend left in the inputs can be judged part by part: only what one part reads is left unlike
+    eager's, and only where eager wrote."""
+    settled, stray, _ = find_stray_writes(args, expected.inputs, actual.inputs)
+    readers = Counter(name for part in parts for name in part.inputs)
+    return not stray and all(done or readers[name] == 1 for name, done in zip(program.inputs, settled, strict=True))
+
+
+def _at_place(places: list[int], inputs: list[int], finding: Finding) -> Finding:
+    """The finding on a part, with the names that its results and inputs have in the whole program."""
 
     def whole(text: str) -> str:
-        return f"output[{places[0]}]{text.removeprefix('output')}" if text.startswith("output") else text
+        text = re.sub(r"^((?:mutated: )?input)\[(\d+)\]", lambda found: f"{found[1]}[{inputs[int(found[2])]}]", text)
+        alone = len(places) == 1 and text.startswith("output")
+        return f"output[{places[0]}]{text.removeprefix('output')}" if alone else text
 
     evidence = finding.evidence | ({"where": whole(finding.evidence["where"])} if "where" in finding.evidence else {})
     return replace(finding, message=whole(finding.message), evidence=evidence)

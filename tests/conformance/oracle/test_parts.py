@@ -85,3 +85,19 @@ def test_the_name_of_a_result_is_its_own() -> None:
     assert found.outcome is Outcome.MISMATCH and found.message.startswith("output[3][0]: ")
     found = compare(APART, lambda x, y: (x + 7, y.sin(), -x, y.sin().cos()), torch.ones(2), torch.ones(2))
     assert found.message.startswith("output[0][0]: ") and found.evidence["where"] == "output[0]"
+
+
+def test_what_a_part_wrote_to_its_input_is_judged_with_it() -> None:
+    whole = program(("exp", X), ("Tensor.add_", Y, 1.0), outputs=("r0", "r1"))
+    x = torch.tensor([1.0, float("nan")])
+
+    def answers(change):
+        def backend(x, y):
+            return x.exp(), change(y.add_(1.0))
+
+        return compare(whole, backend, x, x.clone())
+
+    assert answers(lambda y: y).outcome is Outcome.PASS, "a NaN is left as eager left it"
+    found = answers(lambda y: y.mul_(1.5) / 1.5)
+    assert found.outcome is Outcome.MISMATCH and found.message.startswith("mutated: input[1]"), found
+    assert found.evidence["where"] == "input[1]"
