@@ -16,6 +16,10 @@ A linear interpolation weighs the neighbours of each place, and some weights are
 out:
 
     interpolate([[1, inf]], size=(1, 2), mode="bilinear"):    [[1, inf]], or NaN
+
+Eager multiplies by ``alpha`` in every sum and difference of complex numbers, as a complex number whose other part is 0:
+
+    sub(1 + 2j, inf + 1j):    -inf + 1j, or -inf + NaN j
 """
 
 from __future__ import annotations
@@ -30,8 +34,9 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.equality import same_values
-from torchstone.conformance.oracle.op_traits.right_answers import INTERPOLATES, SCALES_PRODUCT
+from torchstone.conformance.oracle.op_traits.right_answers import ADDS_A_MULTIPLE, INTERPOLATES, SCALES_PRODUCT
 from torchstone.conformance.oracle.pytree import flatten
 
 if TYPE_CHECKING:
@@ -52,6 +57,9 @@ class ScaledByZero(TorchDispatchMode):
         if INTERPOLATES.holds(func) and not bool(torch.isfinite(args[0]).all()):
             self._met.append(func)
             return func(*args, **kwargs) if self._multiplied else _interpolated(func, *args, **kwargs)
+        if ADDS_A_MULTIPLE.holds(func) and "out" not in kwargs and any(_not_finite(arg) for arg in args):
+            self._met.append(func)
+            return func(*args, **kwargs) if self._multiplied else _by_parts(func, *args, **kwargs)
         if not SCALES_PRODUCT.holds(func) or not scales_by_zero(kwargs) or "out" in kwargs or len(args) < 3:
             return func(*args, **kwargs)
         base, *factors = args[:3]
@@ -78,6 +86,23 @@ def _interpolated(func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     )
     finite = finite + torch.where(up > 0, math.inf, 0.0) + torch.where(down > 0, -math.inf, 0.0)
     return finite.masked_fill(nan > 0, math.nan).to(x.dtype)
+
+
+def _not_finite(arg: Any) -> bool:
+    return isinstance(arg, Tensor) and arg.is_complex() and not bool(torch.isfinite(arg).all())
+
+
+def _by_parts(func: Any, x: Any, y: Any, *rest: Any, **kwargs: Any) -> Tensor:
+    """A sum, difference or distance of complex numbers whose parts come of the same parts of these."""
+    if base_name(func) == "dist":
+        return torch.linalg.vector_norm(_by_parts(torch.ops.aten.sub.Tensor, x, y), *rest)
+    alpha = complex(rest[0] if rest else kwargs.get("alpha", 1))
+    out = func(x, y, *rest, **kwargs)
+    if alpha.imag:
+        return out
+    step = getattr(torch.ops.aten, base_name(func)).Tensor
+    x, y = (torch.view_as_real(torch.as_tensor(v).to(out.dtype).resolve_conj()) for v in (x, y))
+    return torch.view_as_complex(step(x, y, alpha=alpha.real).contiguous())
 
 
 def scales_by_zero(kwargs: Mapping[str, Any]) -> bool:

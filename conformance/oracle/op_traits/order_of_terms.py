@@ -48,6 +48,7 @@ SEVERAL_FORMULAS = Trait(
         _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm
         """,
         _softmax_backward_data="(grad - sum) * output, or grad * output - sum * output",
+        addbmm="alpha times the sum of the products, or the sum of alpha times each",
     ),
     reason=(
         "A norm is (x - mean) * rstd * weight + bias, or the line x * a + b of the same; factors are multiplied before "

@@ -57,6 +57,19 @@ INTERPOLATES = Trait(
     waives=True,
 )
 
+ADDS_A_MULTIPLE = Trait(
+    "Multiplies by alpha and adds",
+    Names.ATEN,
+    each("add dist rsub sub"),
+    reason=(
+        "Of complex numbers eager multiplies by alpha as by a complex number, also where it is 1: infinity times the "
+        "other part, which is 0, is NaN. The documentation says input + alpha * other, of which each part is a sum."
+    ),
+    effect="Where a complex operand is infinite, the sum of the parts is right, and what follows from it.",
+    read_by=("conformance.oracle.ambiguity.zero_factor",),
+    waives=True,
+)
+
 SATURATES = Trait(
     "Cuts off sums of integers",
     Names.ATEN,

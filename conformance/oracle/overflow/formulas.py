@@ -88,3 +88,4 @@ FORMULAS.register(
 FORMULAS.register("native_group_norm")(tuple(functools.partial(_group_norm, form) for form in _FORMS))
 FORMULAS.register("native_layer_norm")(tuple(functools.partial(_layer_norm, form) for form in _FORMS))
 FORMULAS.register("_softmax_backward_data")((_softmax_gradient,))
+FORMULAS.register("addbmm")(())  # eager scales each product; the other formula is the decomposition

@@ -29,7 +29,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         decomposition_table,
     )  # half a second, and only for cases that need a referee
 
-    table = {**decomposition_table, **recurrences(), **oscillating_ops()}
+    table = {**decomposition_table, **recurrences(), **oscillating_ops(), torch.ops.aten.addbmm.default: _addbmm}
     for name in NOT_DECOMPOSED.ops:
         operator, _, overload = name.partition(".")
         table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)
@@ -44,6 +44,11 @@ def agree(left: Any, right: Any) -> bool:
         for a, b in pairs
         if isinstance(a, Tensor)
     )
+
+
+def _addbmm(x: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
+    """All products and their sum as one product of matrices, which is scaled once; eager scales each before it adds."""
+    return torch.addmm(x, a.transpose(0, 1).flatten(1), b.flatten(0, 1), **scales)
 
 
 # The three-term recurrences

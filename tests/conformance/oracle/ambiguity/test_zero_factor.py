@@ -140,3 +140,25 @@ def test_a_neighbour_with_a_weight_counts() -> None:
         wrong[0, 0, place] = other
         assert compare(program, lambda x, wrong=wrong: wrong.clone(), row).outcome is Outcome.MISMATCH, place
     assert compare(program, grown, row).ok
+
+
+# -- sums of complex numbers
+
+
+def test_a_complex_sum_is_the_sum_of_its_parts() -> None:
+    """Eager multiplies the second operand by alpha, which is 1 + 0j."""
+    x, y = torch.full((3,), complex(1.0, 2.0)), torch.tensor([complex(INF, 1.0), complex(-INF, INF), 3.0])
+    for name, part in (("sub", 2.0), ("add", 2.0), ("rsub", -2.0)):
+        call = Call(f"torch.{name}", (X, Ref("x1")), {}, "r0")
+        program = Program(("x0", "x1"), (call, Call("torch.Tensor.imag", (Ref("r0"),), {}, "r1")), Ref("r1"))
+        sign = {"sub": (1, -1), "add": (1, 1), "rsub": (-1, 1)}[name]
+        assert program(x, y).isnan().tolist() == ([True, True, False] if name != "rsub" else [False] * 3)
+        right = sign[0] * x.imag + sign[1] * y.imag
+        assert right[2] == part
+        assert compare(program, lambda x, y, right=right: right.clone(), x, y).ok, name
+        assert compare(program, lambda x, y, right=right: right + 1, x, y).outcome is Outcome.MISMATCH, name
+    apart = Program(("x0", "x1"), (Call("torch.dist", (X, Ref("x1")), {}, "r0"),), Ref("r0"))
+    far = torch.full((2,), complex(INF, 1.0)), torch.full((2,), complex(-INF, INF))
+    assert apart(*far).isnan()
+    assert compare(apart, lambda x, y: torch.tensor(INF), *far).ok
+    assert compare(apart, lambda x, y: torch.tensor(1.0), *far).outcome is Outcome.MISMATCH
