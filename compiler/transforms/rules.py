@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from inspect import signature
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Operation, TensorType, Value
+from torchstone.compiler.ir import dtypes as dt
+from torchstone.compiler.ir.graph import values_in
 from torchstone.compiler.transforms.builder import Builder
 
 
@@ -52,6 +56,20 @@ class Row:
     op: str
     rule: Rule
 
+    def of_numbers(self, b: Builder, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Operands of a call on Python numbers alone, as ``item()`` gives: a rule that asks for a value gets one."""
+        if any(True for operand in operands for _ in values_in(operand)):
+            return operands
+        asked = [parameter.annotation == "Value" for parameter in signature(self.rule).parameters.values()][1:]
+        return tuple(
+            b.scalar(operand, _NUMBERS[type(operand)]) if wanted and type(operand) in _NUMBERS else operand
+            for operand, wanted in zip_longest(operands, asked[: len(operands)], fillvalue=False)
+        )
+
+
+_NUMBERS = {bool: dt.boolean, int: dt.int64, float: dt.float64, complex: dt.complex128}
+"""What PyTorch makes of a Python number where a tensor is asked for."""
+
 
 class Rules(Mapping[str, Row]):
     """Rules by op name. A second rule for an op is an error, never an overwrite."""
@@ -95,6 +113,7 @@ body = Rules()
 def apply(row: Row, op: Operation, operands: tuple[Any, ...], ops: list[Operation]) -> tuple[Value | None, ...]:
     """Run a rule for ``op`` with remapped operands; append what it builds to ``ops`` and return its results."""
     builder = Expander(ops, op)
+    operands = row.of_numbers(builder, operands)
     out = row.rule(builder, *operands, **(op.attributes if op.name.startswith("flat.") else {}))
     results = out if isinstance(out, tuple) else (out,)
     results = tuple(map(builder.fitted, results, op.results)) if len(results) == len(op.results) else results

@@ -149,6 +149,16 @@ def _degrees(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register("_ctc_loss")
+def _classes(given: Mapping[str, Any]) -> str | None:
+    targets, lengths = given["targets"], torch.as_tensor(given["target_lengths"])
+    if targets.dim() == 2:  # padded: what is behind a target's length is not read
+        targets = targets[torch.arange(targets.shape[1]) < lengths[:, None]]
+    if bool(((targets < 0) | (targets >= given["log_probs"].shape[-1])).any()):
+        return "ctc_loss: a target is none of the classes: eager reads there"
+    return None
+
+
 LONG = 256
 """Elements along one of several dims."""
 

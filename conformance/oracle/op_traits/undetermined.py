@@ -91,6 +91,7 @@ UNDEFINED_BEHAVIOR = Trait(
         _batch_norm_with_update="as native_batch_norm",
         _batch_norm_with_update_functional="as native_batch_norm",
         _batch_norm_no_update="as native_batch_norm",
+        _ctc_loss="a target that is none of the classes",
         _fft_c2r="three dims or more, one of them long",
         special_chebyshev_polynomial_v="a degree n whose 2 n + 1 is none of 64 bits",
         special_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
@@ -111,7 +112,8 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
     Names.PUBLIC,
     each(
         """
-        linalg.eigvals _segment_reduce histogramdd nn.functional.batch_norm nn.functional.embedding_bag
+        linalg.eigvals _segment_reduce histogramdd ctc_loss nn.functional.ctc_loss nn.functional.batch_norm
+        nn.functional.embedding_bag
         nn.functional.multilabel_margin_loss special.chebyshev_polynomial_v special.chebyshev_polynomial_w
         special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w fft.irfft2 fft.irfftn
         """,

@@ -14,9 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.modes import no_dispatch_modes
 from torchstone.conformance.oracle.equality import close
 from torchstone.conformance.oracle.op_traits.rounding import NOT_DECOMPOSED, RECURRENCE
 from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.perturbation.antialias import antialiased_ops
 from torchstone.conformance.oracle.perturbation.oscillatory_zeros import oscillating_ops
 from torchstone.conformance.oracle.pytree import leaves_of
 from torchstone.conformance.oracle.tolerances import FORMULA_TOLERANCE
@@ -30,6 +32,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     )  # half a second, and only for cases that need a referee
 
     table = {**decomposition_table, **recurrences(), **oscillating_ops(), torch.ops.aten.addbmm.default: _addbmm}
+    table |= {op: functools.partial(_density, op) for op in _histograms()} | antialiased_ops()
     for name in NOT_DECOMPOSED.ops:
         operator, _, overload = name.partition(".")
         table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)
@@ -51,6 +54,30 @@ def _addbmm(x: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
     return torch.addmm(x, a.transpose(0, 1).flatten(1), b.flatten(0, 1), **scales)
 
 
+def _histograms() -> list[Any]:
+    aten = torch.ops.aten
+    return [
+        aten.histogram.bin_ct,
+        aten.histogram.bins_tensor,
+        aten._histogramdd_from_bin_cts.default,
+        aten._histogramdd_from_bin_tensors.default,
+    ]
+
+
+def _density(op: Any, x: Tensor, bins: Any, *, density: bool = False, **options: Any) -> Any:
+    """A density is the counts by their sum, by the widths of the bins along each dim."""
+    if not density:
+        raise NotImplementedError("the counts are one step")
+    found = op(x, bins, **options)
+    counts, *edges = found if isinstance(found, tuple) else (found,)
+    if not edges and isinstance(bins[0], int):
+        edges = torch.ops.aten._histogramdd_bin_edges(x, bins, **options)
+    out = counts / counts.sum()
+    for dim, edge in enumerate(edges or bins):
+        out = out / edge.diff().reshape([-1 if at == dim else 1 for at in range(counts.dim())])
+    return (out, *edges) if isinstance(found, tuple) else out
+
+
 # The three-term recurrences
 
 # From x, k and the polynomials of degrees k - 1 and k, the one of degree k + 1. Doubling is exact, and comes after a
@@ -59,16 +86,25 @@ _Following = Callable[[Tensor, int, Tensor, Tensor], Tensor]
 MAX_DEGREE = 256
 
 
-def _recurrence(first: Callable[[Tensor], Tensor], following: _Following, argument: Callable[[Tensor], Tensor]) -> Any:
+def _recurrence(
+    first: Callable[[Tensor], Tensor],
+    following: _Following,
+    argument: Callable[[Tensor], Tensor],
+    beyond: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Any:
+    """``beyond``: another formula, for degrees that would take too many steps."""
+
     def polynomial(x: Any, n: Any) -> Tensor:
         x, n = (torch.as_tensor(v, dtype=torch.float64) for v in (x, n))
         shape = torch.broadcast_shapes(x.shape, n.shape)
         # What int64 cannot hold counts as negative.
         x, degrees = x.expand(shape), torch.where(n.abs() < 2.0**63, n.trunc(), -1.0).expand(shape)
         highest = int(degrees.amax()) if n.numel() else 0
-        if highest > MAX_DEGREE:
-            raise ValueError(f"a degree of {highest}")
         x = argument(x)
+        if highest > MAX_DEGREE:
+            if beyond is None:
+                raise ValueError(f"a degree of {highest}")
+            return torch.where(degrees < 0, 0.0, beyond(x, degrees))
         before, last = torch.ones_like(x), first(x)
         out = torch.where(degrees >= 1, last, torch.where(degrees == 0, before, torch.zeros_like(x)))
         for k in range(1, highest):
@@ -81,6 +117,25 @@ def _recurrence(first: Callable[[Tensor], Tensor], following: _Following, argume
 
 def _chebyshev(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:
     return 2 * (x * last) - before
+
+
+def _by_angle(kind: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """The Chebyshev polynomials of cos(a); from 1 and -1 on, where nothing oscillates, the op's own number."""
+    above, below = {
+        "t": (lambda a, n: torch.cos(n * a), torch.ones_like),
+        "u": (lambda a, n: torch.sin((n + 1) * a), torch.sin),
+        "v": (lambda a, n: torch.cos((n + 0.5) * a), lambda a: torch.cos(a / 2)),
+        "w": (lambda a, n: torch.sin((n + 0.5) * a), lambda a: torch.sin(a / 2)),
+    }[kind]
+    itself = getattr(torch.special, f"chebyshev_polynomial_{kind}")
+
+    def polynomial(x: Tensor, degrees: Tensor) -> Tensor:
+        with no_dispatch_modes():
+            beyond = itself(x, degrees)
+        angle = torch.acos(x)
+        return torch.where(x.abs() < 1, above(angle, degrees) / below(angle), beyond)
+
+    return polynomial
 
 
 def _hermite(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:
@@ -111,9 +166,11 @@ _CHEBYSHEV_OF_DEGREE_1: dict[str, Callable[[Tensor], Tensor]] = {
     "w": lambda x: 2 * (x + 0.5),
 }
 for _kind, _first in _CHEBYSHEV_OF_DEGREE_1.items():
-    _POLYNOMIALS.register(f"special_chebyshev_polynomial_{_kind}")(_recurrence(_first, _chebyshev, _itself))
+    _POLYNOMIALS.register(f"special_chebyshev_polynomial_{_kind}")(
+        _recurrence(_first, _chebyshev, _itself, _by_angle(_kind))
+    )
     _POLYNOMIALS.register(f"special_shifted_chebyshev_polynomial_{_kind}")(
-        _recurrence(_first, _chebyshev, lambda x: 2 * (x - 0.5))
+        _recurrence(_first, _chebyshev, lambda x: 2 * (x - 0.5), _by_angle(_kind))
     )
 _POLYNOMIALS.register("special_hermite_polynomial_h")(_recurrence(lambda x: 2 * x, _hermite, _itself))
 _POLYNOMIALS.register("special_hermite_polynomial_he")(_recurrence(_itself, _probabilists, _itself))

@@ -211,3 +211,18 @@ def test_export_does_not_decide_for_all_numbers(deciding: Any) -> None:
 
     with pytest.raises(Unsupported, match=r"data-dependent|torch\._check"):
         compile(program, (torch.tensor(1.5),), "evaluator", (None,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.complex128])
+def test_a_rule_that_asks_for_a_value_takes_the_number_that_item_gave(dtype: torch.dtype) -> None:
+    """The gradient of a product conjugates the number: an op of a number alone."""
+
+    def gradient(x: torch.Tensor, y: torch.Tensor) -> Any:
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad(leaf * y.sum().item(), leaf, torch.ones_like(leaf))
+
+    y = torch.tensor([1.0 + 2.0j, 3.0 - 0.5j]) if dtype.is_complex else torch.tensor([1.5, 2.0])
+    x, y = torch.ones(3, dtype=dtype), y.to(dtype)
+    for target in TARGETS:
+        found = compile(gradient, (x, y), target=target)(x, y)
+        torch.testing.assert_close(found, gradient(x, y), rtol=0, atol=0)

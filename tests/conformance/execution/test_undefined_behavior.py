@@ -61,3 +61,14 @@ def test_a_long_transform_back_over_three_dims_is_undefined(shape: tuple[int, ..
     inputs = {"x": torch.ones(shape, dtype=torch.complex64)}
     case = Case(Program(("x",), (call,), Ref("y")), inputs, "test", "fft.irfftn", "complex64")
     assert ("MKL" in undefined_behavior(case)) == undefined
+
+
+@pytest.mark.parametrize(("target", "undefined"), [(4, False), (5, True), (-1, True)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_target_that_is_none_of_the_classes_is_undefined(target: int, undefined: bool, padded: bool) -> None:
+    row = [1, 2, target]
+    targets = torch.tensor([[*row, 99], [3, 4, 99, 99]]) if padded else torch.tensor([*row, 3, 4])
+    inputs = {"x": torch.zeros(6, 2, 5), "t": targets, "i": torch.tensor([6, 6]), "l": torch.tensor([3, 2])}
+    call = Call("torch.nn.functional.ctc_loss", tuple(map(Ref, inputs)), {}, "y")
+    case = Case(Program(tuple(inputs), (call,), Ref("y")), inputs, "test", "nn.functional.ctc_loss", "float32")
+    assert ("none of the classes" in undefined_behavior(case)) == undefined

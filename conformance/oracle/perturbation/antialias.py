@@ -1,0 +1,94 @@
+"""Resizing with antialiasing as weighted sums along two dims, for the rounding model.
+
+Each is an ATen op of one step. Its weights are the values of a filter, by their sum, and near a zero of the filter a
+correct one has few digits: a pixel with such a weight strays by many ULPs of its own. Taken apart, each step on the way
+to a weight is rounded.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Filter = tuple[Callable[[Tensor], Tensor], float]
+"""The weight of a pixel at a distance, and the distance from which on it is 0."""
+
+_A = -0.5
+"""Of the cubic filter, that of Keys."""
+
+
+def _triangle(x: Tensor) -> Tensor:
+    return 1.0 - x
+
+
+def _cubic(x: Tensor) -> Tensor:
+    near = ((_A + 2.0) * x - (_A + 3.0)) * x * x + 1.0
+    far = (((x - 5.0) * x + 8.0) * x - 4.0) * _A
+    return torch.where(x < 1.0, near, far)
+
+
+def _lanczos(x: Tensor) -> Tensor:
+    return torch.where(x == 0.0, 1.0, torch.sinc(x) * torch.sinc(x / 3.0))
+
+
+_FILTERS: dict[str, Filter] = {
+    "_upsample_bilinear2d_aa": (_triangle, 1.0),
+    "_upsample_bicubic2d_aa": (_cubic, 2.0),
+    "_upsample_lanczos2d_aa": (_lanczos, 3.0),
+}
+
+
+def _weights(of: Filter, before: int, after: int, corners: bool, scale: float | None) -> tuple[Tensor, Tensor]:
+    """For each pixel of the result a row of weights, and which pixels are weighed."""
+    function, reach = of
+    if corners:
+        step = (before - 1) / (after - 1) if after > 1 else 0.0
+    else:
+        step = 1.0 / scale if scale else before / after
+    support, squeezed = (reach * step, 1.0 / step) if step >= 1.0 else (reach, 1.0)
+    rows, windows = [], []
+    for place in range(after):
+        center = step * (place + 0.5)
+        first = max(math.trunc(center - support + 0.5), 0)
+        last = min(math.trunc(center + support + 0.5), before)
+        pixels = torch.arange(before, dtype=torch.float64)
+        distance = ((pixels - center + 0.5) * squeezed).abs()
+        windows.append((pixels >= first) & (pixels < last))
+        weight = torch.where(windows[-1] & (distance < reach), function(distance), 0.0)
+        rows.append(weight / weight.sum())
+    return torch.stack(rows), torch.stack(windows)
+
+
+def _along_last(x: Tensor, weights: Tensor, windows: Tensor) -> Tensor:
+    """A pixel outside of a window is none of it: infinity times 0 would be NaN."""
+    return torch.where(windows, x[..., None, :], 0.0).mul(weights).sum(-1)
+
+
+def _resized(of: Filter, x: Tensor, size: Any, corners: bool, high: Any = None, wide: Any = None) -> Tensor:
+    rows = _along_last(x, *_weights(of, x.shape[-1], size[1], corners, wide))
+    return _along_last(rows.mT, *_weights(of, x.shape[-2], size[0], corners, high)).mT
+
+
+def _gradient(
+    of: Filter, grad: Tensor, size: Any, shape: Any, corners: bool, high: Any = None, wide: Any = None
+) -> Tensor:
+    rows, _ = _weights(of, shape[-2], size[0], corners, high)
+    columns, _ = _weights(of, shape[-1], size[1], corners, wide)
+    return rows.T @ grad @ columns
+
+
+@functools.cache
+def antialiased_ops() -> dict[Any, Callable[..., Tensor]]:
+    """The ops by overload, in float64."""
+    aten = torch.ops.aten
+    return {
+        getattr(aten, f"{name}{end}").default: functools.partial(rule, of)
+        for name, of in _FILTERS.items()
+        for end, rule in (("", _resized), ("_backward", _gradient))
+        if hasattr(aten, f"{name}{end}")
+    }

@@ -1,0 +1,58 @@
+"""What the rounding model takes apart that PyTorch has no decomposition for is the op."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchstone.conformance.oracle.perturbation.antialias import antialiased_ops
+from torchstone.conformance.oracle.perturbation.decompositions import MAX_DEGREE, agree, decompositions
+
+aten = torch.ops.aten
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("size", [(3, 4), (12, 20), (7, 9), (1, 1), (20, 2)])
+@pytest.mark.parametrize("corners", [False, True])
+def test_antialiased_resizing(size: tuple[int, int], corners: bool) -> None:
+    x, names = numbers(2, 3, 7, 9), {op: str(op) for op in antialiased_ops()}
+    x[0, 0, 4, 4] = float("inf") if size != (7, 9) else 1.0  # eager copies a picture of the same size
+    grad = numbers(2, 3, *size)
+    for op, name in names.items():
+        args = (grad, size, x.shape, corners) if "backward" in name else (x, size, corners)
+        assert agree(decompositions()[op](*args), op(*args)), name
+
+
+@pytest.mark.parametrize("kind", "tuvw")
+@pytest.mark.parametrize("shifted", [False, True])
+def test_chebyshev_polynomials_of_a_high_degree(kind: str, shifted: bool) -> None:
+    op = getattr(aten, f"special_{'shifted_' * shifted}chebyshev_polynomial_{kind}").default
+    x = torch.tensor([0.3, -0.7, 1e-300, 1.0, -1.0, 1.01, -1.01, 0.99, 0.5, float("inf"), 0.3])
+    x = (x.double() + 1) / 2 if shifted else x.double()
+    degrees = torch.tensor([MAX_DEGREE + 45.0] * 9 + [MAX_DEGREE + 44.25, -3.0], dtype=torch.float64)
+    assert agree(decompositions()[op](x, degrees), op(x, degrees))
+
+
+def test_a_product_of_matrices_for_a_sum_of_products() -> None:
+    args = (numbers(3, 5), numbers(4, 3, 2), numbers(4, 2, 5))
+    op, scales = aten.addbmm.default, {"beta": 0.5, "alpha": -2.0}
+    assert agree(decompositions()[op](*args, **scales), op(*args, **scales))
+
+
+def test_densities() -> None:
+    x, weight = numbers(40, 2), numbers(40).abs()
+    edges = [torch.tensor([-2.0, 0.0, 1.0], dtype=torch.float64), torch.tensor([-3.0, 0.5, 0.6, 2.0]).double()]
+    calls = [
+        (aten._histogramdd_from_bin_cts.default, x, [3, 4]),
+        (aten._histogramdd_from_bin_tensors.default, x, edges),
+        (aten.histogram.bin_ct, x[:, 0], 5),
+        (aten.histogram.bins_tensor, x[:, 0], edges[1]),
+    ]
+    for op, values, bins in calls:
+        given = {"weight": weight, "density": True}
+        assert agree(decompositions()[op](values, bins, **given), op(values, bins, **given)), op
+        with pytest.raises(NotImplementedError):
+            decompositions()[op](values, bins, weight=weight)
