@@ -17,7 +17,7 @@ from torchstone.conformance.oracle.elementwise import (
     within_ulps,
 )
 from torchstone.conformance.oracle.perturbation.search import attained
-from torchstone.conformance.oracle.reference.leaf import Leaf, amplified_spread, spread_of
+from torchstone.conformance.oracle.reference.leaf import Leaf, amplified_spread, beside_a_pole, spread_of
 from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, SPREAD_FACTOR, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import wide
 
@@ -47,6 +47,8 @@ def ill_conditioned(
         found |= _given(actual, leaf.others(referee.relaid_runs, like), dtype, row)
     if truth is None:
         return found
+    if bool((bad & ~found).any()):
+        found |= bad & beside_a_pole(actual, truth, expected, leaf)
     if real_dtype(dtype) is torch.float64:  # beside the end of its range runs overflow by what moves them
         sizes = torch.maximum(*(torch.where(torch.isfinite(t), t.abs(), 0.0) for t in (actual, expected)))
         bad = bad & (sizes < torch.finfo(torch.float64).max / 2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.elementwise import Reference
+from torchstone.conformance.oracle.elementwise import Reference, within_distance
 from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.reference.runs import AMPLIFIED_SCALES, DAMPED_SCALE, Referee, ReferenceRun
@@ -137,12 +137,25 @@ def eager_nearby(truth: Reference, expected: Tensor, dtype: torch.dtype, leaf: L
     return replace(truth, eager_nearby=torch.where(steady, largest, 0.0))
 
 
-def _smooth(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:
+def beside_a_pole(actual: Tensor, truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:
+    """Where the one result is infinite and the other beyond all that rounding gives: one divided by what cancels. Its
+    reciprocal passes 0 in proportion to the roundings, so that no number in between is left out."""
+    pole = torch.isinf(truth.values) | torch.isinf(actual)
+    if not bool(pole.any()):
+        return pole
+    values = truth.values.reciprocal()
+    spread = spread_of(values, [run.reciprocal() for run in leaf.others(leaf.referee.rounded_runs, expected)])
+    inverse = replace(truth, values=values, spread=spread)
+    smooth = _smooth(inverse, expected, leaf, torch.reciprocal)
+    return pole & smooth & within_distance(actual.reciprocal(), values, SPREAD_FACTOR * spread)
+
+
+def _smooth(truth: Reference, expected: Tensor, leaf: Leaf, of: Callable[[Tensor], Tensor] = torch.positive) -> Tensor:
     """Where each run strays in proportion to its roundings, as far as the spread gives room: by no jump, and by no wave
     of which an extremum lies on the way."""
     referee = leaf.referee
     few = (referee.rounded_runs, referee.damped_runs, referee.stretched_runs)
-    runs, damped, stretched = (leaf.others(some, expected) for some in few)
+    runs, damped, stretched = ([of(run) for run in leaf.others(some, expected)] for some in few)
     smooth = truth.spread > 0
     if not len(runs) == len(damped) == len(stretched):
         return torch.zeros_like(smooth)
