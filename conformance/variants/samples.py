@@ -36,8 +36,8 @@ TOGETHER = 12
 """Samples in one program, at most."""
 MORE = 8
 """Programs with arguments given that a sample leaves out."""
-DRAWN = 4
-"""Programs with several arguments changed: about as many as eager takes none of are drawn."""
+DRAWN, DRAWN_OF = 3, 24
+"""Programs with several arguments changed: so many of those drawn that eager takes."""
 ELEMENTS = 1 << 14
 """Elements of their inputs together; a larger sample is asked alone."""
 ROUND = 3
@@ -64,8 +64,9 @@ def gradients(case: Case) -> Case:
     more = itertools.islice(given_more(case.program), MORE)
     found |= {f"given{at}": case.replace(program=program) for at, program in enumerate(more)}
     with seeded(f"{case.id}:drawn"):
-        drawn = list(itertools.islice(drawn_arguments(case), DRAWN))
-    found |= {f"drawn{at}": case.replace(program=program) for at, program in enumerate(drawn)}
+        drawn = [case.replace(program=program) for program in itertools.islice(drawn_arguments(case), DRAWN_OF)]
+    told = answers([partial(_has_gradients, each) for each in drawn], most=DRAWN)
+    found |= {f"drawn{at}": drawn[at] for at, yes in enumerate(told) if yes}
     with contextlib.suppress(NotApplicable), seeded(f"{case.id}:ties"):
         found["ties"] = tied(case)
     asked = answers([partial(_has_gradients, each) for each in found.values()], most=len(found))

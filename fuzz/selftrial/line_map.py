@@ -193,7 +193,7 @@ def unlike_samples(op: str, dtype: str, most: int) -> list[Case]:
 
 def spaced(rows: Sequence[T], most: int) -> list[T]:
     """Some of the rows: the first, and others at equal distances."""
-    step = max(1.0, len(rows) / most)
+    step = max(1.0, len(rows) / max(1, most))
     return [rows[int(at * step)] for at in range(min(most, len(rows)))]
 
 

@@ -185,7 +185,7 @@ def test_every_other_sample_is_asked_with_gradients_at_other_sizes() -> None:
 
 
 class Lenient:
-    """Takes as many rows as columns, and drops what is too much; a million elements are too many for it."""
+    """Takes as many rows as columns, and drops what is too much; raises where there is more than it can take."""
 
     name = "lenient"
 
@@ -194,9 +194,10 @@ class Lenient:
 
     def compile_dynamic(self, fn, args, dims):
         def run(x, y):
+            if x.numel() > self.most:
+                raise ValueError("too many")
             size = min(x.shape[1], y.shape[0])
-            product = x[:, :size] @ y[:size]
-            return product if x.numel() < self.most else product + 1
+            return x[:, :size] @ y[:size]
 
         return run
 
@@ -211,9 +212,8 @@ def test_sizes_that_do_not_go_together_have_to_be_refused() -> None:
 
 def test_every_fourth_sample_is_called_with_millions_of_elements() -> None:
     given = asked(case("torch.mm", torch.randn(3, 4), torch.randn(4, 2)).replace(index=2), "dynamic")
-    assert run_case(given, load("linalg")).outcome == "pass"
     verdict = run_case(given, Lenient(1 << 20))
-    assert verdict.outcome == "mismatch" and verdict.message.startswith("called with sizes [786432, 4], [4, 2]")
+    assert verdict.outcome == "error" and verdict.message.startswith("called with sizes [786432, 4], [4, 2]")
 
 
 def test_millions_of_elements() -> None:
