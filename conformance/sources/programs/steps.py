@@ -163,13 +163,20 @@ def _written_beside_mask(d: Draft, x: Ref) -> Ref:
     return base
 
 
-def _rows_beside_mask(d: Draft, x: Ref) -> Ref:
-    """A copy of the result, written to where a mask of all dims but the last holds: one value for each such place."""
-    base, mask = d.call("torch.clone", x), d.call("torch.ones", list(d[x].shape[:-1]), dtype=torch.bool)
-    place = d.input(1, dtype=torch.int64, below=d[x].shape[-1])
-    values = d.input(d[x][..., 0].numel(), dtype=d[x].dtype)
-    d.call("torch.Tensor.__setitem__", base, (mask, place), values)
-    return base
+def _rows_beside_mask(*, one_place: bool) -> Step:
+    """A copy of the result, written to where a mask of all dims but the last holds: one value for each such place.
+
+    Along the last dim they are in one place, or each in its own.
+    """
+
+    def step(d: Draft, x: Ref) -> Ref:
+        base, mask = d.call("torch.clone", x), d.call("torch.ones", list(d[x].shape[:-1]), dtype=torch.bool)
+        count = d[x][..., 0].numel()
+        places = d.input(1 if one_place else count, dtype=torch.int64, below=d[x].shape[-1])
+        d.call("torch.Tensor.__setitem__", base, (mask, places), d.input(count, dtype=d[x].dtype))
+        return base
+
+    return step
 
 
 def _quantized(dtype: torch.dtype) -> Step:
@@ -228,7 +235,10 @@ _NUMBERS = ("exp", "log", "sqrt", "square", "neg", "abs", "reciprocal", "rsqrt",
 _JUMPS = ("floor", "ceil", "round", "sign", "logical_not", "isnan")
 _SUMS = ("add", "sub", "mul", "div", "maximum", "minimum", "atan2", "fmod", "lt", "eq")
 _CASTS = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool", "complex64")
-_RARE = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+_RARE = (
+    "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)  # fmt: skip
 
 STEPS: Mapping[str, Sequence[Step]] = {
     "create": (
@@ -295,7 +305,8 @@ STEPS: Mapping[str, Sequence[Step]] = {
         _written(("narrow", 0, 1, 2), ("copy_",)), _written(("diagonal",), ("fill_", 1)),
         _written(("select", -1, 0), ("zero_",)), _written(("flatten",), ("mul_", 2)),
         _written(("__getitem__", slice(None, None, 2)), ("sub_",)), _written(("unsqueeze", 0), ("clamp_", 0)),
-        _masked_write, _accumulated, _scattered, _of_itself, _written_beside_mask, _rows_beside_mask,
+        _masked_write, _accumulated, _scattered, _of_itself, _written_beside_mask,
+        _rows_beside_mask(one_place=True), _rows_beside_mask(one_place=False),
     ),
     "join": (
         _joined_turned, lambda d, x: d.call("torch.stack", [x, d.like(x), x], 1),
