@@ -227,6 +227,14 @@ def test_millions_of_elements() -> None:
     assert isinstance(product, Case)
 
 
+def test_places_are_asked_in_32_bits_together() -> None:
+    """Offsets have the dtype of indices: one of them alone in another is refused."""
+    call = Call("torch.nn.functional.embedding_bag", (Ref("i"), Ref("x"), Ref("o")), {}, "r")
+    inputs = {"i": torch.tensor([1, 0, 2]), "x": torch.randn(3, 2), "o": torch.tensor([0, 2])}
+    found = asked(Case(Program(("i", "x", "o"), (call,), Ref("r")), inputs, "test", "op", "float32"), "mixed")
+    assert [tensor.dtype for tensor in found.args[:3]] == [torch.int32, torch.float32, torch.int32]
+
+
 def test_an_operand_alone_may_be_longer() -> None:
     program = Program(("x", "at"), (Call("torch.gather", (Ref("x"), 0, Ref("at")), {}, "r"),), Ref("r"))
     inputs = {"x": torch.randn(4, 3), "at": torch.zeros(2, 3, dtype=torch.int64)}
