@@ -120,9 +120,9 @@ def line_map(
     backend: str, folder: Path, jobs: int = 1, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> LineMap:
     """The map of a backend: from ``folder`` if it is there, and otherwise made and put there."""
-    asked = hashlib.sha256(
-        repr((population.digest(), SAMPLES, DTYPES, VARIANTS_TRACED, SELDOM_TRACED, PROGRAM_DTYPE, *_TRACED)).encode()
-    ).hexdigest()[:16]
+    steps = tuple(len(steps) for steps in programs.STEPS.values())  # which the numbers of programs follow from
+    traced = (SAMPLES, DTYPES, VARIANTS_TRACED, SELDOM_TRACED, PROGRAM_DTYPE, *_TRACED, steps)
+    asked = hashlib.sha256(repr((population.digest(), *traced)).encode()).hexdigest()[:16]
     path = folder / f"lines-{backend}-{asked}.json.gz"
     try:
         return LineMap.from_json(json.loads(gzip.decompress(path.read_bytes())))
