@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch import fake_tensors
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import map_leaves
@@ -204,7 +204,7 @@ def fits(case: Case, *modes: contextlib.AbstractContextManager[Any]) -> bool:
     return True
 
 
-class _Sizes(TorchDispatchMode):
+class _Sizes(ComputingMode):
     """Raises at the first result that is larger than there is room for."""
 
     largest = 0
