@@ -35,6 +35,7 @@ from torchstone.compiler.capture.trace.aten_literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, evaluate, symbols
+from torchstone.compiler.ir.sizes import SizeRange
 from torchstone.compiler.ops.control import same_number
 
 Guard = Callable[[Mapping[str, int]], "str | None"]
@@ -65,6 +66,8 @@ class Captured:
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     ``reads`` are the numbers that Python read, and ``sizes`` the shapes that values told, when it was captured so.
+    ``ranges`` are the least and the greatest that each symbol may be, ``hints`` what it is for the example, ``names``
+    what the user calls it, and ``optima`` the size that an engine is to be tuned for.
     ``example`` says what the sizes that values tell are for the example, as far as that is known; ``places`` which
     argument, or which of the numbers read, such a symbol is; ``without`` captures the program again, with constants in
     the place of symbols.
@@ -82,6 +85,8 @@ class Captured:
     guards: list[Guard] = field(default_factory=list)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     hints: dict[str, int] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    optima: dict[str, int] = field(default_factory=dict)
     integers: list[int] = field(default_factory=list)
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
@@ -338,11 +343,30 @@ class Captured:
         for name, value in values.items():
             low, high = self.ranges.get(name, (0, None))
             if value < low or (high is not None and value > high):
-                raise GuardError(f"size {name} must be in [{low}, {'inf' if high is None else high}], is {value}")
+                bounds = f"[{low}, {'inf' if high is None else high}]"
+                raise GuardError(f"{self._place(name)} must be in {bounds}, is {value}")
         for guard in self.guards:
             if message := guard(values):
                 raise GuardError(message)
         self._checked.add(key)
+
+    def _place(self, symbol: str) -> str:
+        """Return where a symbol is a size, and what the user calls it."""
+        called = f"size {self.names.get(symbol, symbol)}"
+        for arg in self.graph.args:
+            sizes = arg.type.shape if isinstance(arg.type, TensorType) else ()
+            axis = next((axis for axis, dim in enumerate(sizes) if str(dim) == symbol), None)
+            if axis is not None:
+                return f"{called}, dim {axis} of %{arg.name},"
+        return called
+
+    def size_ranges(self) -> dict[str, SizeRange]:
+        """Return what each symbol of the arguments may be."""
+        optima = {**self.hints, **self.optima}
+        return {
+            symbol: SizeRange(self.names.get(symbol, symbol), low, optima.get(symbol), high)
+            for symbol, (low, high) in self.ranges.items()
+        }
 
     def finish(self, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> list[Any]:
         """Write mutated arguments and gradients back; return the leaves of the program's result."""

@@ -226,6 +226,38 @@ def _atom_nonnegative(atom: Atom) -> bool:
             return all(map(nonnegative, args))
 
 
+def interval(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """Return bounds of a size whose symbols are in ``ranges``, each a least and a greatest value of at least 0.
+
+    A divisor is at least 1. The bounds are exact where each symbol is in one place; else they may be wider.
+    """
+    if isinstance(dim, int):
+        return dim, dim
+    low = high = 0
+    for atoms, coefficient in dim.terms:
+        corners = [coefficient]
+        for atom in atoms:
+            corners = [c * bound for c in corners for bound in _atom_interval(atom, ranges)]
+        low, high = low + min(corners), high + max(corners)
+    return low, high
+
+
+def _atom_interval(atom: Atom, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    if not atom.args:
+        return ranges[atom.name]
+    (a, b), (c, d) = (interval(arg, ranges) for arg in atom.args)
+    match atom.name:
+        case "floordiv":
+            corners = [x // max(y, 1) for x in (a, b) for y in (c, d)]
+            return min(corners), max(corners)
+        case "mod":
+            return (a, b) if 0 <= a and b < c else (0, max(d - 1, 0))
+        case "max":
+            return max(a, c), max(b, d)
+        case _:
+            return min(a, c), min(b, d)
+
+
 def parse_dim(text: str) -> Dim:
     """Parse what ``str`` printed; ValueError on anything else. Only arithmetic is read, nothing is evaluated."""
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from torchstone.compiler.ir import Graph, Operation
+from torchstone.compiler.ir.sizes import SizeRange
 from torchstone.compiler.passes import Pipeline
 
 
@@ -33,6 +34,9 @@ class Lowered:
     texts: dict[str, Callable[[], str]] = field(default_factory=dict)
 
 
+Configure: TypeAlias = "Callable[[Mapping[str, SizeRange], Mapping[str, int], Mapping[str, Any]], Target]"
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A row of the target table.
@@ -42,6 +46,9 @@ class Target:
     ``lower(graph)`` turns a graph of taken ops into a ``Lowered``; it writes no ATen semantics.
     ``schedules`` says that its kernels run among library calls and run-time sizes, see ``lowering.partition``.
     ``pipelines`` are those that its code passes through, in order.
+    ``options`` are those of ``compile`` that are for this target alone, each with what it is for people.
+    ``configure(sizes, example, options)`` returns the target for one program: ``sizes`` are its symbols, ``example``
+    tells what they are for its example.
     ``prepare(graph)`` is what ``lower`` does first, from graph to graph: done earlier, parameters are prepared too.
     """
 
@@ -50,4 +57,6 @@ class Target:
     lower: Callable[[Graph], Lowered]
     schedules: bool = False
     pipelines: tuple[Pipeline, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    configure: Configure | None = None
     prepare: Callable[[Graph], Graph] = lambda graph: graph
