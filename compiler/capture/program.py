@@ -34,7 +34,7 @@ from torchstone.compiler.capture.tensor_guards import Facts
 from torchstone.compiler.capture.trace.aten_literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
-from torchstone.compiler.ir.dims import Dim, evaluate, symbols
+from torchstone.compiler.ir.dims import Dim, evaluate, renamed, solve, symbols
 from torchstone.compiler.ir.sizes import SizeRange
 from torchstone.compiler.ops.control import same_number
 
@@ -329,6 +329,9 @@ class Captured:
                 derived.append((what, dim, value))
             elif values.setdefault(str(dim), value) != value:
                 raise GuardError(f"{what} must be {dim} = {values[str(dim)]}, is {value}")
+        for _, dim, size in derived:  # a symbol that is the size of none: it is told by what is made of it
+            if isinstance(dim, Expr) and (found := solve(dim, size)) is not None:
+                values.setdefault(*found)
         if values or derived:
             self._check_sizes(values, derived)
         return values
@@ -336,7 +339,7 @@ class Captured:
     def _check_sizes(self, values: dict[str, int], derived: list[tuple[str, Dim, int]]) -> None:
         for what, dim, size in derived:
             if symbols(dim) <= set(values) and evaluate(dim, values) != size:
-                raise GuardError(f"{what} must be {dim} = {evaluate(dim, values)}, is {size}")
+                raise GuardError(f"{what} must be {renamed(dim, self.names)} = {evaluate(dim, values)}, is {size}")
         key = tuple(values.values())
         if key in self._checked:
             return
@@ -351,21 +354,24 @@ class Captured:
         self._checked.add(key)
 
     def _place(self, symbol: str) -> str:
-        """Return where a symbol is a size, and what the user calls it."""
+        """Return what the user calls a symbol, and where it is a size, or part of one."""
         called = f"size {self.names.get(symbol, symbol)}"
-        for arg in self.graph.args:
-            sizes = arg.type.shape if isinstance(arg.type, TensorType) else ()
-            axis = next((axis for axis, dim in enumerate(sizes) if str(dim) == symbol), None)
-            if axis is not None:
-                return f"{called}, dim {axis} of %{arg.name},"
+        kinds = [(arg.name, arg.type) for arg in self.graph.args if isinstance(arg.type, TensorType)]
+        places = [(dim, axis, name) for name, kind in kinds for axis, dim in enumerate(kind.dims)]
+        for dim, axis, name in sorted(places, key=lambda place: str(place[0]) != symbol):
+            if symbol in symbols(dim):
+                made = "" if str(dim) == symbol else f" as {renamed(dim, self.names)}"
+                return f"{called}, dim {axis} of %{name}{made},"
         return called
 
     def size_ranges(self) -> dict[str, SizeRange]:
-        """Return what each symbol of the arguments may be."""
+        """Return what each symbol of the sizes of arguments may be."""
         optima = {**self.hints, **self.optima}
+        used = {s for arg in self.graph.args if isinstance(arg.type, TensorType) for s in arg.type.symbols}
         return {
             symbol: SizeRange(self.names.get(symbol, symbol), low, optima.get(symbol), high)
             for symbol, (low, high) in self.ranges.items()
+            if symbol in used
         }
 
     def finish(self, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> list[Any]:

@@ -194,6 +194,23 @@ def evaluate(dim: Dim, values: Mapping[str, Dim]) -> int:
     return result
 
 
+def solve(dim: Expr, size: int) -> tuple[str, int] | None:
+    """Return the symbol of ``a * symbol + b``, with a positive ``a``, and its value where that is ``size``.
+
+    None for another form. The value is rounded down where there is none.
+    """
+    linear = [(atoms, a) for atoms, a in dim.terms if atoms]
+    if len(linear) != 1 or len(linear[0][0]) != 1 or linear[0][0][0].args or linear[0][1] <= 0:
+        return None
+    ((atom,), factor) = linear[0]
+    return atom.name, (size - dict(dim.terms).get((), 0)) // factor
+
+
+def renamed(dim: Dim, names: Mapping[str, str]) -> Dim:
+    """Return a size with other names for those of its symbols that have one."""
+    return substitute(dim, {old: symbol(new) for old, new in names.items()})
+
+
 def symbols(dim: Dim) -> set[str]:
     """Return the names of the symbols in ``dim``."""
     if isinstance(dim, int):
@@ -251,7 +268,7 @@ def _atom_interval(atom: Atom, ranges: Mapping[str, tuple[int, int]]) -> tuple[i
             corners = [x // max(y, 1) for x in (a, b) for y in (c, d)]
             return min(corners), max(corners)
         case "mod":
-            return (a, b) if 0 <= a and b < c else (0, max(d - 1, 0))
+            return (a, b) if a >= 0 and b < c else (0, max(d - 1, 0))
         case "max":
             return max(a, c), max(b, d)
         case _:

@@ -15,7 +15,7 @@ BIND = "flat.bind"
 
 @dataclass(frozen=True, slots=True)
 class SizeRange:
-    """What a symbol may be: ``name`` is what the user calls it. ``opt`` None: it is not known; ``max`` None: anything."""
+    """What a symbol may be: ``name`` is the user's for it. ``opt`` None: it is not known; ``max`` None: no bound."""
 
     name: str
     min: int

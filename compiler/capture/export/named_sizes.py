@@ -12,7 +12,7 @@ from torchstone.compiler._torch.pytrees import map_dynamic_shapes
 from torchstone.compiler.capture.program import Captured
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, raise_bug
 from torchstone.compiler.ir import Expr, TensorType
-from torchstone.compiler.ir.dims import symbols
+from torchstone.compiler.ir.dims import solve
 
 
 class Dim(torch.export.Dim):
@@ -89,14 +89,15 @@ class NamedSizes:
         for tensor, axis, dim in self._found:
             kind = captured.graph.args[places[id(tensor)]].type
             size = kind.shape[axis] if isinstance(kind, TensorType) else None
-            if not isinstance(size, Expr) or len(symbols(size)) != 1:
+            solved = solve(size, tensor.shape[axis]) if isinstance(size, Expr) else None
+            if solved is None:
                 continue
-            (symbol,) = symbols(size)
+            symbol, value = solved
             root = getattr(dim, "root", dim)
             captured.names[symbol] = name = root.__name__
             optimum = getattr(root, "opt", None)
             if optimum is None:
-                captured.optima.setdefault(symbol, _solved(dim, tensor.shape[axis]))
+                captured.optima.setdefault(symbol, value)
             elif told.setdefault(symbol, optimum) != optimum:
                 raise _refused(f"Dim {name}: opt is {told[symbol]} in one place and {optimum} in another")
         captured.optima.update(told)
@@ -108,11 +109,3 @@ def _axes(shape: Any) -> Iterator[tuple[int, Any]]:
         yield from shape.items()
     elif isinstance(shape, tuple | list):
         yield from enumerate(shape)
-
-
-def _solved(dim: Any, size: int) -> int:
-    """Return the size of the Dim that ``dim`` is, or is made of: it is a * x + b with a positive a."""
-    if not hasattr(dim, "root"):
-        return size
-    offset = int(dim.fn(0))
-    return (size - offset) // (int(dim.fn(1)) - offset)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, did_you_mean
-from torchstone.compiler.ir.dims import Dim, Shape, evaluate, interval, substitute, symbol, symbols
+from torchstone.compiler.ir.dims import Dim, Shape, evaluate, interval, renamed, symbols
 from torchstone.compiler.ir.sizes import SizeRange
 
 Range: TypeAlias = tuple[int, int, int]
@@ -152,14 +152,11 @@ class Ranges:
         ]
         lonely = [p for p in places if not any(low <= p[3] <= high for low, high in p[4])]
         said = [
-            f"dim {axis} of %{i.argument}, {self._called(dim)}, is {size}, and the profiles take "
-            + " or ".join(f"{low} to {high}" for low, high in ranges)
+            f"dim {axis} of %{i.argument}, {renamed(dim, self.names)}, is {size}, and the profiles take "
+            + " or ".join(dict.fromkeys(f"{low} to {high}" for low, high in ranges))
             for i, axis, dim, size, ranges in lonely or places
         ]
         return "; ".join(said) + ("" if lonely else ": no profile takes all of them")
-
-    def _called(self, dim: Dim) -> Dim:
-        return substitute(dim, {s: symbol(name) for s, name in self.names.items()})
 
 
 def _shapes(inputs: Sequence[Input], profile: Profile) -> Shapes:
