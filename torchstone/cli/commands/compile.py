@@ -118,7 +118,7 @@ def compile(
                 )
             _compile_text(what, origin, row, emit, library_calls=library_calls)
         else:
-            executable = _compiled(what, arg, target, library_calls, freeze, _profiles(profile))
+            executable = _compiled(what, arg, target, library_calls, freeze, profile or [])
             _show(executable, emit, row.name, explain=explain, expand=expand)
     if time_passes:
         warn(times)
@@ -154,7 +154,7 @@ def _show(executable: Executable, emit: list[str] | None, own: str, *, explain: 
 
 
 def _compiled(
-    what: str, arg: list[str] | None, target: str, library_calls: bool, freeze: bool, profiles: list[Ranges]
+    what: str, arg: list[str] | None, target: str, library_calls: bool, freeze: bool, texts: list[str]
 ) -> Executable:
     from torchstone.compiler.driver import compile as build
     from torchstone.conformance.errors import InputError
@@ -167,23 +167,21 @@ def _compiled(
     check_known(f"function in {file}", [name], names)
     fn = getattr(module, name)
     fn = fn() if isinstance(fn, type) else fn
+    profiles = [_profile(text) for text in texts]
+    if not all(profiles):
+        text = texts[profiles.index({})]
+        raise InputError(f"--profile {text!r}: expected a range min:opt:max for each size, as n=1:8:64,m=1:4:16")
     sizes = {symbol: size for ranges in profiles[:1] for symbol, (_, size, _) in ranges.items()}
     args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name, sizes)
     options: dict[str, Any] = {"profiles": profiles} if profiles else {}
     return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False, freeze=freeze, **options)
 
 
-def _profiles(texts: list[str] | None) -> list[Ranges]:
-    """Read profiles such as n=1:8:64,m=1:4:16."""
-    from torchstone.conformance.errors import InputError
-
-    profiles: list[Ranges] = []
-    for text in texts or []:
-        parts = [re.fullmatch(r"\s*(\w+)=(\d+):(\d+):(\d+)\s*", part) for part in text.split(",")]
-        if not all(parts):
-            raise InputError(f"--profile {text!r}: expected a range min:opt:max for each size, as n=1:8:64,m=1:4:16")
-        profiles.append({p[1]: (int(p[2]), int(p[3]), int(p[4])) for p in parts if p is not None})
-    return profiles
+def _profile(text: str) -> Ranges:
+    """Read a profile such as n=1:8:64,m=1:4:16; what is none gives nothing."""
+    parts = [re.fullmatch(r"\s*(\w+)=(\d+):(\d+):(\d+)\s*", part) for part in text.split(",")]
+    found = [part.groups() for part in parts if part is not None]
+    return {name: (int(low), int(best), int(high)) for name, low, best, high in found} if all(parts) else {}
 
 
 def _print(stages: Mapping[str, str], wanted: list[str], whose: str) -> None:
