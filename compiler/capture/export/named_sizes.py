@@ -70,7 +70,7 @@ class NamedSizes:
         if not isinstance(tensor, torch.Tensor):
             return
         for axis, dim in _axes(shape):
-            if not isinstance(dim, torch.export.Dim):
+            if not isinstance(dim, torch.export.Dim) or axis not in range(tensor.dim()):
                 continue
             size, low, high = tensor.shape[axis], dim.min, dim.max
             if not low <= size <= high:

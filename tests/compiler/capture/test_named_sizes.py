@@ -63,6 +63,12 @@ def test_an_example_outside_is_refused_by_name() -> None:
         capture(lambda x: x["q"] + 1, ({"q": torch.ones(200)},), {"x": {"q": {0: 2 * N}}})
 
 
+@pytest.mark.parametrize("shapes", [({3: N},), ({"a": N},), ({0: 2},), (N,), ({0: N}, None), {"y": {0: N}}, [{0: "n"}]])
+def test_what_torch_export_refuses_it_refuses(shapes: Any) -> None:
+    with pytest.raises(Unsupported, match=r"torch\.export"):
+        capture(lambda x: x + 1, (torch.ones(6),), shapes)
+
+
 def test_two_optima_for_one_size_are_refused() -> None:
     other = Dim("n", min=2, opt=9, max=64)
     with pytest.raises(TorchstoneError, match="Dim n: opt is 8 in one place and 9 in another"):
