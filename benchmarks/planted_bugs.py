@@ -213,6 +213,7 @@ MARK = Path(f".torchstone/planted-{os.getpid()}.mark")
 
 
 def _mark(bug: str, stage: str, case: str = "") -> None:
+    MARK.parent.mkdir(exist_ok=True)
     MARK.write_text(json.dumps([bug, stage, case]))
 
 

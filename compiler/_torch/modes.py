@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.compiler._torch.names import Names, uses
 
 _NAMES = Names(
     __name__,
     {
-        "TorchDispatchMode": ("torch.utils._python_dispatch.TorchDispatchMode", "see each op that is dispatched"),
         "no_dispatch_modes": ("torch.utils._python_dispatch._disable_current_modes", "run ops that no mode sees"),
         "unseen": ("torch._C._DisableTorchDispatch", "the same at a fortieth of the cost, of ordinary tensors"),
         "DisableTorchFunction": ("torch._C.DisableTorchFunction", "ask a tensor something that no function mode sees"),
@@ -25,6 +27,40 @@ _NAMES = Names(
 
 def __getattr__(name: str) -> Any:
     return _NAMES.look_up(name)
+
+
+class ComputingMode(TorchDispatchMode):
+    """A dispatch mode that computes with what an op is given, lazily conjugated and negated tensors among it.
+
+    PyTorch calls ``__torch_dispatch__`` with the keys left out that make up for these bits: ``x + 0`` of a conjugated x
+    is x, not conjugated. Here the keys are in force.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__torch_dispatch__" in cls.__dict__:
+            cls.__torch_dispatch__ = _with_lazy_bits(cls.__torch_dispatch__)  # type: ignore[method-assign]
+
+
+@uses(
+    "torch._C._SetExcludeDispatchKeyGuard",
+    "torch._C._dispatch_tls_is_dispatch_key_excluded",
+    "torch._C.DispatchKey.Conjugate",
+    "torch._C.DispatchKey.Negative",
+)
+def _with_lazy_bits(dispatch: Callable[..., Any]) -> Callable[..., Any]:
+    """Have the keys of lazy bits in force in a mode's dispatch."""
+    excluded, guard = torch._C._dispatch_tls_is_dispatch_key_excluded, torch._C._SetExcludeDispatchKeyGuard
+    keys = torch._C.DispatchKey
+
+    @functools.wraps(dispatch)
+    def run(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not excluded(keys.Conjugate):
+            return dispatch(self, func, types, args, kwargs)
+        with guard(keys.Conjugate, False), guard(keys.Negative, False):
+            return dispatch(self, func, types, args, kwargs)
+
+    return run
 
 
 @uses("torch._C._len_torch_function_stack", "torch._C._len_torch_dispatch_stack")

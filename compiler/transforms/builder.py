@@ -83,8 +83,7 @@ class Builder:
         """``flat.contract``, where sizes of ``y`` known at run time only are required to be those of ``x``."""
         shape = list(y.shape)
         for one, other in zip((*a_batch, *a_sum), (*b_batch, *b_sum), strict=True):
-            if isinstance(x.shape[one], Expr) or isinstance(shape[other], Expr):
-                shape[other] = x.shape[one]
+            shape[other] = x.shape[one]
         y = self.fit(y, tuple(shape))
         return self.emit("contract", x, y, a_batch=a_batch, b_batch=b_batch, a_sum=a_sum, b_sum=b_sum)[0]
 

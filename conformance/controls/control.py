@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name, functional_form, overload_name, schema_of
 from torchstone.compiler._torch.pytrees import tree_leaves, tree_map_only
 from torchstone.compiler._torch.tensors import storage_key
@@ -104,7 +104,7 @@ def operator(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, name), overload or "default")
 
 
-class Replaced(TorchDispatchMode):
+class Replaced(ComputingMode):
     """Runs the operators inside it by other kernels, where there is one that takes the operands.
 
     Views, and operands that are no plain tensors, are eager's.

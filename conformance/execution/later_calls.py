@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.conformance.backends.protocol import Backend, BackendGuardError
@@ -218,7 +218,7 @@ def _failed(call: LaterCall, error: Exception) -> Finding:
     return replace(finding, outcome=Outcome.UNSUPPORTED) if may_refuse else finding
 
 
-class _SeeReads(TorchDispatchMode):
+class _SeeReads(ComputingMode):
     """Notes whether an op was called whose size or whose Python number depends on values."""
 
     seen = False

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.settings import onednn_off
 from torchstone.conformance.oracle.op_traits.trait import Implementations
@@ -180,7 +180,7 @@ class UndefinedBehavior(Exception):
     """Eager would corrupt the memory of the process, or return memory that it never wrote."""
 
 
-class _CheckRules(TorchDispatchMode):
+class _CheckRules(ComputingMode):
     """Raises ``Unsafe`` before an operator is given what its rule excludes."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

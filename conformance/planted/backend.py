@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.backends.protocol import Availability
 from torchstone.conformance.oracle.pytree import flatten
@@ -53,7 +53,7 @@ class PlantedBackend:
         return self.compile(fn, args)
 
 
-class _Defective(TorchDispatchMode):
+class _Defective(ComputingMode):
     """Gives the ops of a bug the results of its rule; ops that write to an argument get them written there."""
 
     def __init__(self, bug: PlantedBug | None, state: dict[Any, Any]) -> None:

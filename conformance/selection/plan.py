@@ -67,7 +67,7 @@ VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
     (0.5, (DEFAULT,)),
     (0.5, ("lazy", "inplace", "backward", "inference")),
     (0.5, ("outside", "constants")),
-    (0.2, ("dynamic", "batch")),
+    (0.2, ("dynamic", "batch", "huge")),
     *((0.1, BUNDLES[name]) for name in BUNDLES),
 )
 """Kinds of variant, by what they change, each with its weight: within a kind a bug that one shows, others show, too.
@@ -162,14 +162,16 @@ class OpPlan:
     def _find(self, kind: Kind, variant: str, turn: int, asked: set[str]) -> Case | None:
         """The sample with the most that is new, in a variant and a dtype of the kind; None where there is none left.
 
-        Of a variant, only the larger half of the samples comes into question.
+        Of a variant, only the larger half of the samples comes into question, and none whose inputs are all of one
+        element if there are others: in these hardly a variant has anything to change.
         """
         dtype = kind[(turn + _hash(self.key)) % len(kind)]
         samples = [entry for entry in self.samples_of(dtype) if isinstance(entry, Case)]
         samples.sort(key=lambda sample: (-self._novelty(self._facts(sample)), sample.index))
         if variant != DEFAULT:
             samples = [sample for sample in samples if f"{sample.id}:{variant}" not in asked]
-            richest = sorted(samples, key=lambda sample: -_elements(sample))[: len(samples) // 2 + 1]
+            several = [sample for sample in samples if any(tensor.numel() > 1 for tensor in sample.args)]
+            richest = sorted(several or samples, key=lambda sample: -_elements(sample))[: len(samples) // 2 + 1]
             samples = [sample for sample in samples if sample in richest][:ATTEMPTS] + richest[:1]
         for sample in samples:
             case = self.ask(sample, variant)

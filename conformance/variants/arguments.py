@@ -26,6 +26,7 @@ from torchstone.conformance.variants.defaults import left_out
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
+from torchstone.conformance.variants.shapes import emptied, without_columns
 from torchstone.conformance.variants.support import answer, same, together
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
@@ -62,8 +63,8 @@ DTYPES_NAMED = tuple(
 )  # fmt: skip
 """Dtypes that an argument may name; other samples begin with others of them."""
 
-MOST, MOST_SPECIAL = 9, 5
-"""Programs in a case on its own inputs, and on special ones."""
+MOST, MOST_SPECIAL, MOST_EMPTY = 9, 5, 3
+"""Programs in a case on its own inputs, on special ones, and on inputs without rows or columns."""
 CALLS = 60
 """Calls that these programs have together, on each kind of inputs: a long one is judged for long."""
 FURTHER = 5
@@ -82,7 +83,7 @@ def arguments(case: Case) -> Case:
     Some arguments make a difference for special values alone: what to put for NaN.
     """
     programs = list(itertools.islice(_programs(case), MOST_TRIED))
-    starts = zip(_starts(case) if programs else (), (MOST, MOST_SPECIAL), strict=False)
+    starts = _starts(case) if programs else ()
     room = max(1, CALLS // len(case.program.calls))
     told = [_telling(start, programs, min(most, room)) for start, most in starts]
     chosen = [given for turned in (*map(laid_out_by_turns, told[:1]), *told[1:]) for given in turned]
@@ -116,15 +117,20 @@ def _telling(start: Case, programs: list[Program], most: int) -> list[Case]:
     return [case for case, yes in zip(cases, told, strict=False) if yes]
 
 
-def _starts(case: Case) -> Iterator[Case]:
-    """The case with special values, and as it is or with elements that are equal: every other sample."""
+def _starts(case: Case) -> Iterator[tuple[Case, int]]:
+    """The case as it is or with elements that are equal, every other sample; with special values; and empty.
+
+    Each with how many programs it is asked in, at most.
+    """
     with contextlib.suppress(NotApplicable):
         case = tied(case) if case.index % 2 else case
-    yield case
+    yield case, MOST
     for placed in (special, extremes_placed):
         with contextlib.suppress(NotApplicable):
-            yield placed(case, most=1)
-            return
+            yield placed(case, most=1), MOST_SPECIAL
+            break
+    with contextlib.suppress(NotApplicable):
+        yield (emptied if case.index % 2 else without_columns)(case), MOST_EMPTY
 
 
 def _fits(results: list[Any]) -> bool:
@@ -133,7 +139,7 @@ def _fits(results: list[Any]) -> bool:
 
 def _programs(case: Case) -> Iterator[Program]:
     """By turns: all that is left out of a call given, several arguments changed at once, one place after the other."""
-    ways = [given_more(case.program), _drawn(case), *_replaced(case), _numbers_for_inputs(case)]
+    ways = [given_more(case.program), drawn_arguments(case), *_replaced(case), _numbers_for_inputs(case)]
     for group in itertools.zip_longest(*ways):
         yield from (program for program in group if program is not None)
 
@@ -163,7 +169,7 @@ def _changed(program: Program, others: Mapping[int, Any]) -> Program:
     return program.rewrite(lambda call: call.map_arguments(lambda value: others.get(next(count), value)))
 
 
-def _drawn(case: Case) -> Iterator[Program]:
+def drawn_arguments(case: Case) -> Iterator[Program]:
     """Programs with about half of all arguments changed or given: pairs of them that no sample has."""
     choices = _choices(case)
     for _ in range(MOST_TRIED):

@@ -22,10 +22,11 @@ MOST_ALONE = 4
 _OF_ONE = {"allow_unused": True, "retain_graph": True}
 
 
-def backward(case: Case) -> Case:
+def backward(case: Case, *, of_any_size: bool = False) -> Case:
     """The program, and the gradients of its differentiable results, together and each alone, for given ones of them.
 
-    Results that have none stay among the outputs: indices show what the gradients follow from.
+    Results that have none stay among the outputs: indices show what the gradients follow from. Gradients that come in
+    are inputs, or, ``of_any_size``, the cosines of the results: these have their sizes whatever the inputs' are.
     """
     program = case.program
     if any(call.target == "torch.autograd.grad" for call in program.calls):
@@ -43,8 +44,10 @@ def backward(case: Case) -> Case:
     others = [_ref(forward.outputs, path) for path, value in tensors if not value.requires_grad]
     if not paths:
         raise NotApplicable("no result is differentiable")
-    given = {f"cotangent{i}": _cotangent(_at(results, path), case.index) for i, path in enumerate(paths)}
     refs = [_ref(forward.outputs, path) for path in paths]
+    given = {f"cotangent{i}": _cotangent(_at(results, path), case.index) for i, path in enumerate(paths)}
+    made = [Call("torch.cos", (ref,), {}, name) for ref, name in zip(refs, given, strict=True) if of_any_size]
+    inputs = {} if of_any_size else given
     leaves = [Ref(f"{name}_leaf") for name in floats]
     alone = [
         Call("torch.autograd.grad", ([ref], leaves, [Ref(name)]), _OF_ONE, f"gradients_of_{i}")
@@ -55,18 +58,18 @@ def backward(case: Case) -> Case:
     gradients = Call("torch.autograd.grad", (refs, leaves, cotangents), {"allow_unused": True}, "gradients")
     detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
     outputs = (*(Ref(call.result) for call in detached), Ref("gradients"), *others, *(Ref(c.result) for c in alone))
-    whole = Program((*program.inputs, *given), (*forward.calls, *alone, gradients, *detached), outputs)
-    return case.replace(program=whole, inputs={**case.inputs, **given})
+    whole = Program((*program.inputs, *inputs), (*forward.calls, *made, *alone, gradients, *detached), outputs)
+    return case.replace(program=whole, inputs={**case.inputs, **inputs})
 
 
-def with_gradients(case: Case) -> Case:
+def with_gradients(case: Case, *, of_any_size: bool = False) -> Case:
     """The case with its gradients, where it has some and eager comes through them; else as it is.
 
     Eager's gradient of a batch norm of nothing divides by zero, and ends the process; so does a segment reduction.
     """
-    if answers([lambda: taken(backward(case))], most=1)[0]:
+    if answers([lambda: taken(backward(case, of_any_size=of_any_size))], most=1)[0]:
         with contextlib.suppress(NotApplicable):
-            return backward(case)
+            return backward(case, of_any_size=of_any_size)
     return case
 
 

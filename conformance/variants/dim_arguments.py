@@ -19,9 +19,8 @@ from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call
-from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import taken
+from torchstone.conformance.variants.support import resized, taken
 
 NAMES = ("dim", "axis", "dims")
 RANK = 3

@@ -35,12 +35,21 @@ def mixed(case: Case) -> Case:
     ways = list(_ways(case))
     if not ways:
         raise NotApplicable("no two operands")
-    telling, others = _taken(ways[:TELLING], TELLING), ways[TELLING:]
+    telling, others = [*_taken(_narrow_places(case), 1), *_taken(ways[:TELLING], TELLING)], ways[TELLING:]
     start = case.index * BY_TURNS % max(1, len(others))
     found = [*telling, *_taken(others[start:] + others[:start], TELLING + BY_TURNS - len(telling))]
     if not found:
         raise NotApplicable("eager takes operands of one dtype only")
     return found[0] if len(found) == 1 or draws(case) else together(found)
+
+
+def _narrow_places(case: Case) -> list[Way]:
+    """The case with its whole numbers of 64 bits in 32, where they are beside floats: indices and offsets are both."""
+    places = [name for name, tensor in case.inputs.items() if tensor.dtype == torch.int64]
+    if not places or not any(tensor.is_floating_point() for tensor in case.args):
+        return []
+    narrow = {name: case.inputs[name].to(torch.int32) for name in places}
+    return [lambda: case.replace(inputs={**case.inputs, **narrow})]
 
 
 def _taken(ways: Sequence[Way], most: int) -> list[Case]:

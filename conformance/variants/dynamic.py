@@ -1,7 +1,10 @@
 """The variants ``dynamic`` and ``batch``: a program compiled once and called with inputs of several sizes.
 
 ``dynamic`` lets every size vary, ``batch`` the leading one alone. A backend takes part if it has ``compile_dynamic``.
-Every third sample is asked with its gradients, which are other code: how many windows read an element depends on sizes.
+Every other sample is asked with its gradients, which are other code: how many windows read an element depends on sizes.
+Every fourth is called with millions of elements, too: compilers choose other code where there is much to do.
+
+Sizes that have to go together, and do not, are refused by eager, and so they have to be by a backend.
 """
 
 from __future__ import annotations
@@ -15,15 +18,17 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
-from torchstone.conformance.execution.run_case import Compiled, compare_with_eager
+from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal
 from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Stage
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.backward import with_gradients
+from torchstone.conformance.variants.forked import refused
+from torchstone.conformance.variants.long_dim import fits
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import determined
+from torchstone.conformance.variants.support import determined, resized
 
 DYNAMIC, BATCH = "dynamic", "batch"
 # A size is made larger and smaller, but not 1: PyTorch compiles that apart.
@@ -31,8 +36,10 @@ CHANGES = (1, 4, -1)
 SMALL_SIZES = (1, 0)
 """Sizes that a backend may refuse at a call, but not give wrong results for."""
 _LEAST = 2
-GRADIENTS_OF = 3
+GRADIENTS_OF = 2
 """One in so many samples has its gradients: torch.export refuses those of some ops, whose sizes are asked, too."""
+LONG_OF, ELEMENTS = 4, 3 << 20
+"""One in so many samples is called with so many elements as well."""
 _MARGIN = 64
 
 
@@ -62,15 +69,18 @@ def plan(case: Case) -> Plan | None:
     return Plan(dims, others, small) if others else None
 
 
-def _at(case: Case, dims: tuple[tuple[int, ...], ...], changes: Sequence[Callable[[int], int]]) -> Iterator[Case]:
-    """The case at each of the other sizes that eager takes: sizes that are equal now stay equal."""
+def _at(
+    case: Case, dims: tuple[tuple[int, ...], ...], changes: Sequence[Callable[[int], int]],
+    fits: Callable[[Case], bool] = lambda _: True,
+) -> Iterator[Case]:  # fmt: skip
+    """The case at each of the other sizes that fit and eager takes: sizes that are equal now stay equal."""
     for change in changes:
         inputs = {
             name: _resized(tensor, axes, change) for (name, tensor), axes in zip(case.inputs.items(), dims, strict=True)
         }
         other = case.replace(inputs=inputs)
         try:
-            if _reads_beyond(other):
+            if not fits(other) or _reads_beyond(other):
                 continue
         except Exception:  # whatever it says, eager does not take these sizes
             continue
@@ -109,16 +119,6 @@ def _resized(tensor: Tensor, axes: tuple[int, ...], change: Callable[[int], int]
     return tensor
 
 
-def resized(tensor: Tensor, axis: int, size: int) -> Tensor:
-    """A tensor of another size in one dim, its elements taken from ``tensor`` again and again: indices stay indices.
-
-    Of integers the last one is repeated: what rises goes on rising, as offsets have to.
-    """
-    places, before = torch.arange(size), tensor.shape[axis]
-    floats = tensor.is_floating_point() or tensor.is_complex()
-    return tensor.index_select(axis, places % before if floats else places.clamp(max=before - 1))
-
-
 def _free(case: Case, variant: str) -> Case:
     """The case, where sizes that the variant leaves free can be others. Raises ``NotApplicable``."""
     if len({t.untyped_storage().data_ptr() for t in case.args if t.numel()}) < sum(bool(t.numel()) for t in case.args):
@@ -139,17 +139,48 @@ def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | No
     except Exception as error:
         compiled = error
     stage, finding = compare_with_eager(case, backend, compiled)
-    for number, other in enumerate((*varying.others, *varying.small)):
+    if finding.outcome not in CORRECT:
+        return stage, finding
+    for other in (*varying.others, *_long(case, varying.dims)):
+        stage, finding = compare_with_eager(other, backend, compiled)
         if finding.outcome not in CORRECT:
-            break
+            return stage, _of_sizes(finding, other)
+    for other in varying.small:
         there, found = compare_with_eager(other, backend, compiled)
-        if number >= len(varying.others) and found.outcome is not Outcome.MISMATCH:
-            continue
-        stage, finding = there, found
-        if finding.outcome not in CORRECT:
-            sizes = ", ".join(str(list(tensor.shape)) for tensor in other.args)
-            finding = replace(finding, message=f"called with sizes {sizes}: {finding.message}")
+        if found.outcome is Outcome.MISMATCH:
+            return there, _of_sizes(found, other)
+    for other in refused(_apart(case, varying.dims)):
+        there, found = expect_refusal(case, other, backend, compiled)
+        if found.outcome is Outcome.MISMATCH:
+            return there, _of_sizes(found, other)
     return stage, finding
+
+
+def _of_sizes(finding: Finding, case: Case) -> Finding:
+    sizes = ", ".join(str(list(tensor.shape)) for tensor in case.args)
+    return replace(finding, message=f"called with sizes {sizes}: {finding.message}")
+
+
+def _apart(case: Case, dims: Sequence[Sequence[int]]) -> Iterator[Case]:
+    """The case with one input alone larger in one of the dims that may vary."""
+    for (name, tensor), axes in zip(case.inputs.items(), dims, strict=True):
+        for axis in axes:
+            with contextlib.suppress(NotImplementedError):  # of a dtype that eager hardly has anything for
+                yield case.replace(inputs={**case.inputs, name: resized(tensor, axis, tensor.shape[axis] + 1)})
+
+
+def _long(case: Case, dims: tuple[tuple[int, ...], ...]) -> Iterator[Case]:
+    """Of every fourth sample, the case with its first free size so large that there are millions of elements.
+
+    No size of two dims of one input: what takes their product takes too long.
+    """
+    if case.index % LONG_OF != 2 or case.program.differentiates:
+        return
+    size = next(t.shape[axes[0]] for t, axes in zip(case.args, dims, strict=True) if axes)
+    alike = tuple(tuple(d for d in axes if t.shape[d] == size) for t, axes in zip(case.args, dims, strict=True))
+    rest = max(t.numel() // size for t, axes in zip(case.args, alike, strict=True) if axes)
+    if max(map(len, alike)) == 1 and rest:
+        yield from _at(case, alike, [lambda _: max(ELEMENTS // rest, size)], fits)
 
 
 def _compile(case: Case, backend: Any, varying: Plan) -> Compiled:
@@ -161,8 +192,8 @@ def _compile(case: Case, backend: Any, varying: Plan) -> Compiled:
 
 def _every_size(case: Case) -> Case:
     if case.index % GRADIENTS_OF == GRADIENTS_OF - 1:
-        with contextlib.suppress(NotApplicable):  # where the given gradients have sizes that follow otherwise
-            return _free(with_gradients(case), DYNAMIC)
+        with contextlib.suppress(NotApplicable):  # where eager has the gradients at these sizes alone
+            return _free(with_gradients(case, of_any_size=True), DYNAMIC)
     return _free(case, DYNAMIC)
 
 

@@ -11,15 +11,21 @@ import itertools
 import os
 import resource
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
+from torchstone.conformance.execution.undefined_behavior import undefined_behavior
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.attempts import attempts
+from torchstone.conformance.variants.support import taken
 
 SECONDS = 10
 """Of the processor's time that a fork may take."""
+
+REFUSED = 2
+"""Programs of each kind that a backend has to refuse, at most."""
 
 
 def answers(questions: Sequence[Callable[[], bool]], most: int) -> list[bool]:
@@ -40,6 +46,13 @@ def answers(questions: Sequence[Callable[[], bool]], most: int) -> list[bool]:
         if len(found) < len(questions) and sum(found) < most:
             found.append(False)
     return found
+
+
+def refused(cases: Iterable[Case]) -> list[Case]:
+    """The first few that eager refuses; what ends its process is no case."""
+    found = list(cases)
+    told = answers([lambda case=case: not undefined_behavior(case) and not taken(case) for case in found], REFUSED)
+    return [case for case, yes in zip(found, told, strict=False) if yes]
 
 
 def _ask(questions: Sequence[Callable[[], bool]], most: int) -> bytes:

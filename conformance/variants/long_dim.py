@@ -8,6 +8,7 @@ cut into blocks and spread over threads, and counters of 16 bits.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -16,14 +17,13 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch import fake_tensors
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import map_leaves
 from torchstone.conformance.program.program import Program
-from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import answer
+from torchstone.conformance.variants.support import answer, resized, taken
 
 LENGTH = 2053
 """Elements along the dim: a prime, past 2048, where whole numbers end to have places of their own in float16."""
@@ -33,6 +33,12 @@ SIDES = (131, 43, 17)
 """Sizes of all dims, for two dims, three and four: primes next to a multiple of what tiles and vectors are."""
 MOST = 1 << 17
 """Elements of all inputs."""
+HUGE_SIDES = (1_600_033, 1_283, 127, 37)
+"""Sizes of all dims of ``huge``, for one dim, two, three and four: primes, of over 1.5 million elements together."""
+MOST_HUGE = 1 << 24
+"""Elements of all inputs and results of these."""
+MOST_WORK = 1 << 34
+"""Multiplications and additions of products of matrices and convolutions: a second or two."""
 
 MOST_RESULTS = LENGTH
 """Results, of ops that give one for each element of a dim."""
@@ -54,9 +60,9 @@ def long(case: Case, length: int = LENGTH) -> Case:
         if sum(_numel(case.args[i], [d for j, d in dims if j == i], length) for i in range(len(case.args))) > MOST:
             continue
         grown = _grown(case, dims, length)
-        if (found := answer(grown) if _fits(grown) else None) is None:
+        if (found := answer(grown) if fits(grown) else None) is None:
             grown = grown.replace(program=_told(case.program, case.args[dims[0][0]].shape[dims[0][1]], length))
-            found = answer(grown) if grown.program != case.program and _fits(grown) else None
+            found = answer(grown) if grown.program != case.program and fits(grown) else None
         if found is None or len(found) > MOST_RESULTS:
             continue
         size = sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor))
@@ -91,10 +97,46 @@ def _wide(case: Case) -> Case | None:
         two = max((sum(size == side for size in shape) for shape in sizes), default=0) > 1
         if two and sum(map(math.prod, sizes)) <= MOST:
             wide = case.replace(inputs={name: _widened(tensor, side) for name, tensor in case.inputs.items()})
-            found = answer(wide) if _fits(wide) else None
+            found = answer(wide) if fits(wide) else None
             if found and sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor)) <= MOST:
                 return wide
     return None
+
+
+def huge(case: Case) -> Case:
+    """The case with every size from 2 on grown, to millions of elements, where its op takes time in proportion to them.
+
+    Compilers take their time over such programs: loops are tiled, fused by rows and unrolled, and run on threads.
+    """
+    rank = max((sum(size > 1 for size in tensor.shape) for tensor in case.args), default=0)
+    if not 0 < rank <= len(HUGE_SIDES):
+        raise NotApplicable("no size to grow, or too many")
+    side = HUGE_SIDES[rank - 1]
+    grown = case.replace(inputs={name: _widened(tensor, side) for name, tensor in _small(case, side).items()})
+    if not _may_be_asked(grown):
+        sizes = {size for tensor in case.args for size in tensor.shape if size > 1}
+        program = functools.reduce(lambda program, size: _told(program, size, side), sorted(sizes), case.program)
+        grown = grown.replace(program=program)
+        if program == case.program or not _may_be_asked(grown):
+            raise NotApplicable("eager takes no such sizes, or takes long")
+    return grown
+
+
+def _small(case: Case, side: int) -> dict[str, Tensor]:
+    """The inputs, where they are few elements grown."""
+    if sum(math.prod(side if size > 1 else size for size in tensor.shape) for tensor in case.args) > MOST_HUGE:
+        raise NotApplicable("its inputs would be too large")
+    return dict(case.inputs)
+
+
+def _may_be_asked(case: Case) -> bool:
+    """Whether eager takes a large case, and has no more to do than there is time for."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter = FlopCounterMode(display=False)
+    if not fits(case, counter):
+        return False
+    return counter.get_total_flops() <= MOST_WORK and taken(case)
 
 
 def _choices(args: tuple[Tensor, ...], length: int) -> Iterator[_Dims]:
@@ -144,23 +186,25 @@ def _told(program: Program, size: int, length: int) -> Program:
     return program.rewrite(lambda call: call.map_arguments(argument, nested=False))
 
 
-def _fits(case: Case) -> bool:
+def fits(case: Case, *modes: contextlib.AbstractContextManager[Any]) -> bool:
     """Whether no step gives more than there is room for: a list of the same number may have been strides.
 
-    A case that fake tensors do not take is left to eager.
+    A case that fake tensors do not take is left to eager. ``modes`` are entered around it.
     """
     sizes = _Sizes()
     try:
         with fake_tensors.refusals_unlogged(), fake_tensors.FakeTensorMode() as fake, torch.no_grad():
             args = [fake.from_tensor(arg) for arg in case.args]
-            with sizes:
+            with contextlib.ExitStack() as entered:
+                for mode in (*modes, sizes):
+                    entered.enter_context(mode)
                 case.program(*args)
     except Exception:
         return sizes.largest <= ROOM
     return True
 
 
-class _Sizes(TorchDispatchMode):
+class _Sizes(ComputingMode):
     """Raises at the first result that is larger than there is room for."""
 
     largest = 0
@@ -206,3 +250,4 @@ def _dependent(case: Case, found: list[object], number: int) -> int:
 
 LONG = Variant("One dim of two thousand elements: the one that is summed or scanned, if any is.", long)
 LARGE = Variant("One dim of 70,001 elements, or all dims of 131: past 16-bit counters, blocks of loops, tiles.", large)
+HUGE = Variant("Millions of elements: what compilers take their time for.", huge)

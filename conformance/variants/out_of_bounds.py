@@ -15,18 +15,13 @@ import torch
 
 from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal
-from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.execution.verdict import CORRECT, REFUSED, Outcome, Stage
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
-from torchstone.conformance.variants.dynamic import resized
-from torchstone.conformance.variants.forked import answers
+from torchstone.conformance.variants.forked import refused
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import taken
-
-MOST = 2
-"""Refused programs of each kind that are asked."""
+from torchstone.conformance.variants.support import resized
 
 
 def bad_indices(case: Case) -> Iterator[Iterator[Case]]:
@@ -83,13 +78,6 @@ def _with_a_way(case: Case) -> Case:
     if next(itertools.chain(*bad_indices(case), bad_numbers(case), bad_inputs(case)), None) is None:
         raise NotApplicable("nothing that may be out of range")
     return case
-
-
-def refused(cases: Iterator[Case]) -> list[Case]:
-    """The first few that eager refuses; what ends its process is no case."""
-    found = list(cases)
-    told = answers([lambda case=case: not undefined_behavior(case) and not taken(case) for case in found], MOST)
-    return [case for case, yes in zip(found, told, strict=False) if yes]
 
 
 def call_out_of_bounds(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:

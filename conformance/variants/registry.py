@@ -51,6 +51,7 @@ VARIANTS: Registry[Variant] = Registry(
         "backward": f"{_HERE}.backward:BACKWARD",
         "long": f"{_HERE}.long_dim:LONG",
         "large": f"{_HERE}.long_dim:LARGE",
+        "huge": f"{_HERE}.long_dim:HUGE",
         "dims": f"{_HERE}.dim_arguments:DIMS",
         "shifted": f"{_HERE}.values:SHIFTED",
         "mixed": f"{_HERE}.dtypes:MIXED",

@@ -22,8 +22,8 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.selection.features import Feature, features
 from torchstone.conformance.sources import SOURCES, load
 from torchstone.conformance.sources.sampling import seeded
-from torchstone.conformance.variants.arguments import given_more
-from torchstone.conformance.variants.backward import backward
+from torchstone.conformance.variants.arguments import drawn_arguments, given_more
+from torchstone.conformance.variants.backward import backward, with_gradients
 from torchstone.conformance.variants.bundles import bundled, draws
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.laid_out import laid_out_by_turns
@@ -36,6 +36,8 @@ TOGETHER = 12
 """Samples in one program, at most."""
 MORE = 8
 """Programs with arguments given that a sample leaves out."""
+DRAWN, DRAWN_OF = 3, 24
+"""Programs with several arguments changed: so many of those drawn that eager takes."""
 ELEMENTS = 1 << 14
 """Elements of their inputs together; a larger sample is asked alone."""
 ROUND = 3
@@ -54,13 +56,17 @@ def samples(case: Case) -> Case:
 
 
 def gradients(case: Case) -> Case:
-    """Gradients of the case and other samples, of its own with elements that are equal, and of more arguments.
+    """Gradients of the case and other samples, of its own with elements that are equal, of more and other arguments.
 
     Where elements are equal, kinks are; and each argument has a gradient of its own.
     """
     found = {str(each.index): each for each in _unlike(case)}
     more = itertools.islice(given_more(case.program), MORE)
     found |= {f"given{at}": case.replace(program=program) for at, program in enumerate(more)}
+    with seeded(f"{case.id}:drawn"):
+        drawn = [case.replace(program=program) for program in itertools.islice(drawn_arguments(case), DRAWN_OF)]
+    told = answers([partial(_has_gradients, each) for each in drawn], most=DRAWN)
+    found |= {f"drawn{at}": drawn[at] for at, yes in enumerate(told) if yes}
     with contextlib.suppress(NotApplicable), seeded(f"{case.id}:ties"):
         found["ties"] = tied(case)
     asked = answers([partial(_has_gradients, each) for each in found.values()], most=len(found))
@@ -101,7 +107,9 @@ def dtypes(case: Case) -> Case:
             continue
         for name in _ASKED[dtype] if _keeps_integers(sample) else ("default",):
             with contextlib.suppress(NotApplicable), seeded(f"{sample.id}:{name}"):
-                found[f"{dtype}_{name}"] = VARIANTS.load(name).make(sample)
+                found[f"{dtype}_{name}"] = (
+                    _differentiated(sample) if name == "backward" else VARIANTS.load(name).make(sample)
+                )
     asked = answers([partial(taken, changed) for changed in found.values()], most=len(found))
     chosen = {name: changed for (name, changed), yes in zip(found.items(), asked, strict=True) if yes}
     if not chosen:
@@ -109,18 +117,26 @@ def dtypes(case: Case) -> Case:
     return together(laid_out_by_turns(list(chosen.values())), list(chosen))
 
 
+def _differentiated(sample: Case) -> Case:
+    if (case := with_gradients(sample)) is sample:
+        raise NotApplicable("it has no gradients")
+    return case
+
+
 _ASKED = {
     "float64": ("default",),
-    "float16": ("magnitudes", "extremes"),
-    "bfloat16": ("special",),
-    "complex64": ("special",),
+    "float16": ("magnitudes", "extremes", "scalar"),
+    "bfloat16": ("special", "backward"),
+    "complex64": ("special", "backward"),
     "int64": ("default", "extremes"),
     "int32": ("default", "extremes"),
     "int8": ("default", "extremes"),
     "uint8": ("default", "extremes"),
     "bool": ("default",),
 }
-"""The variants of the values in each dtype. Integers are exact, and are asked as they are, too."""
+"""The variants in each dtype. Integers are exact, and are asked as they are, too. In 16 bits an op of one element may
+take a way of its own, on which it has to compute as wide; gradients are asked where they round, and where they are
+conjugated."""
 
 
 def _keeps_integers(sample: Case) -> bool:

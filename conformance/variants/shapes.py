@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -11,10 +13,12 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
 from torchstone.conformance.variants.backward import with_gradients
 from torchstone.conformance.variants.dim_arguments import with_dim
-from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.layout import transposed
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import change_inputs, taken, together
+from torchstone.conformance.variants.support import change_inputs, resized, taken, together
+
+OF_EACH_OPERAND = 2
+"""Sizes of an operand that is alone smaller, or longer."""
 
 SIDE = 5
 """The size of every dim in the variant ``square``."""
@@ -81,10 +85,17 @@ def _without_columns(tensor: Tensor) -> Tensor:
     return tensor[..., :0].clone() if tensor.dim() > 1 else tensor
 
 
+def without_columns(case: Case) -> Case:
+    """The case with last dims of size 0, of inputs with several."""
+    if not _has_two_dims(case):
+        raise NotApplicable("no input has two dims")
+    return change_inputs(case, _without_columns, "nothing to cut")
+
+
 def both_emptied(case: Case) -> Case:
     """The case without rows, and in the same program without columns, where eager takes that: what a reduction gives
     for nothing is seen along the dim that it reduces."""
-    columns = change_inputs(case, _without_columns, "no input has two dims") if _has_two_dims(case) else None
+    columns = without_columns(case) if _has_two_dims(case) else None
     if columns is None or not taken(columns):
         return emptied(case)
     try:
@@ -103,19 +114,27 @@ def _empty(case: Case) -> Case:
 
 
 def smaller(case: Case) -> Case:
-    """Each input in turn alone smaller, which the others are combined with: its first row, and its first column."""
+    """Each input in turn alone smaller, which the others are combined with: its first row, and its first column.
+
+    And each alone longer, where eager takes that: what the others are places in or parts of.
+    """
     if len(case.inputs) < 2:
         raise NotApplicable("no two operands")
     found = []
     for name, tensor in case.inputs.items():
         if tensor.dim() and tensor.shape[0] > 1:
-            for small in (tensor[0], tensor[..., :1])[: tensor.dim()]:
-                changed = case.replace(inputs={**case.inputs, name: small.clone()})
-                if taken(changed):
-                    found.append(changed)
+            sizes = [tensor[0], tensor[..., :1]][: tensor.dim()]
+            sizes += [longer for dim in range(tensor.dim()) for longer in _longer(tensor, dim)]
+            changed = (case.replace(inputs={**case.inputs, name: other.clone()}) for other in sizes)
+            found += itertools.islice(filter(taken, changed), OF_EACH_OPERAND)
     if not found:
-        raise NotApplicable("eager takes no smaller operand")
+        raise NotApplicable("eager takes no operand of another size")
     return together(found)
+
+
+def _longer(tensor: Tensor, dim: int) -> Iterator[Tensor]:
+    with contextlib.suppress(NotImplementedError):  # of a dtype that eager hardly has anything for
+        yield resized(tensor, dim, tensor.shape[dim] + 2)
 
 
 def _odd(case: Case) -> Case:
@@ -147,7 +166,9 @@ def _square(case: Case) -> Case:
 SCALAR = Variant("Every input 0-d.", scalar, try_eager=False)
 LINE = Variant("Every input in one dim.", line)
 EMPTY = Variant("No rows, and no columns: sizes of 0; of every other sample the gradients, too.", _empty)
-SMALLER = Variant("Each operand in turn smaller than the others, which it is repeated for.", smaller)
+SMALLER = Variant(
+    "Each operand in turn smaller than the others, which it is repeated for, or longer where they allow it.", smaller
+)
 SINGLE = Variant("One row: leading dims of size 1.", _leading(1))
 ODD = Variant("Every size odd: what no vector or tile divides.", _odd)
 SQUARE = Variant("Every size the same, and the dims turned round in memory.", _square)

@@ -59,6 +59,16 @@ def together(cases: Sequence[Case], names: Sequence[str] = ()) -> Case:
     return first.replace(program=Program(tuple(inputs), tuple(calls), tuple(outputs)), inputs=inputs)
 
 
+def resized(tensor: Tensor, axis: int, size: int) -> Tensor:
+    """A tensor of another size in one dim, its elements taken from ``tensor`` again and again: indices stay indices.
+
+    Of integers the last one is repeated: what rises goes on rising, as offsets have to.
+    """
+    places, before = torch.arange(size), tensor.shape[axis]
+    floats = tensor.is_floating_point() or tensor.is_complex()
+    return tensor.index_select(axis, places % before if floats else places.clamp(max=before - 1))
+
+
 def of_each_input(doc: str, change: Callable[[Tensor], Tensor], reason: str, *, try_eager: bool = True) -> Variant:
     """A variant that changes each input by itself; ``reason`` is told of cases in which that changes nothing."""
     return Variant(doc, lambda case: change_inputs(case, change, reason), try_eager=try_eager)

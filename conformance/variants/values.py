@@ -26,9 +26,8 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.dependence import Groups, groups
-from torchstone.conformance.variants.dynamic import resized
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import answer, change_inputs, of_each_input, together
+from torchstone.conformance.variants.support import answer, change_inputs, of_each_input, resized, together
 
 Values = Callable[[torch.dtype], Sequence[float]]
 

@@ -50,6 +50,9 @@ WALL_FACTOR = 10
 GRACE = 1.0
 """Seconds that a fork which says no more has to end: it closes its channel first."""
 
+FORKS = 3
+"""Forks of a trial: those after the first go on behind the case that the one before died of."""
+
 MESSAGE = 200
 """Characters of a message that are handed on."""
 
@@ -66,12 +69,13 @@ class ForkedTrial:
 
     An iterable of those that may have found the mutant, and the verdicts on them.
 
-    ``cases`` makes the cases, the same in every call, and ``is_open`` says of a verdict whether it is yielded. The case
-    that the fork dies of, or that takes more than ``timeout`` seconds of the processor's time, is the last to be
-    yielded. A case that does not come to the mutated code when it is compiled and called is not judged, unless
-    ``every`` is. To take no more of them is to end the trial; it ends as well where the first ``patience`` cases, if
-    that is not 0, have not come to the mutated code. ``tried`` counts the cases so far, and ``reached`` those that
-    came to the mutated code. Raises HarnessError when the fork ends before its first case.
+    ``cases`` makes the cases, the same in every call, and ``is_open`` says of a verdict whether it is yielded. The
+    case that the fork dies of, or that takes more than ``timeout`` seconds of the processor's time, is yielded, and
+    another fork goes on behind it: without a mutant the case may have no end either. A case that does not come to the
+    mutated code when it is compiled and called is not judged, unless ``every`` is. To take no more of them is to end
+    the trial; it ends as well where the first ``patience`` cases, if that is not 0, have not come to the mutated
+    code. ``tried`` counts the cases so far, and ``reached`` those that came to the mutated code. Raises HarnessError
+    when the fork ends before its first case.
     """
 
     def __init__(
@@ -82,8 +86,17 @@ class ForkedTrial:
         self.is_open, self.timeout, self.patience = is_open, timeout, patience
         self.every = every
         self.tried = self.reached = self._times = 0
+        self._behind = self._died_of = ""
 
     def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
+        for _ in range(FORKS):
+            self._died_of = ""
+            yield from self._one_fork()
+            if not self._died_of:
+                return
+            self._behind = self._died_of
+
+    def _one_fork(self) -> Iterator[tuple[Case, Verdict]]:
         here, there = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -139,6 +152,7 @@ class ForkedTrial:
         if not begun:
             raise HarnessError(f"a trial ended before its first case: {describe_exit(code)}")
         case = next(case for case in self.cases() if case.id == begun)
+        self._died_of = begun
         hangs = hangs or code == -signal.SIGXCPU
         message = f"no result after {self.timeout:g} s" if hangs else describe_exit(code)
         finding = Finding(Outcome.TIMEOUT if hangs else Outcome.CRASH, message=message)
@@ -151,7 +165,7 @@ class ForkedTrial:
         try:
             _confine()
             with self.mutated(self._reach):
-                for case in self.cases():
+                for case in self._left():
                     self._send(channel, begin=case.id)
                     _allow(self.timeout)
                     self._times = 0
@@ -192,6 +206,13 @@ class ForkedTrial:
                 warnings.simplefilter("ignore")
                 compiled(*case.fresh_args())  # type: ignore[operator]  # an exception is none, and is suppressed
         return run_case(case, self.backend, compiled) if self._times else None
+
+    def _left(self) -> Iterator[Case]:
+        """The cases behind the one that the last fork died of."""
+        left = iter(self.cases())
+        if self._behind:
+            next(case for case in left if case.id == self._behind)
+        return left
 
     def _reach(self) -> None:
         self._times += 1

@@ -1,6 +1,7 @@
 """Which cases run which lines of the compiler: some of every op are compiled and called under a trace.
 
-So is a program of each pair of steps: some lines are there for what no op of the database calls.
+So are a sample of each module and a program of each pair of steps: some lines are there for what no op of the database
+calls.
 
 A map is kept under the hash of the compiler's sources and of what is traced: another is made where these have changed.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import json
 import multiprocessing
 import sys
@@ -53,6 +55,9 @@ SELDOM = 8
 
 PROGRAM_DTYPE = "float32"
 """Of the program of each pair of steps that is traced: they take 0.1 s each."""
+
+MODULES = "modules"
+"""The source whose modules are traced: they train, and call what no function of the database does."""
 
 _CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
 
@@ -115,9 +120,9 @@ def line_map(
     backend: str, folder: Path, jobs: int = 1, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> LineMap:
     """The map of a backend: from ``folder`` if it is there, and otherwise made and put there."""
-    asked = hashlib.sha256(
-        repr((population.digest(), SAMPLES, DTYPES, VARIANTS_TRACED, SELDOM_TRACED, PROGRAM_DTYPE)).encode()
-    ).hexdigest()[:16]
+    steps = tuple(len(steps) for steps in programs.STEPS.values())  # which the numbers of programs follow from
+    traced = (SAMPLES, DTYPES, VARIANTS_TRACED, SELDOM_TRACED, PROGRAM_DTYPE, *_TRACED, steps)
+    asked = hashlib.sha256(repr((population.digest(), *traced)).encode()).hexdigest()[:16]
     path = folder / f"lines-{backend}-{asked}.json.gz"
     try:
         return LineMap.from_json(json.loads(gzip.decompress(path.read_bytes())))
@@ -169,6 +174,16 @@ def traced_program(pair: str) -> Iterator[Case]:
         yield programs.case(pair, PROGRAM_DTYPE, zlib.crc32(pair.encode()) % len(programs.indices_of(pair)))
 
 
+def traced_module(name: str) -> Iterator[Case]:
+    """A sample of a module in evaluation mode, and two in training mode with their gradients."""
+    found = [
+        case for case in load(MODULES).iterate([name], [PROGRAM_DTYPE], ARGUMENT_SAMPLES) if isinstance(case, Case)
+    ]
+    yield from itertools.islice((case for case in found if not case.index % 2), 1)
+    trained = spaced([case for case in found if case.index % 2], 2)
+    yield from (case for case in expand(trained, ("backward",)) if isinstance(case, Case))
+
+
 def unlike_samples(op: str, dtype: str, most: int) -> list[Case]:
     """Some of the samples of an op and dtype, from the largest to the smallest: they differ in their arguments, too."""
     found = load("opinfo").iterate([op], [dtype], ARGUMENT_SAMPLES)
@@ -178,7 +193,7 @@ def unlike_samples(op: str, dtype: str, most: int) -> list[Case]:
 
 def spaced(rows: Sequence[T], most: int) -> list[T]:
     """Some of the rows: the first, and others at equal distances."""
-    step = max(1.0, len(rows) / most)
+    step = max(1.0, len(rows) / max(1, most))
     return [rows[int(at * step)] for at in range(min(most, len(rows)))]
 
 
@@ -276,10 +291,18 @@ class Tracer:
         return self._line
 
 
+_TRACED: dict[str, Callable[[str], Iterator[Case]]] = {
+    "opinfo": traced_cases,
+    MODULES: traced_module,
+    programs.SOURCE: traced_program,
+}
+"""What is traced of each name of a source."""
+
+
 def _traced(backend: str, jobs: int, progress: Callable[[int, int], None]) -> Iterator[tuple[str, Lines]]:
     tasks = [
         (source, names[at : at + OPS_IN_A_TASK])
-        for source in ("opinfo", programs.SOURCE)
+        for source in _TRACED
         for names in [load(source).op_names()]
         for at in range(0, len(names), OPS_IN_A_TASK)
     ]
@@ -297,5 +320,4 @@ def _results(backend: str, tasks: list[tuple[str, list[str]]], jobs: int) -> Ite
 
 
 def _trace_ops(backend: str, source: str, names: list[str]) -> list[tuple[str, Lines]]:
-    cases = traced_cases if source == "opinfo" else traced_program
-    return [row for name in names for row in _trace(backend, cases(name))]
+    return [row for name in names for row in _trace(backend, _TRACED[source](name))]

@@ -31,6 +31,13 @@ OTHER_WAYS = ("dynamic", "arguments", "gradients", "samples", "operands", "dtype
 WIDELY = 2
 """Ops that are asked in each of these where no traced case runs the line, in times of those of other mutations."""
 
+AS_IT_IS = 3
+"""Colons in the id of a case that no variant changes."""
+
+OF_EACH_VARIANT = 5
+"""Cases of each variant that are tried where it runs the line: a size that is known at run time only is one in a
+hundred of what runs a line that all ops run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -62,30 +69,37 @@ def reaching_ids(
     return reaching, next(filter(None, (lines.covering(mutation.path, *span) for span in spans)), [])
 
 
-def reaching_cases(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iterator[Case]:
+def reaching_cases(
+    reaching: Sequence[str], ops: Sequence[str], effort: Effort, near: Sequence[str] = ()
+) -> Iterator[Case]:
     """What is tried, in this order, and nothing twice.
 
-    Of the cases that run the line, so many of so many ops, by turns. Of a few of ``ops``, the first of them foremost:
-    the first ``limit`` samples in ``dtypes`` dtypes, what they have to refuse, ``variants`` of their samples in
-    variants, of each variant one after the other, and so many programs of the fuzzer.
+    Of the cases that run the line, so many of so many ops, by turns, and a few in each variant that runs it. Of a few
+    of ``ops``, the first of them foremost: the first ``limit`` samples in ``dtypes`` dtypes, what they have to refuse,
+    ``variants`` of their samples in variants, of each variant one after the other, and so many programs of the fuzzer.
+    Where there are few ops, programs and modules that are ``near`` are asked in variants as well.
     """
     seen: set[str] = set()
-    for case in _all_of(reaching, ops, effort):
+    for case in _all_of(reaching, ops, effort, near):
         if case.id not in seen:
             seen.add(case.id)
             yield case
 
 
-def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iterator[Case]:
+def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort, near: Sequence[str]) -> Iterator[Case]:
     by_op: dict[str, list[str]] = {}
     for name in reaching:
         by_op.setdefault(name.split(":")[1], []).append(name)
     rows = [_by_dtype(by_op[op]) for op in spaced(list(by_op), effort.ops)]
     turns = (name for turn in itertools.zip_longest(*rows) for name in turn if name is not None)
     yield from map(find_case, itertools.islice(turns, effort.reaching))
+    yield from map(find_case, _of_each_variant(reaching))
 
-    pool = {op: _Lazy(_samples(op, effort)) for op in spaced(ops, POOL * effort.varied_ops)}
+    pool: dict[str, Iterable[Case]] = {op: _Lazy(_samples(op, effort)) for op in spaced(ops, POOL * effort.varied_ops)}
     few = list(pool)[:: max(1, len(pool) // max(1, effort.varied_ops))][: effort.varied_ops]
+    others = [name for name in near if not name.startswith("opinfo:") and name.count(":") == AS_IT_IS]
+    for name in spaced(others, max(0, effort.varied_ops - len(few))):
+        pool[name] = _Lazy(map(find_case, [name]))
     if not reaching:  # so a variant may: it is asked of more ops, before the patience ends
         yield from itertools.islice(_varied(pool, WIDELY * effort.varied_ops, OTHER_WAYS), effort.variants // 2)
     for op in few:
@@ -94,6 +108,16 @@ def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort) -> Iter
     yield from (case for case in iterate({"errors": refused}, None, effort.limit) if isinstance(case, Case))
     yield from itertools.islice(_varied(pool, effort.varied_ops, _names()), effort.variants)
     yield from programs_of(spaced(ops, PROGRAM_OPS), effort.programs)
+
+
+def _of_each_variant(names: Iterable[str]) -> Iterator[str]:
+    """A few of the ids in each variant, as unlike as may be: there a line does what it does in no case as it is."""
+    rows: dict[str, list[str]] = {}
+    for name in names:
+        if name.count(":") > AS_IT_IS:
+            rows.setdefault(name.split(":")[AS_IT_IS + 1], []).append(name)
+    for row in rows.values():
+        yield from spaced(row, OF_EACH_VARIANT)
 
 
 def _by_dtype(names: Iterable[str]) -> list[str]:

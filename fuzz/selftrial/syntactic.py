@@ -23,7 +23,7 @@ from torchstone.conformance.mutants.syntactic.application import LiveCode, NotAp
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.worker import preload_decompositions
-from torchstone.conformance.sources import iterate, load, programs
+from torchstone.conformance.sources import iterate, load
 from torchstone.conformance.variants.apply import expand
 from torchstone.conformance.variants.registry import VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
@@ -64,12 +64,12 @@ class SyntacticTrial:
         started = time.perf_counter()
         text = self.texts[mutation.path]
         reaching, near = reaching_ids(self.lines, mutation, functions_around(text, mutation))
-        sampled = (name.split(":")[1] for name in near if not name.startswith(f"{programs.SOURCE}:"))
+        sampled = (op for source, op, *_ in (name.split(":") for name in near) if source == "opinfo")
         ops = list(dict.fromkeys((*ops_named(text, mutation), *sampled)))
         trial = ForkedTrial(
             self._backend,
             lambda reached: self._live.mutated(mutation, text, reached),
-            lambda: reaching_cases(reaching, ops, self.effort),
+            lambda: reaching_cases(reaching, ops, self.effort, near),
             self._is_open,
             self.timeout,
             self.effort.patience,

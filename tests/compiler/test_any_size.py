@@ -25,6 +25,12 @@ def compile_free(fn: Program, args: tuple[torch.Tensor, ...], target: str = "lin
     return torchstone.compile(fn, args, target, dynamic_shapes=shapes)
 
 
+def gradient_of(fn: Program, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad(fn(leaf), leaf, grad)[0]
+
+
 # The program, the shapes it is compiled at, and others.
 PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
     "adaptive average": (
@@ -64,6 +70,9 @@ PROGRAMS: dict[str, tuple[Program, list[Shape], list[list[Shape]]]] = {
     "sampling a volume": (
         lambda x, grid: F.grid_sample(x, grid, "bilinear", "border", True), [(2, 3, 5, 6, 4), (2, 4, 5, 2, 3)],
         [[(3, 2, 4, 7, 3), (3, 3, 2, 2, 3)]],
+    ),
+    "a gradient within": (
+        lambda x, grad: gradient_of(lambda x: x.softmax(-1).std(1), x, grad), [(3, 4), (3,)], [[(2, 5), (2,)]],
     ),
     "halves": (lambda x: F.glu(x, 0), [(6, 7)], [[(8, 3)]]),
     "groups": (lambda x: F.channel_shuffle(x, 2), [(2, 4, 6, 7)], [[(3, 6, 5, 5)]]),

@@ -131,3 +131,49 @@ def test_program(name: str, target: str) -> None:
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
     else:
         assert torch.equal(got, want)
+
+
+def _small_float8(rows: int, columns: int, dtype: torch.dtype, seed: int) -> Tensor:
+    """Whole numbers, so that no order of the sums rounds, and eager's kernels give one answer on every processor."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-4, 5, (rows, columns), generator=generator).float().to(dtype)
+
+
+ONE, HALF = torch.tensor(1.0), torch.tensor(0.5)
+SCALED: dict[str, dict[str, Any]] = {
+    "one scale": {"scale_a": HALF, "scale_b": torch.tensor(4.0), "out_dtype": torch.float32},
+    "one scale, as a matrix": {"scale_a": HALF.reshape(1, 1), "scale_b": ONE.reshape(1, 1), "out_dtype": torch.float16},
+    "a scale for each row": {
+        "scale_a": 2.0 ** torch.arange(-2, 3).reshape(5, 1), "scale_b": 2.0 ** torch.arange(3).reshape(1, 3),
+        "out_dtype": torch.bfloat16,
+    },
+    "a bias": {"scale_a": ONE, "scale_b": HALF, "bias": torch.tensor([1.0, -2.0, 0.5]), "out_dtype": torch.float32},
+    "a bias in 16 bits": {
+        "scale_a": ONE, "scale_b": HALF, "bias": torch.tensor([1.0, -2.0, 0.5]).bfloat16(), "out_dtype": torch.bfloat16,
+    },
+    "float8 by its scale": {
+        "scale_a": ONE, "scale_b": HALF, "scale_result": torch.tensor(4.0), "out_dtype": torch.float8_e5m2,
+    },
+    "a dtype that is not named": {"scale_a": ONE, "scale_b": HALF, "scale_result": torch.tensor(4.0)},
+    "too large for float8": {"scale_a": torch.tensor(64.0), "scale_b": torch.tensor(64.0)},
+    "a scale that is not used": {
+        "scale_a": ONE, "scale_b": HALF, "scale_result": torch.tensor(4.0), "out_dtype": torch.float32,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("target", ["linalg", "evaluator"])
+def test_a_product_of_scaled_float8(name: str, dtype: torch.dtype, target: str) -> None:
+    options = SCALED[name]
+    tensors = {key: value for key, value in options.items() if isinstance(value, Tensor)}
+    out_dtype = options.get("out_dtype")
+
+    def fn(x: Tensor, y: Tensor, scales: dict[str, Tensor]) -> Tensor:
+        return torch._scaled_mm(x, y.t(), **scales, out_dtype=out_dtype)
+
+    args = _small_float8(5, 33, torch.float8_e4m3fn, 1), _small_float8(3, 33, dtype, 2), tensors
+    expected, found = fn(*args), compile(fn, args, target=target)(*args)
+    assert found.dtype == expected.dtype
+    assert torch.equal(found.float(), expected.float())

@@ -151,6 +151,21 @@ def test_what_many_ops_run_is_asked_of_unlike_ones():
     assert max(asked, key=lambda op: len(asked[op])) == "neg" and sum(map(bool, asked.values())) > 3
 
 
+def test_a_line_that_cases_run_in_a_variant_is_tried_in_that_variant():
+    """However many cases run it as they are, which come first."""
+    varied = [f"opinfo:ceil:{dtype}:0:{name}" for name in ("empty", "strided") for dtype in ("float32", "float64")]
+    plain = [case.id for case in reaching_cases(["opinfo:ceil:float32:0"], [], EFFORT)]
+    with_variants = [case.id for case in reaching_cases(["opinfo:ceil:float32:0", *varied], [], EFFORT)]
+    assert not any(name.count(":") > 3 for name in plain) and set(varied) <= set(with_variants)
+
+
+def test_programs_and_modules_are_varied_where_few_ops_come_by():
+    module = "modules:nn.Tanh:float32:0"
+    effort = Effort(limit=1, dtypes=1, varied_ops=2, variants=8, programs=0)
+    varied = [case for case in reaching_cases([], [], effort, near=[module]) if case.variant != "default"]
+    assert varied and {case.op for case in varied} == {"nn.Tanh"}
+
+
 # Trials
 
 

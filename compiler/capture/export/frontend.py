@@ -18,6 +18,7 @@ import torch.fx.traceback as fx_traceback
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
+from torchstone.compiler._torch.exporting import export_below_autograd
 from torchstone.compiler._torch.fake_tensors import detect_fake_mode
 from torchstone.compiler._torch.functorch import transforms_kept
 from torchstone.compiler._torch.modes import DisableTorchFunction
@@ -183,7 +184,7 @@ def capture(
             ambient_kept(reached.heap),
             _attributes_kept([*leaves, *reached.tensors()]),
         ):
-            program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes, strict=False)
+            program = _exported(module, tuple(args), keywords, dynamic_shapes)
     except Unsupported as error:
         error.where = error.where or raised_at(error)
         if isinstance(error, Effectful):
@@ -209,6 +210,22 @@ def capture(
         drawn_into(program.graph)
         program = _functionalize(program)
     raise AssertionError("unreachable")
+
+
+def _exported(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> torch.export.ExportedProgram:
+    """Return what torch.export makes of a module, its composite ops as they are called where it can.
+
+    A gradient taken inside of a program reads what composite ops keep for it, which is no value of a graph that holds
+    these ops whole: it would be a constant without numbers. There they are taken apart as they run.
+    """
+    try:
+        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+    except RuntimeError as error:
+        if "fake tensor in the exported program constant" not in str(error):
+            raise
+    return export_below_autograd(module, args, kwargs, dynamic_shapes)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ def divert_aborts(module: Any, provider: Bindings, entry: str = "main") -> tuple
     main = None
     for op in module.body.operations:
         operation = op.operation
-        if operation.name == "llvm.mlir.global" and "value" in operation.attributes:
+        if operation.name == "llvm.mlir.global":
             texts[operation.attributes["sym_name"].value] = operation.attributes["value"]
         elif operation.name == "llvm.func" and operation.attributes["sym_name"].value == entry:
             main = operation

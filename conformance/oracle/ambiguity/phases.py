@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.conformance.oracle.op_traits.right_answers import FREE_PHASES
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.pytree import flatten
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torchstone.conformance.oracle.reference.runs import Referee
 
 
-class RecordFactors(TorchDispatchMode):
+class RecordFactors(ComputingMode):
     """Records the results of the factorizations whose vectors have a free phase, in order."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class RecordFactors(TorchDispatchMode):
         return out
 
 
-class AlignPhases(TorchDispatchMode):
+class AlignPhases(ComputingMode):
     """Gives each factorization the phases of the one recorded in its place."""
 
     def __init__(self, recorded: list[tuple[Any, tuple[Tensor, ...]]]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.conformance.oracle.op_traits.right_answers import SATURATES
 from torchstone.conformance.oracle.pytree import flatten
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchstone.conformance.oracle.reference.runs import Referee
 
 
-class ExactProducts(TorchDispatchMode):
+class ExactProducts(ComputingMode):
     """Computes what is inside it with exact products of integers."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

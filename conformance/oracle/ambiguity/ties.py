@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.oracle.equality import same_values
 from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, PICKS_ONE_OF_TIES
@@ -23,7 +23,7 @@ from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, P
 aten = torch.ops.aten
 
 
-class TieBreaking(TorchDispatchMode):
+class TieBreaking(ComputingMode):
     """Runs eager with ties broken as ``given`` index tensors break them, where they are right.
 
     ``made``: whether a tie was broken otherwise than eager breaks it.

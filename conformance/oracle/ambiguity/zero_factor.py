@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.equality import same_values
 from torchstone.conformance.oracle.op_traits.right_answers import ADDS_A_MULTIPLE, INTERPOLATES, SCALES_PRODUCT
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from torchstone.conformance.oracle.reference.runs import Referee
 
 
-class ScaledByZero(TorchDispatchMode):
+class ScaledByZero(ComputingMode):
     """Leaves out each product that is multiplied by 0, or (``multiplied``) multiplies it. ``met`` says that there may
     be one which is not finite."""
 

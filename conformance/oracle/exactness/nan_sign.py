@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.op_traits.signs import KEEPS_SIGN_OF_NAN, READS_SIGN_OF_NAN
 from torchstone.conformance.oracle.pytree import flatten
@@ -38,7 +38,7 @@ def different_nan_signs(actual: Tensor, expected: Tensor) -> Tensor:
     return expected.isnan() & actual.isnan() & (torch.signbit(actual) != torch.signbit(expected))
 
 
-class FlipNanSigns(TorchDispatchMode):
+class FlipNanSigns(ComputingMode):
     """Shows each step that reads the sign of a NaN the other one. ``met`` says that there was such a step."""
 
     def __init__(self, met: list[Any]) -> None:

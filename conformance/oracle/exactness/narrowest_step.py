@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name, schema_of
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
@@ -64,7 +64,7 @@ class _Steps:
     conversions: set[int] = field(default_factory=set)
 
 
-class RecordPrecision(TorchDispatchMode):
+class RecordPrecision(ComputingMode):
     """Records in which precision each call of a program computes, of ``args`` given to it inside this mode."""
 
     def __init__(self, args: tuple[Tensor, ...]) -> None:
@@ -157,7 +157,7 @@ class RecordPrecision(TorchDispatchMode):
             self._read[index] = narrower(self._read.get(index), dtype) or dtype
 
 
-class _Narrowest(TorchDispatchMode):
+class _Narrowest(ComputingMode):
     """Finds the narrowest dtype that a step inside it rounds to."""
 
     found: torch.dtype | None = None

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.oracle.exactness.steps import never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import CONVERSIONS, ONE_ROUNDING
@@ -16,7 +16,7 @@ from torchstone.conformance.oracle.tolerances import SINGLE_ROUNDING_ULPS
 from torchstone.conformance.oracle.ulp import precision, representable, ulp
 
 
-class RecordRoundings(TorchDispatchMode):
+class RecordRoundings(ComputingMode):
     """Records what rounds: ``rounded`` are the dtypes that single operations of IEEE 754 round to, ``others`` counts
     the steps that are none."""
 

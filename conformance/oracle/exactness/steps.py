@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name, schema_of
 from torchstone.conformance.oracle.op_traits.rounding import NEVER_ROUNDS
 
@@ -35,7 +35,7 @@ def _copies_view(name: str) -> bool:
     return view is not None and any(getattr(view, overload).is_view for overload in view.overloads())
 
 
-class EveryStep(TorchDispatchMode):
+class EveryStep(ComputingMode):
     """Asks ``holds`` of every operator that runs inside it. ``always`` says whether all answers were yes."""
 
     def __init__(self, holds: Callable[[Any], bool]) -> None:

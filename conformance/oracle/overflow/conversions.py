@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.compiler._torch.pytrees import tree_map
 from torchstone.conformance.oracle.perturbation.accumulation import arguments_of
@@ -30,7 +30,7 @@ INTEGERS = frozenset(
 STAND_INS = ("zero", "one", "odd", "lowest", "highest")
 
 
-class StandIns(TorchDispatchMode):
+class StandIns(ComputingMode):
     """Gives each conversion another number of the range in the place of one that is out of range. ``found``: whether
     there was one."""
 

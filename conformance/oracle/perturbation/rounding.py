@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode, unseen
+from torchstone.compiler._torch.modes import ComputingMode, unseen
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
@@ -45,7 +45,7 @@ CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
 """Which decompositions stand for their ops, in more steps than one: by place in the program, op, shapes and dtypes."""
 
 
-class RandomRounding(TorchDispatchMode):
+class RandomRounding(ComputingMode):
     """Runs what is inside it with the roundings of ``dtype`` drawn at random: each to one side or the other, by
     ``scale`` ULP, or all to the side ``direction`` says. The same seed draws the same. With ``draws`` each is moved by
     what these say, in ULPs. ``on_grid``: and to a number of the dtype then. Runs of one program on inputs that differ

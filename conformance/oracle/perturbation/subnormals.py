@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.oracle.exactness.steps import never_rounds
 
@@ -27,7 +27,7 @@ def flushed(tensor: Tensor) -> Tensor:
     return torch.where(small, torch.copysign(torch.zeros_like(tensor), tensor), tensor)
 
 
-class FlushSubnormals(TorchDispatchMode):
+class FlushSubnormals(ComputingMode):
     """Eager whose steps flush what is subnormal in their results."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

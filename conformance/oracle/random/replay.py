@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_unflatten
 from torchstone.conformance.oracle.equality import same_bits
 
@@ -53,7 +53,7 @@ class Draw:
     state: Tensor
 
 
-class RecordRng(TorchDispatchMode):
+class RecordRng(ComputingMode):
     """Records random steps, in order."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ def _copied(tree: Any) -> list[Any]:
     return [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in tree_flatten(tree)[0]]
 
 
-class ReplayRng(TorchDispatchMode):
+class ReplayRng(ComputingMode):
     """Gives each random step what eager drew in its place. Raises ``ReplayMismatch`` where there is no such step."""
 
     def __init__(self, recorded: list[Draw]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
@@ -25,7 +25,7 @@ FILLS = ((101.0, 101), (math.nan, 0), (0.0, 1), (math.inf, 3), (-math.inf, 7))
 """What floats, and what integers, are filled with: true and false, and on both sides of any number."""
 
 
-class _Fill(TorchDispatchMode):
+class _Fill(ComputingMode):
     """Fills what an operator gives unwritten."""
 
     def __init__(self, fill: tuple[float, int]) -> None:

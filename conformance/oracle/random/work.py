@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.program.program import Program
 
@@ -19,7 +19,7 @@ MOST = 1 << 20
 """Elements of a program that can be run some hundred times, in seconds."""
 
 
-class _Count(TorchDispatchMode):
+class _Count(ComputingMode):
     """Counts the elements that operators read and write."""
 
     elements = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.conformance.oracle.op_traits.rounding import RECURRENCE
 from torchstone.conformance.oracle.op_traits.undetermined import LOSES_NAN
 from torchstone.conformance.oracle.perturbation.decompositions import MAX_DEGREE, decompositions
@@ -26,7 +26,7 @@ def _formulas() -> dict[Any, Any]:
     return {op: formula for op, formula in decompositions().items() if LOSES_NAN.holds(op)}
 
 
-class ByDocumentedFormulas(TorchDispatchMode):
+class ByDocumentedFormulas(ComputingMode):
     """Runs what is inside it with these functions by their formulas, in float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:

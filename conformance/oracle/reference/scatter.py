@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.perturbation.draws import LARGEST, Draws, DrawStream, Mix, Streams
 from torchstone.conformance.oracle.perturbation.inputs import write_drawn
@@ -126,7 +126,7 @@ def _same(run: ReferenceRun, other: ReferenceRun) -> bool:
     return len(run.leaves) == len(other.leaves) and all(a.shape == b.shape and same_bits(a, b) for a, b in pairs)
 
 
-class ElementByElement(TorchDispatchMode):
+class ElementByElement(ComputingMode):
     """Watches whether each step works element by element, on tensors that all have one shape."""
 
     def __init__(self, shape: torch.Size) -> None:

@@ -163,6 +163,40 @@ def _written_beside_mask(d: Draft, x: Ref) -> Ref:
     return base
 
 
+def _rows_beside_mask(*, one_place: bool) -> Step:
+    """A copy of the result, written to where a mask of all dims but the last holds: one value for each such place.
+
+    Along the last dim they are in one place, or each in its own.
+    """
+
+    def step(d: Draft, x: Ref) -> Ref:
+        base, mask = d.call("torch.clone", x), d.call("torch.ones", list(d[x].shape[:-1]), dtype=torch.bool)
+        count = d[x][..., 0].numel()
+        places = d.input(1 if one_place else count, dtype=torch.int64, below=d[x].shape[-1])
+        d.call("torch.Tensor.__setitem__", base, (mask, places), d.input(count, dtype=d[x].dtype))
+        return base
+
+    return step
+
+
+def _quantized(dtype: torch.dtype) -> Step:
+    """Rounded to what integers hold, by a scale that is a tensor of some dtype."""
+
+    def step(d: Draft, x: Ref) -> Ref:
+        scale = d.call("torch.full", [], 0.11, dtype=dtype)
+        zero = d.call("torch.full", [], 3, dtype=torch.int32)
+        return d.call("torch.fake_quantize_per_tensor_affine", x, scale, zero, -8, 17)
+
+    return step
+
+
+def _quantized_by_rows(d: Draft, x: Ref) -> Ref:
+    size = d[x].shape[0]
+    scale = d.call("torch.linspace", 0.05, 0.3, size)
+    zero = d.call("torch.arange", size, dtype=torch.int32)
+    return d.call("torch.fake_quantize_per_channel_affine", x, scale, zero, 0, -8, 17)
+
+
 def _masked_write(d: Draft, x: Ref) -> Ref:
     base = d.call("torch.clone", x)
     d.call("torch.Tensor.__setitem__", base, d.mask(x), 1)
@@ -201,7 +235,10 @@ _NUMBERS = ("exp", "log", "sqrt", "square", "neg", "abs", "reciprocal", "rsqrt",
 _JUMPS = ("floor", "ceil", "round", "sign", "logical_not", "isnan")
 _SUMS = ("add", "sub", "mul", "div", "maximum", "minimum", "atan2", "fmod", "lt", "eq")
 _CASTS = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool", "complex64")
-_RARE = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+_RARE = (
+    "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)  # fmt: skip
 
 STEPS: Mapping[str, Sequence[Step]] = {
     "create": (
@@ -213,6 +250,8 @@ STEPS: Mapping[str, Sequence[Step]] = {
     "compute": (
         *map(_of, (*_NUMBERS, *_JUMPS)), _of("clamp", -1, 1), _of("clamp", 0), _of("pow", 2), _of("mul", 0),
         _of("mul", 2), _of("add", 0), _of("div", 1), _of("rsub", 1),
+        _of("fake_quantize_per_tensor_affine", 0.1, 3, -8, 17), _quantized(torch.float32), _quantized(torch.float64),
+        _quantized(torch.bfloat16), _quantized_by_rows,
     ),
     "combine": (
         _twice("add"), _twice("sub"), _twice("mul"), _twice("div"), *map(_with, _SUMS),
@@ -267,6 +306,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         _written(("select", -1, 0), ("zero_",)), _written(("flatten",), ("mul_", 2)),
         _written(("__getitem__", slice(None, None, 2)), ("sub_",)), _written(("unsqueeze", 0), ("clamp_", 0)),
         _masked_write, _accumulated, _scattered, _of_itself, _written_beside_mask,
+        _rows_beside_mask(one_place=True), _rows_beside_mask(one_place=False),
     ),
     "join": (
         _joined_turned, lambda d, x: d.call("torch.stack", [x, d.like(x), x], 1),

@@ -117,3 +117,9 @@ def test_a_dtype_is_any_by_the_sample() -> None:
     programs = [str(asked(cast.replace(index=index), "arguments").program) for index in range(4)]
     for name in ("float8_e4m3fn", "uint16", "uint32", "uint64", "complex128"):
         assert any(f"torch.{name}" in program for program in programs), name
+
+
+def test_other_arguments_meet_empty_inputs() -> None:
+    """What a correction of -1 makes of no elements is seen there alone."""
+    given = case("torch.var", torch.randn(4, 3), args=(0,)).replace(index=1)
+    assert any(tensor.numel() == 0 for tensor in asked(given, "arguments").args)

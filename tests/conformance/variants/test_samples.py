@@ -89,3 +89,20 @@ def test_a_backend_that_refuses_a_part_is_asked_for_the_others() -> None:
 @pytest.mark.parametrize("variant", ["samples", "gradients", "dtypes", "operands", "layouts"])
 def test_the_id_is_that_of_the_sample_that_was_asked_for(variant: str) -> None:
     assert asked(find_case("opinfo:sum:float32:5"), variant).id == f"opinfo:sum:float32:5:{variant}"
+
+
+def test_gradients_are_asked_where_they_round_and_where_they_are_conjugated() -> None:
+    whole = asked(find_case("opinfo:mul:float32:0"), "dtypes")
+    differentiated = {
+        call.result.rpartition("gradients_")[2] for call in whole.program.calls if call.target == "torch.autograd.grad"
+    }
+    assert differentiated == {"bfloat16_backward", "complex64_backward"}
+    one = [
+        tensor for name, tensor in whole.inputs.items() if name.endswith("float16_scalar") and "bfloat16" not in name
+    ]
+    assert one and all(tensor.shape == () for tensor in one)
+
+
+def test_gradients_are_asked_of_other_arguments_than_the_samples() -> None:
+    whole = asked(find_case("opinfo:nn.functional.avg_pool2d:float32:0"), "gradients")
+    assert any("drawn" in call.result for call in whole.program.calls if call.target == "torch.autograd.grad")

@@ -102,6 +102,28 @@ def trilinear(
     return b.cast(total, b.type.dtype)
 
 
+@expands("aten._scaled_mm.default")
+def scaled_mm(
+    b: Expander, x: Value, y: Value, scale_x: Value, scale_y: Value, bias: Value | None = None,
+    scale_result: Value | None = None, out_dtype: Any = None, use_fast_accum: bool = False,
+) -> Value:  # fmt: skip
+    """Float8 by float8, added up in float32, each times its scale: one number, or one for each row of x, column of y.
+
+    Only a float8 result is divided by its scale, and only if its dtype is named: so does eager.
+    """
+
+    def scaled(value: Value, scale: Value) -> Value:
+        scale = b.reshape(scale, ()) if all(size == 1 for size in scale.shape) else scale
+        return b.mul(b.cast(value, dt.float32), b.broadcast(b.cast(scale, dt.float32), value.shape))
+
+    out = _product(b, scaled(x, scale_x), scaled(y, scale_y))
+    if bias is not None:
+        out = b.add(out, b.broadcast(b.cast(bias, dt.float32), out.shape, (1,)))
+    if scale_result is not None and out_dtype is not None and b.type.dtype.bits == 8:
+        out = b.div(out, b.broadcast(b.reshape(scale_result, ()), out.shape))
+    return b.cast(out, b.type.dtype)
+
+
 @expands("aten._int_mm.default")
 def int_mm(b: Expander, x: Value, y: Value) -> Value:
     """int8 by int8, added up in int32."""
