@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -201,9 +202,11 @@ def build(
     options: Mapping[str, Any] | None = None,
 ) -> Executable:
     """Take a captured program through contract, lowering and runtime."""
-    if target.configure is not None:
+    if target.settings is not None:
         with _stage("lower"):
-            target = target.configure(captured.size_ranges(), captured.hints, options or {})
+            settings = target.settings(captured.size_ranges(), captured.hints, options or {})
+        lower = target.lower
+        target = replace(target, lower=lambda graph: lower(graph, settings))
     with _stage("contract"):
         contract, guards = to_contract(captured.graph, target, captured.hints, library_calls=library_calls)
         flat, bounds = to_flat(contract, target, library_calls=library_calls)

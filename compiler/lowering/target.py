@@ -34,7 +34,7 @@ class Lowered:
     texts: dict[str, Callable[[], str]] = field(default_factory=dict)
 
 
-Configure: TypeAlias = "Callable[[Mapping[str, SizeRange], Mapping[str, int], Mapping[str, Any]], Target]"
+Settings: TypeAlias = Callable[[Mapping[str, SizeRange], Mapping[str, int], Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class Target:
     ``lower(graph)`` turns a graph of taken ops into a ``Lowered``; it writes no ATen semantics.
     ``schedules`` says that its kernels run among library calls and run-time sizes, see ``lowering.partition``.
     ``pipelines`` are those that its code passes through, in order.
-    ``options`` are those of ``compile`` that are for this target alone, each with what it is for people.
-    ``configure(sizes, example, options)`` returns the target for one program: ``sizes`` are its symbols, ``example``
-    tells what they are for its example.
     ``prepare(graph)`` is what ``lower`` does first, from graph to graph: done earlier, parameters are prepared too.
+    ``options`` are those of ``compile`` that are for this target alone.
+    ``settings(sizes, example, options)`` returns what ``lower`` then takes as its second argument, for one program:
+    ``sizes`` are its symbols, ``example`` tells what they are for its example.
     """
 
     name: str
     takes: Callable[[Operation], str | None]
-    lower: Callable[[Graph], Lowered]
+    lower: Callable[..., Lowered]
     schedules: bool = False
     pipelines: tuple[Pipeline, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
-    configure: Configure | None = None
     prepare: Callable[[Graph], Graph] = lambda graph: graph
+    options: tuple[str, ...] = ()
+    settings: Settings | None = None

@@ -5,14 +5,10 @@ Nothing here knows whether the module behind the API is the real one: see ``torc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, failed_check
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
-from torchstone.compiler.ir.sizes import SizeRange
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 from torchstone.compiler.lowering.tensorrt import elementwise, movement, normalization, reduction, windowed
 from torchstone.compiler.lowering.tensorrt.held import Held, Values, check_type
@@ -189,9 +185,4 @@ def lower(graph: Graph, settings: Settings | None = None) -> Lowered:
     return Lowered(load, {"tensorrt": lambda: print_network(program)})
 
 
-def configure(sizes: Mapping[str, SizeRange], example: Mapping[str, int], options: Mapping[str, Any]) -> Target:
-    """Return the target for a program with these sizes. TorchstoneError says which option is wrong, and why."""
-    return replace(TARGET, lower=partial(lower, settings=settings_of(sizes, options, example)))
-
-
-TARGET = Target("tensorrt", takes, lower, schedules=True, options=OPTIONS, configure=configure)
+TARGET = Target("tensorrt", takes, lower, schedules=True, options=OPTIONS, settings=settings_of)

@@ -12,16 +12,16 @@ from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir.sizes import SizeRange
 from torchstone.compiler.runtime.tensorrt.profiles import Profile, check_example, profiles_of
 
-OPTIONS = {
-    "profiles": "a list of optimization profiles, each a dict of names of sizes to (min, opt, max)",
-    "timing_cache": "a file that keeps how fast kernels were, read before an engine is built and written after",
-    "workspace": "the bytes of scratch memory that a layer may use, at most",
-}
+OPTIONS = ("profiles", "workspace", "timing_cache")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``profiles`` by symbol, ``names`` what the user calls these. ``workspace`` None: all memory of the device."""
+    """How an engine is built.
+
+    ``profiles`` go by symbols, ``names`` is what the user calls these. ``workspace`` are the bytes of scratch memory
+    that a layer may use, None: all of the device. ``timing_cache`` is a file, None: the memory of this process.
+    """
 
     profiles: tuple[Profile, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Settings:
     timing_cache: Path | None = None
 
 
-def settings_of(sizes: Mapping[str, SizeRange], options: Mapping[str, Any], example: Mapping[str, int]) -> Settings:
+def settings_of(sizes: Mapping[str, SizeRange], example: Mapping[str, int], options: Mapping[str, Any]) -> Settings:
     """Return the settings for a program with these sizes, which are ``example`` for its example.
 
     TorchstoneError says which option is wrong, and why.

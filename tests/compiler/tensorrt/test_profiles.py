@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from torchstone.compiler.driver import Executable
 from torchstone.compiler.ir import TensorType, symbol
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.graph import Frame, Location
+from torchstone.compiler.lowering.registry import find_target
+from torchstone.compiler.lowering.tensorrt import lower
 from torchstone.compiler.runtime.tensorrt import simulator as trt
 
 from .graphs import graph_of, kernel
@@ -159,6 +162,14 @@ def test_profiles_need_dynamic_sizes_and_a_target_that_has_them() -> None:
         compile(torch.exp, (torch.ones(2),), "evaluator", profiles=[{"n": M}])
     with pytest.raises(TorchstoneError, match=r'no option "freze" \(did you mean "freeze"\?\)'):
         compile(torch.exp, (torch.ones(2),), "tensorrt", freze=True)
+
+
+def test_a_target_made_of_this_one_keeps_what_it_changed() -> None:
+    target = replace(
+        find_target("tensorrt"), lower=lambda graph, settings: lower(graph, replace(settings, profiles=()))
+    )
+    exe = compile(lambda x: x + 1, (torch.ones(3),), target, ({0: Dim("n", max=9)},))
+    assert engine(exe).builds == 0
 
 
 @pytest.mark.parametrize("target", ["evaluator", "linalg"])
