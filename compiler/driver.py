@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 from torchstone.compiler.capture.export import frontend as export
@@ -11,7 +13,7 @@ from torchstone.compiler.capture.own_example import take_example
 from torchstone.compiler.capture.program import Captured
 from torchstone.compiler.capture.symbolic.attempts import ExampleRefused, refused_by_example
 from torchstone.compiler.capture.trace import frontend as dispatch
-from torchstone.compiler.diagnostics import TorchstoneError, raise_bug
+from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean, raise_bug
 from torchstone.compiler.explain import explain
 from torchstone.compiler.ir import Graph, Operation
 from torchstone.compiler.ir.graph import walk
@@ -107,6 +109,7 @@ def compile(
     library_calls: bool = True,
     alias_results: bool = True,
     freeze: bool = False,
+    **options: Any,
 ) -> Executable:
     """Compile ``fn(*args, **kwargs)`` for a target, by name or itself, and return an executable.
 
@@ -120,9 +123,11 @@ def compile(
     was written to; what ``tensor.data`` changes is not noticed.
     A result that is an argument or a view of one is that argument or view, as in eager; without ``alias_results`` the
     compiled code computes it like any other.
+    ``options`` are the target's own: ``tensorrt`` has ``profiles``, ``workspace`` and ``timing_cache``.
     Unsupported says which op the target does not take, and ``stage`` where that was found.
     """
     row = target if isinstance(target, Target) else find_target(target)
+    _check_options(row, options)
     with _stage("capture"), timed("capture", "capture"):
         if dynamic_shapes is None:
             captured = dispatch.capture(fn, args, kwargs)
@@ -135,7 +140,7 @@ def compile(
             captured.drop_aliased()
         else:
             captured.keep_aliased()
-        exe = build(captured, row, library_calls=library_calls, freeze=freeze)
+        exe = build(captured, row, library_calls=library_calls, freeze=freeze, options=options)
         take_example(captured, exe._kernel, exe._flat, args, kwargs)
         return exe
 
@@ -177,8 +182,31 @@ def compile_many(
     return out
 
 
-def build(captured: Captured, target: Target, *, library_calls: bool = True, freeze: bool = False) -> Executable:
+def _check_options(target: Target, options: Mapping[str, Any]) -> None:
+    for name in options:
+        if name not in target.options:
+            known = [
+                *target.options,
+                *(n for n, p in signature(compile).parameters.items() if p.kind is p.KEYWORD_ONLY),
+            ]
+            own = f"its own are {', '.join(target.options)}" if target.options else "it has none of its own"
+            raise TorchstoneError(f'target {target.name}: no option "{name}"{did_you_mean(name, known)}; {own}')
+
+
+def build(
+    captured: Captured,
+    target: Target,
+    *,
+    library_calls: bool = True,
+    freeze: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> Executable:
     """Take a captured program through contract, lowering and runtime."""
+    if target.settings is not None:
+        with _stage("lower"):
+            settings = target.settings(captured.size_ranges(), captured.hints, options or {})
+        lower = target.lower
+        target = replace(target, lower=lambda graph: lower(graph, settings))
     with _stage("contract"):
         contract, guards = to_contract(captured.graph, target, captured.hints, library_calls=library_calls)
         flat, bounds = to_flat(contract, target, library_calls=library_calls)

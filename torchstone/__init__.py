@@ -15,12 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torchstone.compiler.capture.export.named_sizes import Dim
     from torchstone.compiler.driver import compile
     from torchstone.conformance.pytest_plugin.user_cases import case
 
     __version__: str
 
-__all__ = ["__version__", "case", "compile"]
+__all__ = ["Dim", "__version__", "case", "compile"]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,6 +30,11 @@ def __getattr__(name: str) -> Any:
 
         globals()["compile"] = compile
         return compile
+    if name == "Dim":
+        from torchstone.compiler.capture.export.named_sizes import Dim
+
+        globals()["Dim"] = Dim
+        return Dim
     if name == "case":
         from torchstone.conformance.pytest_plugin.user_cases import case
 

@@ -34,7 +34,8 @@ from torchstone.compiler.capture.tensor_guards import Facts
 from torchstone.compiler.capture.trace.aten_literals import FROM_TORCH, TO_TORCH
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import Expr, Graph, TensorType, Value
-from torchstone.compiler.ir.dims import Dim, evaluate, symbols
+from torchstone.compiler.ir.dims import Dim, evaluate, renamed, solve, symbols
+from torchstone.compiler.ir.sizes import SizeRange
 from torchstone.compiler.ops.control import same_number
 
 Guard = Callable[[Mapping[str, int]], "str | None"]
@@ -65,6 +66,8 @@ class Captured:
     ``specialized`` tells what numbers and sizes, read from the values of tensors, the program was specialized to.
     ``otherwise`` is the program specialized to its numbers, for a target that does not take them as they are here.
     ``reads`` are the numbers that Python read, and ``sizes`` the shapes that values told, when it was captured so.
+    ``ranges`` are the least and the greatest that each symbol may be, ``hints`` what it is for the example, ``names``
+    what the user calls it, and ``optima`` the size that an engine is to be tuned for.
     ``example`` says what the sizes that values tell are for the example, as far as that is known; ``places`` which
     argument, or which of the numbers read, such a symbol is; ``without`` captures the program again, with constants in
     the place of symbols.
@@ -82,6 +85,8 @@ class Captured:
     guards: list[Guard] = field(default_factory=list)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     hints: dict[str, int] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    optima: dict[str, int] = field(default_factory=dict)
     integers: list[int] = field(default_factory=list)
     specialized: list[str] = field(default_factory=list)
     row_major: bool = False
@@ -324,6 +329,9 @@ class Captured:
                 derived.append((what, dim, value))
             elif values.setdefault(str(dim), value) != value:
                 raise GuardError(f"{what} must be {dim} = {values[str(dim)]}, is {value}")
+        for _, dim, size in derived:  # a symbol that is the size of none: it is told by what is made of it
+            if isinstance(dim, Expr) and (found := solve(dim, size)) is not None:
+                values.setdefault(*found)
         if values or derived:
             self._check_sizes(values, derived)
         return values
@@ -331,18 +339,40 @@ class Captured:
     def _check_sizes(self, values: dict[str, int], derived: list[tuple[str, Dim, int]]) -> None:
         for what, dim, size in derived:
             if symbols(dim) <= set(values) and evaluate(dim, values) != size:
-                raise GuardError(f"{what} must be {dim} = {evaluate(dim, values)}, is {size}")
+                raise GuardError(f"{what} must be {renamed(dim, self.names)} = {evaluate(dim, values)}, is {size}")
         key = tuple(values.values())
         if key in self._checked:
             return
         for name, value in values.items():
             low, high = self.ranges.get(name, (0, None))
             if value < low or (high is not None and value > high):
-                raise GuardError(f"size {name} must be in [{low}, {'inf' if high is None else high}], is {value}")
+                bounds = f"[{low}, {'inf' if high is None else high}]"
+                raise GuardError(f"{self._place(name)} must be in {bounds}, is {value}")
         for guard in self.guards:
             if message := guard(values):
                 raise GuardError(message)
         self._checked.add(key)
+
+    def _place(self, symbol: str) -> str:
+        """Return what the user calls a symbol, and where it is a size, or part of one."""
+        called = f"size {self.names.get(symbol, symbol)}"
+        kinds = [(arg.name, arg.type) for arg in self.graph.args if isinstance(arg.type, TensorType)]
+        places = [(dim, axis, name) for name, kind in kinds for axis, dim in enumerate(kind.dims)]
+        for dim, axis, name in sorted(places, key=lambda place: str(place[0]) != symbol):
+            if symbol in symbols(dim):
+                made = "" if str(dim) == symbol else f" as {renamed(dim, self.names)}"
+                return f"{called}, dim {axis} of %{name}{made},"
+        return called
+
+    def size_ranges(self) -> dict[str, SizeRange]:
+        """Return what each symbol of the sizes of arguments may be."""
+        optima = {**self.hints, **self.optima}
+        used = {s for arg in self.graph.args if isinstance(arg.type, TensorType) for s in arg.type.symbols}
+        return {
+            symbol: SizeRange(self.names.get(symbol, symbol), low, optima.get(symbol), high)
+            for symbol, (low, high) in self.ranges.items()
+            if symbol in used
+        }
 
     def finish(self, outputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sizes) -> list[Any]:
         """Write mutated arguments and gradients back; return the leaves of the program's result."""

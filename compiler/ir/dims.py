@@ -194,6 +194,23 @@ def evaluate(dim: Dim, values: Mapping[str, Dim]) -> int:
     return result
 
 
+def solve(dim: Expr, size: int) -> tuple[str, int] | None:
+    """Return the symbol of ``a * symbol + b``, with a positive ``a``, and its value where that is ``size``.
+
+    None for another form. The value is rounded down where there is none.
+    """
+    linear = [(atoms, a) for atoms, a in dim.terms if atoms]
+    if len(linear) != 1 or len(linear[0][0]) != 1 or linear[0][0][0].args or linear[0][1] <= 0:
+        return None
+    ((atom,), factor) = linear[0]
+    return atom.name, (size - dict(dim.terms).get((), 0)) // factor
+
+
+def renamed(dim: Dim, names: Mapping[str, str]) -> Dim:
+    """Return a size with other names for those of its symbols that have one."""
+    return substitute(dim, {old: symbol(new) for old, new in names.items()})
+
+
 def symbols(dim: Dim) -> set[str]:
     """Return the names of the symbols in ``dim``."""
     if isinstance(dim, int):
@@ -224,6 +241,38 @@ def _atom_nonnegative(atom: Atom) -> bool:
             return any(map(nonnegative, args))
         case _, args:
             return all(map(nonnegative, args))
+
+
+def interval(dim: Dim, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """Return bounds of a size whose symbols are in ``ranges``, each a least and a greatest value of at least 0.
+
+    A divisor is at least 1. The bounds are exact where each symbol is in one place; else they may be wider.
+    """
+    if isinstance(dim, int):
+        return dim, dim
+    low = high = 0
+    for atoms, coefficient in dim.terms:
+        corners = [coefficient]
+        for atom in atoms:
+            corners = [c * bound for c in corners for bound in _atom_interval(atom, ranges)]
+        low, high = low + min(corners), high + max(corners)
+    return low, high
+
+
+def _atom_interval(atom: Atom, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    if not atom.args:
+        return ranges[atom.name]
+    (a, b), (c, d) = (interval(arg, ranges) for arg in atom.args)
+    match atom.name:
+        case "floordiv":
+            corners = [x // max(y, 1) for x in (a, b) for y in (c, d)]
+            return min(corners), max(corners)
+        case "mod":
+            return (a, b) if a >= 0 and b < c else (0, max(d - 1, 0))
+        case "max":
+            return max(a, c), max(b, d)
+        case _:
+            return min(a, c), min(b, d)
 
 
 def parse_dim(text: str) -> Dim:

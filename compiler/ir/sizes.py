@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbols
@@ -10,6 +11,17 @@ from torchstone.compiler.ir.graph import Graph, Operation, map_operand, values_i
 from torchstone.compiler.ir.types import TensorType
 
 BIND = "flat.bind"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """What a symbol may be: ``name`` is the user's for it. ``opt`` None: it is not known; ``max`` None: no bound."""
+
+    name: str
+    min: int
+    opt: int | None
+    max: int | None
+
 
 # The size of what they give is in the values of what they take. ``aten.index.Tensor`` is one when an index is a mask.
 SIZED_BY_VALUES = frozenset(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from torchstone.compiler.ir import Graph, Operation
+from torchstone.compiler.ir.sizes import SizeRange
 from torchstone.compiler.passes import Pipeline
 
 
@@ -33,6 +34,9 @@ class Lowered:
     texts: dict[str, Callable[[], str]] = field(default_factory=dict)
 
 
+Settings: TypeAlias = Callable[[Mapping[str, SizeRange], Mapping[str, int], Mapping[str, Any]], Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A row of the target table.
@@ -43,11 +47,16 @@ class Target:
     ``schedules`` says that its kernels run among library calls and run-time sizes, see ``lowering.partition``.
     ``pipelines`` are those that its code passes through, in order.
     ``prepare(graph)`` is what ``lower`` does first, from graph to graph: done earlier, parameters are prepared too.
+    ``options`` are those of ``compile`` that are for this target alone.
+    ``settings(sizes, example, options)`` returns what ``lower`` then takes as its second argument, for one program:
+    ``sizes`` are its symbols, ``example`` tells what they are for its example.
     """
 
     name: str
     takes: Callable[[Operation], str | None]
-    lower: Callable[[Graph], Lowered]
+    lower: Callable[..., Lowered]
     schedules: bool = False
     pipelines: tuple[Pipeline, ...] = ()
     prepare: Callable[[Graph], Graph] = lambda graph: graph
+    options: tuple[str, ...] = ()
+    settings: Settings | None = None

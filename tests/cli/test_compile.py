@@ -63,6 +63,19 @@ def test_text_that_is_no_program_is_refused(text: str, message: str, capsys: pyt
     assert message in capsys.readouterr().err
 
 
+def test_profiles(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["model.py:f", "--arg", "f32[n, 3]", "--arg", "f32[3, 4]", "--target", "tensorrt"]
+    out = printed(capsys, *call, "--profile", "n=1:1:1", "--profile", "n=2:8:64")
+    assert out.splitlines()[1:3] == [
+        "// profile 0: %input0 [1, 3] [1, 3] [1, 3]",
+        "// profile 1: %input0 [2, 3] [8, 3] [64, 3]",
+    ]
+    assert "[9, 3] [10, 3] [12, 3]" in printed(capsys, *call, "--profile", "n=9:10:12"), "the example has the optimum"
+    for profile, message in (("n=1:8", "expected a range min:opt:max for each size"), ("k=1:2:3", "there is n")):
+        assert cli.invoke(["compile", *call, "--profile", profile]) != 0
+        assert message in capsys.readouterr().err
+
+
 def test_unknown_names_and_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.invoke(["compile", "x.txt", "--from", "lina"]) == 2
     assert 'did you mean "linalg"?' in capsys.readouterr().err

@@ -25,6 +25,7 @@ from torchstone.compiler._torch.modes import DisableTorchFunction
 from torchstone.compiler._torch.operators import OpOverload
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
+from torchstone.compiler.capture.export.named_sizes import NamedSizes
 from torchstone.compiler.capture.leaf_gradients import keep_data
 from torchstone.compiler.capture.leaves import Computed, Number
 from torchstone.compiler.capture.memory.aliases import Told, results_of
@@ -169,6 +170,7 @@ def capture(
     if not module.named and dynamic_shapes is not None:
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     keywords = dict(sorted((kwargs or {}).items()))
+    named = NamedSizes(module, args, keywords, dynamic_shapes)
     try:
         with (
             quiet(),
@@ -195,7 +197,7 @@ def capture(
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
     for rounds in range(_MOST_ROUNDS + 1):
         try:
-            return _replay(program, reached, args, keywords, by_layout, module.asking)
+            return named.tell(_replay(program, reached, args, keywords, by_layout, module.asking), leaves)
         except Mutation as error:  # in the graph, or in an op of it that PyTorch makes of others
             if rounds == _MOST_ROUNDS:
                 why = f"an in-place {error} that torch.export did not functionalize"

@@ -16,6 +16,8 @@ from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.runtime.tensorrt import api, rules
+from torchstone.compiler.runtime.tensorrt.profiles import Input
+from torchstone.compiler.runtime.tensorrt.settings import OPTIONS, Settings, settings_of
 from torchstone.compiler.transforms.expand import expand
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def takes(op: Operation) -> str | None:
     return f"{op.name}: {refusal}" if refusal else None
 
 
-def lower_graph(graph: Graph) -> Program:
+def lower_graph(graph: Graph, settings: Settings | None = None) -> Program:
     """Build the network of a graph. Unsupported for an argument of a type or rank that TensorRT has not."""
     graph = expand(graph, lambda op: takes(op) or normalization.unknown(op))
     from torchstone.compiler.runtime.tensorrt.engine import ConstantOutput, Log, Program
@@ -61,7 +63,7 @@ def lower_graph(graph: Graph) -> Program:
     builder = trt.Builder(log.logger)
     definition = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     n = Network(trt, definition, log)
-    program = Program(driven, log, builder, definition, keep=n.keep)
+    program = Program(driven, log, builder, definition, settings=settings or Settings(), origins=n.origins, keep=n.keep)
     values = Values(n)
     _add_inputs(graph, n, program, values)
     for op in graph.ops:
@@ -117,12 +119,12 @@ def _add_inputs(graph: Graph, n: Network, program: Program, values: Values) -> N
             raise Unsupported(f"TensorRT has no {why}", stage="lower", op=_first_user(graph, arg))
         name = f"input{index}"
         shape = [d if isinstance(d, int) else -1 for d in type.shape]
-        program.dynamic |= -1 in shape
         n.where = name
         tensor = n.definition.add_input(name, n.type(dtype), n.trt.Dims(shape))
         if tensor is None:
             raise TorchstoneError(f"TensorRT refuses input {type}: {n.log.take()}", stage="lower")
         program.inputs.append(name)
+        program.network_inputs.append(Input(name, arg.name, type.dims))
         values[arg] = Held(type.dims, tensor)
         n.sizes.bind(tensor, type.shape)
 
@@ -150,7 +152,8 @@ def print_network(program: Program) -> str:
     def typed(tensor: Any) -> str:
         return f"%{tensor.name}: {tensor.dtype.name}[{', '.join(map(str, tensor.shape))}]"
 
-    lines = [f"// {program.api}", f"network({', '.join(map(typed, program.network_inputs))}) {{"]
+    inputs = [program.network.get_input(i) for i in range(program.network.num_inputs)]
+    lines = [f"// {program.api}", *_print_profiles(program), f"network({', '.join(map(typed, inputs))}) {{"]
     for index in range(program.network.num_layers):
         layer = program.network.get_layer(index)
         results = ", ".join(typed(layer.get_output(i)) for i in range(layer.num_outputs))
@@ -161,9 +164,18 @@ def print_network(program: Program) -> str:
     return "\n".join([*lines, f"  return {', '.join('%' + o for o in outputs)}".rstrip(), "}", ""])
 
 
-def lower(graph: Graph) -> Lowered:
+def _print_profiles(program: Program) -> list[str]:
+    """Return a line for each profile that is known before the first call: min, opt and max of each dynamic input."""
+
+    def corners(shapes: Any) -> str:
+        return ", ".join(f"%{name} {' '.join(str(list(s)) for s in three)}" for name, three in shapes.items())
+
+    return [f"// profile {i}: {corners(shapes)}" for i, shapes in enumerate(program.ranges().shapes)]
+
+
+def lower(graph: Graph, settings: Settings | None = None) -> Lowered:
     """Return the network of a graph and the way to an engine. TorchstoneError quotes what TensorRT said."""
-    program = lower_graph(graph)
+    program = lower_graph(graph, settings)
 
     def load() -> Kernel:
         from torchstone.compiler.runtime.tensorrt.engine import load as load_engine
@@ -173,4 +185,4 @@ def lower(graph: Graph) -> Lowered:
     return Lowered(load, {"tensorrt": lambda: print_network(program)})
 
 
-TARGET = Target("tensorrt", takes, lower, schedules=True)
+TARGET = Target("tensorrt", takes, lower, schedules=True, options=OPTIONS, settings=settings_of)

@@ -26,16 +26,19 @@ class Network:
         self.trt, self.definition, self.log = trt, definition, log
         self.where = ""
         self.keep: list[Any] = []
+        self.origins: dict[str, Operation] = {}
+        self._op: Operation | None = None
         self._numbers: dict[tuple[str, tuple[int, ...], str], Any] = {}
         self.sizes = Sizes(self)
 
     @contextmanager
     def building(self, op: Operation) -> Iterator[None]:
         """Name layers after ``op``, and blame it for errors."""
-        before, self.where = self.where, op.name
+        before = self.where, self._op
+        self.where, self._op = op.name, op
         with blaming(op):
             yield
-        self.where = before
+        self.where, self._op = before
 
     def added(self, layer: Any, what: str = "") -> Any:
         """Name a new layer and return its output; TorchstoneError with TensorRT's words when it is None or invalid."""
@@ -43,6 +46,8 @@ class Network:
             raise TorchstoneError(f"{self.where}: TensorRT refuses the layer: {self.log.take()}", stage="lower")
         number = self.definition.num_layers - 1
         layer.name = f"{number}: {self.where} {what}".rstrip()
+        if self._op is not None:
+            self.origins[layer.name] = self._op
         tensor = layer.get_output(0)
         tensor.name = f"t{number}"
         try:

@@ -6,17 +6,19 @@ current GPU and the results back. The simulator reads and writes CPU tensors in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.compiler.diagnostics import TorchstoneError, check_error
-from torchstone.compiler.runtime.tensorrt import Api
+from torchstone.compiler.diagnostics import TorchstoneError, check_error, describe
+from torchstone.compiler.ir import Operation
+from torchstone.compiler.runtime.tensorrt import Api, timing_cache
+from torchstone.compiler.runtime.tensorrt.profiles import Corners, Input, Ranges
 from torchstone.compiler.runtime.tensorrt.rules import DATA_TYPES
+from torchstone.compiler.runtime.tensorrt.settings import Settings
 
 # TensorRT wants device addresses aligned to this.
 _ALIGNMENT = 256
-_timing_caches: dict[str, bytes] = {}
 _TORCH = {data_type: name for name, data_type in DATA_TYPES.items()}
 
 
@@ -51,8 +53,9 @@ class Program:
     ``inputs`` names the network input of each graph argument. An output is the name of a network output, or a
     ``ConstantOutput``: a value that is returned as it is. ``checks`` maps a 0-d bool output to the message of its
     failure.
-    ``dynamic`` is true when an input has a size known at run time only. ``keep`` holds the arrays of the constants,
-    which TensorRT reads while it builds.
+    ``network_inputs`` are the inputs with the sizes that they have in the graph. ``origins`` tells the operation that
+    a layer was added for, by the layer's name. ``keep`` holds the arrays of the constants, which TensorRT reads while
+    it builds.
     """
 
     api: Api
@@ -62,12 +65,18 @@ class Program:
     inputs: list[str] = field(default_factory=list)
     outputs: list[str | ConstantOutput] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
-    dynamic: bool = False
+    settings: Settings = field(default_factory=Settings)
+    network_inputs: list[Input] = field(default_factory=list)
+    origins: dict[str, Operation] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
 
     @property
-    def network_inputs(self) -> list[Any]:
-        return [self.network.get_input(i) for i in range(self.network.num_inputs)]
+    def dynamic(self) -> bool:
+        """Whether an input has a size that is known at run time only."""
+        return any(i.dynamic for i in self.network_inputs)
+
+    def ranges(self) -> Ranges:
+        return Ranges(self.network_inputs, self.settings.profiles, self.settings.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +85,23 @@ class ConstantOutput:
 
 
 class EngineKernel:
-    """Calls an engine. With dynamic sizes, the engine is built at the first call for a range around its sizes.
+    """Calls an engine. It is built here, where the ranges of its dynamic sizes are known.
 
-    The optimization profile of a dynamic dim runs from the smallest size seen to twice the largest, and is tuned for
-    the size of the call that built it; a call outside builds an engine for the wider range. The old one is dropped.
+    Else it is built at the first call, for a range around its sizes, and again when a call is outside. The old one is
+    dropped.
     """
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.runtime = str(program.api)
         self.builds = 0
-        self._ranges: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._ranges = program.ranges()
         self._context: Any = None
         self._engine: Any = None
+        self._runtime: Any = None
         self._null: dict[Any, Any] = {}
-        if program.network.num_outputs and not program.dynamic:
-            self._build({})
+        if program.network.num_outputs and (self._ranges.complete or not program.dynamic):
+            self._build(self._ranges)
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Run on one tensor for each graph argument; a failed check raises what ``check_error`` makes of it."""
@@ -111,8 +121,9 @@ class EngineKernel:
         home = {t.device for t in arguments.values()}
         inputs = {name: self._prepared(t, device) for name, t in arguments.items()}
         shapes = {name: tuple(t.shape) for name, t in inputs.items()}
-        if self.program.dynamic and not self._covered(shapes):
-            self._build(shapes)
+        stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+        if self.program.dynamic:
+            self._choose(shapes, stream)
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
         for name in (n for n in names if n in inputs):
             if not self._context.set_input_shape(name, shapes[name]):
@@ -121,7 +132,6 @@ class EngineKernel:
         produced = {n: self._empty(n, device) for n in names if n not in inputs}
         for name, tensor in produced.items():
             self._bind(name, tensor)
-        stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
         if not self._context.execute_async_v3(stream):
             raise self._error("execution", "run")
         if device not in home and len(home) == 1:
@@ -149,50 +159,58 @@ class EngineKernel:
         if not self._context.set_tensor_address(name, tensor.data_ptr()):
             raise self._error(f"address of {name}", "run")
 
-    def _covered(self, shapes: dict[str, tuple[int, ...]]) -> bool:
-        def inside(name: str, shape: tuple[int, ...]) -> bool:
-            low, high = self._ranges[name]
-            return all(a <= s <= b for a, s, b in zip(low, shape, high, strict=True))
+    def _choose(self, shapes: dict[str, tuple[int, ...]], stream: int) -> None:
+        """Take the profile for a call; its work is on the stream of the call, which comes after it."""
+        profile = self._ranges.choose(shapes)
+        if profile is None:
+            self._build(self._ranges.widened(shapes))
+            profile = 0
+        if profile != self._context.active_optimization_profile and not self._context.set_optimization_profile_async(
+            profile, stream
+        ):
+            raise self._error(f"profile {profile}", "run")
 
-        return self._engine is not None and all(inside(name, shape) for name, shape in shapes.items())
-
-    def _build(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        trt, program = self.program.api.module, self.program
+    def _build(self, ranges: Ranges) -> None:
+        trt, program, settings = self.program.api.module, self.program, self.program.settings
         config = program.builder.create_builder_config()
         for flag, wanted in (("TF32", False), ("STRICT_NANS", True)):
             if hasattr(trt.BuilderFlag, flag):
                 (config.set_flag if wanted else config.clear_flag)(getattr(trt.BuilderFlag, flag))
-        cache = config.create_timing_cache(_timing_caches.get(trt.__version__, b""))
-        config.set_timing_cache(cache, ignore_mismatch=False)
-        if program.dynamic:
-            config.add_optimization_profile(self._profile(shapes))
+        if settings.workspace is not None:
+            config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace)
+        timing_cache.attach(config, trt.__version__, settings.timing_cache)
+        for shapes in ranges.shapes:
+            if config.add_optimization_profile(self._profile(shapes)) < 0:
+                raise self._error("adding an optimization profile", "compile")
         plan = program.builder.build_serialized_network(program.network, config)
         if plan is None:
             raise self._error("building the engine", "compile")
-        _timing_caches[trt.__version__] = bytes(memoryview(config.get_timing_cache().serialize()))
-        self._runtime = trt.Runtime(program.log.logger)  # has to outlive the engine
-        self._engine = self._runtime.deserialize_cuda_engine(plan)
-        self._context = self._engine.create_execution_context() if self._engine is not None else None
-        if self._context is None:
+        timing_cache.keep(config, trt.__version__, settings.timing_cache)
+        program.log.take()  # what was refused on the way, and done otherwise
+        runtime = trt.Runtime(program.log.logger)
+        engine = runtime.deserialize_cuda_engine(plan)
+        context = engine.create_execution_context() if engine is not None else None
+        if context is None:
             raise self._error("loading the engine", "compile")
+        self._context, self._engine, self._runtime = context, engine, runtime  # the runtime has to outlive the engine
+        self._ranges = ranges
         self.builds += 1
 
-    def _profile(self, shapes: dict[str, tuple[int, ...]]) -> Any:
+    def _profile(self, shapes: Mapping[str, Corners]) -> Any:
         profile = self.program.builder.create_optimization_profile()
-        for tensor in self.program.network_inputs:
-            fixed, shape = tuple(tensor.shape), shapes[tensor.name]
-            low, high = self._ranges.get(tensor.name, (shape, shape))
-            low = tuple(min(a, s) for a, s in zip(low, shape, strict=True))
-            known = tensor.name in self._ranges
-            grown = ((b if known and s <= b else 2 * s, s, f) for b, s, f in zip(high, shape, fixed, strict=True))
-            high = tuple(b if f == -1 else s for b, s, f in grown)
-            self._ranges[tensor.name] = low, high
-            if -1 in fixed:
-                profile.set_shape(tensor.name, low, shape, high)
+        for name, (low, opt, high) in shapes.items():
+            profile.set_shape(name, low, opt, high)
         return profile
 
     def _error(self, what: str, stage: str) -> TorchstoneError:
-        return TorchstoneError(f"{self.runtime}: {what} failed: {self.program.log.take()}", stage=stage)
+        """Return an error that quotes TensorRT, and the user's line for the layer that it names."""
+        said = self.program.log.take()
+        named = [name for name in self.program.origins if name in said]
+        op = self.program.origins[max(named, key=len)] if named else None
+        error = TorchstoneError(f"{self.runtime}: {what} failed: {said}", stage=stage)
+        if op is not None:
+            error.op, error.where = op.name, describe(op)
+        return error
 
 
 def load(program: Program) -> EngineKernel:

@@ -116,7 +116,7 @@ def test_containers_and_plain_values_come_back_as_they_were() -> None:
         ((torch.ones(2, 3), 3), "argument 1 was 2 when compiled and is part of the program, is 3"),
         ((torch.ones(2, 3), 2.0), "argument 1 was 2 when compiled"),
         ((torch.ones(2, 3),), r"compiled for a call like \(\*, \*\), called like \(\*\)"),
-        ((torch.ones(99, 3), 2), r"size s0 must be in \[2, 64\], is 99"),
+        ((torch.ones(99, 3), 2), r"size n, dim 0 of %x0, must be in \[2, 64\], is 99"),
     ],
 )
 def test_guards_say_what_does_not_fit(args, message: str) -> None:

@@ -320,6 +320,64 @@ def test_dynamic_input_needs_a_profile_that_fits(net: trt.INetworkDefinition, lo
     assert not context.execute_async_v3(0)
 
 
+def test_a_context_has_one_of_the_profiles(net: trt.INetworkDefinition, log: Collector) -> None:
+    """Shapes belong to it, and are set again after another was selected."""
+    x = tensor(net, F, -1)
+    net.mark_output(net.add_unary(x, U.NEG).get_output(0))
+    builder = trt.Builder(log)
+    config = builder.create_builder_config()
+    for index, bounds in enumerate(((1, 1, 1), (2, 4, 8))):
+        profile = builder.create_optimization_profile()
+        profile.set_shape("x0", *((size,) for size in bounds))
+        assert config.add_optimization_profile(profile) == index
+    engine = trt.Runtime(log).deserialize_cuda_engine(builder.build_serialized_network(net, config))
+    assert engine is not None and engine.num_optimization_profiles == 2
+    profile.set_shape("x0", (9,), (9,), (9,))
+    assert engine.get_tensor_profile_shape("x0", 1) == [(2,), (4,), (8,)], "as they were when it was built"
+    context = engine.create_execution_context()
+    assert context.active_optimization_profile == 0
+    assert context.set_input_shape("x0", (1,)) and not context.set_input_shape("x0", (4,))
+    assert "outside profile 0" in log.messages[-1]
+    assert not context.set_optimization_profile_async(2, 0)
+    assert "profile 2 is not one of 2" in log.messages[-1]
+    assert context.set_optimization_profile_async(1, 0) and context.active_optimization_profile == 1
+    assert context.get_tensor_shape("x0") == (-1,)
+    assert not context.set_input_shape("x0", (1,)) and context.set_input_shape("x0", (4,))
+    assert "outside profile 1" in log.messages[-1]
+
+
+def test_the_optimum_has_to_fit_the_network_and_the_bounds_should(net: trt.INetworkDefinition, log: Collector) -> None:
+    x, y = tensor(net, F, -1), tensor(net, F, -1)
+    net.mark_output(net.add_elementwise(x, y, E.SUM).get_output(0))
+    builder = trt.Builder(log)
+
+    def built(*bounds: int) -> Any:
+        log.messages.clear()
+        config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+        profile.set_shape("x0", (3,), (4,), (8,))
+        profile.set_shape("x1", *((size,) for size in bounds))
+        config.add_optimization_profile(profile)
+        return builder.build_serialized_network(net, config)
+
+    assert built(3, 4, 8) is not None and not log.messages
+    assert built(2, 4, 8) is not None
+    assert "kMIN values for profile 0 violate shape constraints: (Unnamed Layer* 0)" in log.messages[-1]
+    assert built(3, 5, 8) is None
+    assert "Error Code 4: kOPT values for profile 0 violate shape constraints" in log.messages[-1]
+    x.set_dimension_name(0, "n")
+    y.set_dimension_name(0, "n")
+    assert built(1, 1, 1) is None
+    assert "dimension n is 4 and, in x1, 1" in log.messages[-1]
+
+
+def test_a_timing_cache_of_another_device_is_refused(log: Collector) -> None:
+    config = trt.Builder(log).create_builder_config()
+    made = config.create_timing_cache(b"")
+    assert config.set_timing_cache(config.create_timing_cache(made.serialize()), ignore_mismatch=False)
+    assert not config.set_timing_cache(config.create_timing_cache(b"of another"), ignore_mismatch=False)
+    assert "the header does not fit" in log.messages[-1]
+
+
 def test_a_network_without_outputs_is_refused(net: trt.INetworkDefinition, log: Collector) -> None:
     tensor(net, F, 2)
     builder = trt.Builder(log)

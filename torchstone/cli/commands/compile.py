@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from torchstone.compiler.driver import Executable
     from torchstone.compiler.ir.types import TensorType
     from torchstone.compiler.lowering.target import Target
+
+Ranges: TypeAlias = dict[str, tuple[int, int, int]]
 
 STAGES = ("aten", "contract", "flat", "schedule", "stablehlo", "linalg", "tosa", "tensorrt", "llvm")
 TEXTS = ("aten", "contract", "flat", "linalg", "tosa", "stablehlo")
@@ -39,6 +42,14 @@ Arguments = Annotated[
         "tuple of arguments.",
     ),
 ]
+Profiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--profile",
+        help="Ranges of the dynamic sizes that --arg names, min:opt:max each: n=1:8:64,m=1:4:16. Repeated, the engine "
+        "has several profiles. For the target tensorrt.",
+    ),
+]
 Emitted = Annotated[
     list[str] | None, typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]")
 ]
@@ -55,6 +66,7 @@ Origin = Annotated[
 def compile(
     what: What = None,
     arg: Arguments = None,
+    profile: Profiles = None,
     target: Annotated[
         str, typer.Option(help="linalg, tosa, stablehlo, tensorrt, evaluator, a plugin's, or module:attribute.")
     ] = "linalg",
@@ -99,14 +111,14 @@ def compile(
         raise InputError("say what to compile: FILE:FN, as in model.py:forward, or --passes for the passes alone")
     with timing() as times:
         if origin is not None:
-            if arg or explain or freeze or expand:
+            if arg or profile or explain or freeze or expand:
                 raise InputError(
-                    f"--from {origin} takes neither --arg, --explain, --expand nor --freeze: there is no program, only "
-                    "its text"
+                    f"--from {origin} takes neither --arg, --profile, --explain, --expand nor --freeze: there is no "
+                    "program, only its text"
                 )
             _compile_text(what, origin, row, emit, library_calls=library_calls)
         else:
-            executable = _compiled(what, arg, target, library_calls, freeze)
+            executable = _compiled(what, arg, target, library_calls, freeze, profile or [])
             _show(executable, emit, row.name, explain=explain, expand=expand)
     if time_passes:
         warn(times)
@@ -141,7 +153,9 @@ def _show(executable: Executable, emit: list[str] | None, own: str, *, explain: 
         _print(executable.ir, emit or [own if own in executable.ir else "flat"], f"target {own}")
 
 
-def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool, freeze: bool) -> Executable:
+def _compiled(
+    what: str, arg: list[str] | None, target: str, library_calls: bool, freeze: bool, texts: list[str]
+) -> Executable:
     from torchstone.compiler.driver import compile as build
     from torchstone.conformance.errors import InputError
 
@@ -153,8 +167,21 @@ def _compiled(what: str, arg: list[str] | None, target: str, library_calls: bool
     check_known(f"function in {file}", [name], names)
     fn = getattr(module, name)
     fn = fn() if isinstance(fn, type) else fn
-    args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name)
-    return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False, freeze=freeze)
+    profiles = [_profile(text) for text in texts]
+    if not all(profiles):
+        text = texts[profiles.index({})]
+        raise InputError(f"--profile {text!r}: expected a range min:opt:max for each size, as n=1:8:64,m=1:4:16")
+    sizes = {symbol: size for ranges in profiles[:1] for symbol, (_, size, _) in ranges.items()}
+    args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name, sizes)
+    options: dict[str, Any] = {"profiles": profiles} if profiles else {}
+    return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False, freeze=freeze, **options)
+
+
+def _profile(text: str) -> Ranges:
+    """Read a profile such as n=1:8:64,m=1:4:16; what is none gives nothing."""
+    parts = [re.fullmatch(r"\s*(\w+)=(\d+):(\d+):(\d+)\s*", part) for part in text.split(",")]
+    found = [part.groups() for part in parts if part is not None]
+    return {name: (int(low), int(best), int(high)) for name, low, best, high in found} if all(parts) else {}
 
 
 def _print(stages: Mapping[str, str], wanted: list[str], whose: str) -> None:
@@ -194,8 +221,13 @@ def _load(path: Path) -> Any:
     return module
 
 
-def _arguments(texts: list[str] | None, example: Any, file: str, name: str) -> tuple[tuple[Any, ...], Any]:
-    """Return the example arguments and the dynamic shapes, None when every size is static."""
+def _arguments(
+    texts: list[str] | None, example: Any, file: str, name: str, wanted: Mapping[str, int]
+) -> tuple[tuple[Any, ...], Any]:
+    """Return the example arguments and the dynamic shapes, None when every size is static.
+
+    ``wanted`` are sizes of the example; 0 and 1, which PyTorch specializes, are not taken.
+    """
     from torchstone.conformance.errors import InputError
 
     if not texts:
@@ -203,7 +235,7 @@ def _arguments(texts: list[str] | None, example: Any, file: str, name: str) -> t
             raise InputError(f"say what {name} takes: --arg 'f32[2, 3]', or a function {name}_args() in {file}")
         return tuple(example()), None
     sizes: dict[str, int] = {}
-    parsed = [_argument(text, sizes) for text in texts]
+    parsed = [_argument(text, sizes, wanted) for text in texts]
     if not sizes:
         return tuple(value for value, _ in parsed), None
     import torch
@@ -212,7 +244,7 @@ def _arguments(texts: list[str] | None, example: Any, file: str, name: str) -> t
     return tuple(v for v, _ in parsed), tuple({i: dims[s] for i, s in axes.items()} or None for _, axes in parsed)
 
 
-def _argument(text: str, sizes: dict[str, int]) -> tuple[Any, dict[int, str]]:
+def _argument(text: str, sizes: dict[str, int], wanted: Mapping[str, int]) -> tuple[Any, dict[int, str]]:
     from torchstone.conformance.errors import InputError
 
     try:
@@ -226,7 +258,8 @@ def _argument(text: str, sizes: dict[str, int]) -> tuple[Any, dict[int, str]]:
             axes[axis] = symbol = str(dim)
             if not symbol.isidentifier():
                 raise InputError(f"--arg {text!r}: a dynamic size is a plain name, got {symbol}")
-            dim = sizes.setdefault(symbol, _EXAMPLE_SIZE + 2 * len(sizes))
+            own = _EXAMPLE_SIZE + 2 * len(sizes)
+            dim = sizes.setdefault(symbol, wanted[symbol] if wanted.get(symbol, 0) > 1 else own)
         shape.append(dim)
     return _tensor(shape, kind), axes
 

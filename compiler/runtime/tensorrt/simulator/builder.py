@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.runtime.tensorrt.simulator.engine import ICudaEngine, IHostMemory
+from torchstone.compiler.runtime.tensorrt.simulator.engine import (
+    ICudaEngine,
+    IHostMemory,
+    check_names,
+    inferred,
+)
 from torchstone.compiler.runtime.tensorrt.simulator.enums import BuilderFlag, DataType, MemoryPoolType
 from torchstone.compiler.runtime.tensorrt.simulator.network import INetworkDefinition
 from torchstone.compiler.runtime.tensorrt.simulator.values import Dims, ILogger, InvalidNetwork, require
@@ -28,16 +33,22 @@ class IOptimizationProfile:
 
 
 class ITimingCache:
-    """Empty: nothing is timed."""
+    """Empty, as nothing is timed, but for the header by which a cache of another version or device is told."""
+
+    _HEADER = b"torchstone simulated timing cache 11.4.0 CPU"
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._data = data or self._HEADER
 
     def serialize(self) -> IHostMemory:
-        return IHostMemory(b"", None)
+        return IHostMemory(self._data, None)
 
 
 class IBuilderConfig:
-    """Flags as of TensorRT's defaults: TF32 on."""
+    """Flags as of TensorRT's defaults: TF32 on. Limits of memory are kept, and bind nobody."""
 
-    def __init__(self) -> None:
+    def __init__(self, logger: ILogger) -> None:
+        self._logger = logger
         self.builder_optimization_level = 3
         self._flags = {BuilderFlag.TF32}
         self._limits: dict[MemoryPoolType, int] = {}
@@ -68,9 +79,13 @@ class IBuilderConfig:
         return len(self._profiles)
 
     def create_timing_cache(self, serialized_timing_cache: bytes) -> ITimingCache:
-        return ITimingCache()
+        return ITimingCache(bytes(serialized_timing_cache))
 
     def set_timing_cache(self, cache: ITimingCache, ignore_mismatch: bool) -> bool:
+        """Return False, with an error logged, for a cache that was not made here."""
+        if cache._data != cache._HEADER:
+            self._logger.log(ILogger.ERROR, "IBuilderConfig::setTimingCache: Error Code 3: the header does not fit")
+            return False
         self._cache = cache
         return True
 
@@ -88,7 +103,7 @@ class Builder:
         return INetworkDefinition(self.logger)
 
     def create_builder_config(self) -> IBuilderConfig:
-        return IBuilderConfig()
+        return IBuilderConfig(self.logger)
 
     def create_optimization_profile(self) -> IOptimizationProfile:
         return IOptimizationProfile()
@@ -97,10 +112,27 @@ class Builder:
         """Return the plan, or None with the broken rule logged. The plan is good for this process only."""
         try:
             _check(network, config)
+            for index, profile in enumerate(config._profiles):
+                self._check_shapes(network, profile, index)
         except InvalidNetwork as error:
             self.logger.log(ILogger.ERROR, f"IBuilder::buildSerializedNetwork: Error Code 4: {error}")
             return None
-        return IHostMemory(b"torchstone simulated plan", ICudaEngine(network, config._profiles))
+        profiles = [dict(profile._shapes) for profile in config._profiles]
+        return IHostMemory(b"torchstone simulated plan", ICudaEngine(network, profiles))
+
+    def _check_shapes(self, network: INetworkDefinition, profile: IOptimizationProfile, index: int) -> None:
+        """The network has to hold for the optimal shapes; where it does not for the others, that is a warning."""
+        for place, which in enumerate(("kMIN", "kOPT", "kMAX")):
+            shapes = {
+                t.name: tuple(profile.get_shape(t.name)[place]) for t in network._inputs if -1 in t._infer().shape
+            }
+            try:
+                check_names(network, shapes)
+                inferred(network, shapes)
+            except InvalidNetwork as error:
+                message = f"{which} values for profile {index} violate shape constraints: {error}"
+                require(which != "kOPT", message)
+                self.logger.log(ILogger.WARNING, message)
 
 
 def _check(network: INetworkDefinition, config: IBuilderConfig) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from torchstone.compiler.runtime.tensorrt.simulator.enums import DataType, TensorIOMode
 from torchstone.compiler.runtime.tensorrt.simulator.network import INetworkDefinition
@@ -41,8 +41,32 @@ class Runtime:
         return engine
 
 
+Profile: TypeAlias = Mapping[str, Sequence[Dims]]
+
+
+def inferred(network: INetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, Known]:
+    """Return what is known of each tensor when inputs have these shapes. InvalidNetwork names the layer they break."""
+    env = {id(t): Known(shapes.get(t.name, t._infer().shape), t.dtype) for t in network._inputs}
+    for layer in network._ordered():
+        types = layer._infer(layer._known_inputs(lambda t: env[id(t)]))
+        env.update({id(t): k for t, k in zip(layer._outputs, types, strict=True)})
+    return env
+
+
+def check_names(network: INetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Input dims of one name must have one size."""
+    sizes: dict[str, int] = {}
+    for tensor in network._inputs:
+        for dim, name in tensor._dimension_names.items():
+            size = shapes.get(tensor.name, tensor._infer().shape)[dim]
+            if sizes.setdefault(name, size) != size:
+                raise InvalidNetwork(f"dimension {name} is {sizes[name]} and, in {tensor.name}, {size}")
+
+
 class ICudaEngine:
-    def __init__(self, network: INetworkDefinition, profiles: Sequence[Any]) -> None:
+    """``profiles`` are the min, opt and max shapes of dynamic inputs, as they were when the engine was built."""
+
+    def __init__(self, network: INetworkDefinition, profiles: Sequence[Profile]) -> None:
         self._network, self._profiles = network, profiles
         self._layers = network._ordered()
         self._tensors = {t.name: t for t in (*network._inputs, *network._outputs)}
@@ -75,7 +99,7 @@ class ICudaEngine:
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Dims]:
         shape = self._tensors[name].shape
-        return self._profiles[profile_index].get_shape(name) if -1 in shape else [shape] * 3
+        return list(self._profiles[profile_index][name]) if -1 in shape else [shape] * 3
 
     def create_execution_context(self) -> IExecutionContext:
         return IExecutionContext(self)
@@ -86,6 +110,7 @@ class IExecutionContext:
 
     def __init__(self, engine: ICudaEngine) -> None:
         self.engine = engine
+        self._profile = 0
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
         self._logger = engine._network._logger
@@ -94,15 +119,31 @@ class IExecutionContext:
         self._logger.log(ILogger.ERROR, f"IExecutionContext::{method}: Error Code 3: API Usage Error ({message})")
         return False
 
+    @property
+    def active_optimization_profile(self) -> int:
+        """Profile 0 is selected by default."""
+        return self._profile
+
+    def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
+        """Select a profile; the shapes of dynamic inputs have to be set again. False, with an error, for none."""
+        if not 0 <= profile_index < self.engine.num_optimization_profiles:
+            count = self.engine.num_optimization_profiles
+            return self._fail("setOptimizationProfileAsync", f"profile {profile_index} is not one of {count}")
+        if profile_index != self._profile:
+            self._profile = profile_index
+            self._shapes.clear()
+        return True
+
     def set_input_shape(self, name: str, shape: Any) -> bool:
         """Return False, with an error logged, for a shape outside the optimization profile."""
         known, sizes = self.engine._tensors[name]._infer(), tuple(Dims(shape))
         if len(sizes) != len(known.shape) or any(k not in (-1, s) for k, s in zip(known.shape, sizes, strict=True)):
             return self._fail("setInputShape", f"{name}: shape {sizes} does not fit {known}")
         if -1 in known.shape:
-            low, _, high = self.engine.get_tensor_profile_shape(name, 0)
+            low, _, high = self.engine.get_tensor_profile_shape(name, self._profile)
             if any(not a <= s <= b for a, s, b in zip(low, sizes, high, strict=True)):
-                return self._fail("setInputShape", f"{name}: shape {sizes} is outside profile 0, {low} to {high}")
+                outside = f"{name}: shape {sizes} is outside profile {self._profile}, {low} to {high}"
+                return self._fail("setInputShape", outside)
         self._shapes[name] = sizes
         return True
 
@@ -126,10 +167,7 @@ class IExecutionContext:
             return Dims(self._shapes.get(name, tensor._infer().shape))
         if -1 not in tensor._infer().shape:
             return Dims(tensor._infer().shape)
-        env = {id(t): Known(self._shapes.get(t.name, t._infer().shape), t.dtype) for t in self.engine._network._inputs}
-        for layer in self.engine._layers:
-            types = layer._infer(layer._known_inputs(lambda t: env[id(t)]))
-            env.update({id(t): k for t, k in zip(layer._outputs, types, strict=True)})
+        env = inferred(self.engine._network, self._shapes)
         return Dims(env[id(tensor)].shape)
 
     def execute_async_v3(self, stream_handle: int) -> bool:
@@ -141,8 +179,9 @@ class IExecutionContext:
         if missing:
             return self._fail("enqueueV3", f"no address set for {', '.join(missing)}")
         try:
-            self._check_names()
-            env: dict[int, Any] = {id(t): self._view(t, self._input_shape(t)) for t in network._inputs}
+            shapes = {t.name: self._input_shape(t) for t in network._inputs}
+            check_names(network, shapes)
+            env: dict[int, Any] = {id(t): self._view(t, shapes[t.name]) for t in network._inputs}
             for layer in self.engine._layers:
                 results = layer._run(*(None if t is None else env[id(t)] for t in layer._inputs))
                 env.update({id(t): r for t, r in zip(layer._outputs, results, strict=True)})
@@ -153,15 +192,6 @@ class IExecutionContext:
                 value = env[id(tensor)]
                 self._view(tensor, tuple(value.shape)).copy_(value)
         return True
-
-    def _check_names(self) -> None:
-        """Input dims of one name must have one size."""
-        sizes: dict[str, int] = {}
-        for tensor in self.engine._network._inputs:
-            for dim, name in tensor._dimension_names.items():
-                size = self._input_shape(tensor)[dim]
-                if sizes.setdefault(name, size) != size:
-                    raise InvalidNetwork(f"dimension {name} is {sizes[name]} and, in {tensor.name}, {size}")
 
     def _view(self, tensor: ITensor, shape: tuple[int, ...]) -> Any:
         """Return a torch view of the memory at a tensor's address."""
