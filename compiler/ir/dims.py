@@ -194,16 +194,23 @@ def evaluate(dim: Dim, values: Mapping[str, Dim]) -> int:
     return result
 
 
+def linear(dim: Dim) -> tuple[str, int, int] | None:
+    """Return the symbol, ``a`` and ``b`` of ``a * symbol + b`` with a positive ``a``; None for another form."""
+    found = [(atoms, a) for atoms, a in dim.terms if atoms] if isinstance(dim, Expr) else []
+    if len(found) != 1 or len(found[0][0]) != 1 or found[0][0][0].args or found[0][1] <= 0:
+        return None
+    assert isinstance(dim, Expr)
+    ((atom,), factor) = found[0]
+    return atom.name, factor, dict(dim.terms).get((), 0)
+
+
 def solve(dim: Expr, size: int) -> tuple[str, int] | None:
     """Return the symbol of ``a * symbol + b``, with a positive ``a``, and its value where that is ``size``.
 
     None for another form. The value is rounded down where there is none.
     """
-    linear = [(atoms, a) for atoms, a in dim.terms if atoms]
-    if len(linear) != 1 or len(linear[0][0]) != 1 or linear[0][0][0].args or linear[0][1] <= 0:
-        return None
-    ((atom,), factor) = linear[0]
-    return atom.name, (size - dict(dim.terms).get((), 0)) // factor
+    found = linear(dim)
+    return None if found is None else (found[0], (size - found[2]) // found[1])
 
 
 def renamed(dim: Dim, names: Mapping[str, str]) -> Dim:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbols
+from torchstone.compiler.ir.dims import Dim, Expr, solve, substitute, symbols
 from torchstone.compiler.ir.graph import Graph, Operation, map_operand, values_in
 from torchstone.compiler.ir.types import TensorType
 
@@ -108,11 +108,11 @@ def symbols_bound(graph: Graph) -> dict[str, Operation]:
 
 
 def bind_symbols(graph: Graph, tensors: Sequence[Any]) -> dict[str, int]:
-    """Return the value of each symbol that stands alone as a size of an argument."""
+    """Return the value of each symbol that stands as a size of an argument: alone, or else as ``a * symbol + b``."""
+    typed = [(arg.type, t) for arg, t in zip(graph.args, tensors, strict=True) if isinstance(arg.type, TensorType)]
+    sizes = [(d, int(n)) for kind, t in typed for d, n in zip(kind.shape, t.shape, strict=True) if isinstance(d, Expr)]
     bound: dict[str, int] = {}
-    for arg, tensor in zip(graph.args, tensors, strict=True):
-        if isinstance(arg.type, TensorType):
-            for dim, size in zip(arg.type.shape, tensor.shape, strict=True):
-                if isinstance(dim, Expr) and str(dim).isidentifier():
-                    bound.setdefault(str(dim), int(size))
+    for dim, size in sorted(sizes, key=lambda found: not str(found[0]).isidentifier()):
+        if (found := solve(dim, size)) is not None:
+            bound.setdefault(*found)
     return bound

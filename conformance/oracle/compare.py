@@ -20,7 +20,6 @@ import contextlib
 import itertools
 import re
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,7 +45,7 @@ from torchstone.conformance.oracle.exactness.nan_sign import different_nan_signs
 from torchstone.conformance.oracle.exactness.signed_zero import different_zero_signs
 from torchstone.conformance.oracle.exactness.single_rounding import misrounded
 from torchstone.conformance.oracle.overflow.conversions import undefined_elements
-from torchstone.conformance.oracle.parts import parts_of, taken
+from torchstone.conformance.oracle.parts import parts_of, read_apart, taken
 from torchstone.conformance.oracle.perturbation.conditioning import (
     ill_conditioned,
     nan_lost_by_eager,
@@ -115,7 +114,8 @@ def judge(
         warnings.simplefilter("ignore")
         same_form = shape_of(expected.outputs) == shape_of(actual.outputs)
         parts = parts_of(program, args) if seed is None and same_form else []
-        if len(parts) < 2 or not _written_apart(program, [part for _, part in parts], args, expected, actual):
+        settled, stray, _ = find_stray_writes(args, expected.inputs, actual.inputs)
+        if len(parts) < 2 or stray or not read_apart(program, parts, settled):
             return _judge_part(program, args, expected, actual, seed, referee)
         findings = []
         for places, part in parts:
@@ -128,16 +128,6 @@ def judge(
             inputs = [program.inputs.index(name) for name in part.inputs]
             findings.append(_at_place(places, inputs, _judge_part(part, own, wanted, given)))
         return _of_parts(findings)
-
-
-def _written_apart(
-    program: Program, parts: list[Program], args: tuple[Tensor, ...], expected: Observed, actual: Observed
-) -> bool:
-    """Whether what a backend left in the inputs can be judged part by part: only what one part reads is left unlike
-    eager's, and only where eager wrote."""
-    settled, stray, _ = find_stray_writes(args, expected.inputs, actual.inputs)
-    readers = Counter(name for part in parts for name in part.inputs)
-    return not stray and all(done or readers[name] == 1 for name, done in zip(program.inputs, settled, strict=True))
 
 
 def _at_place(places: list[int], inputs: list[int], finding: Finding) -> Finding:

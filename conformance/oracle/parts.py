@@ -6,6 +6,7 @@ of the others, and none of their calls has to be run for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from torch import Tensor
@@ -44,6 +45,12 @@ def parts_of(program: Program, args: tuple[Tensor, ...]) -> list[tuple[list[int]
     if len(groups) < 2 or (writes and not {call.result for call in program.calls} <= covered):
         return whole
     return [(sorted(places), _only(program, sorted(places), names)) for places, names in groups]
+
+
+def read_apart(program: Program, parts: list[tuple[list[int], Program]], settled: list[bool]) -> bool:
+    """Whether each input that is not settled is read by one part alone, so that it can be judged with that part."""
+    readers = Counter(name for _, part in parts for name in part.inputs)
+    return all(done or readers[name] == 1 for name, done in zip(program.inputs, settled, strict=True))
 
 
 def _needed(program: Program, wanted: set[str]) -> set[str]:

@@ -187,3 +187,32 @@ def test_statistics_keep_their_dtype(dtype: torch.dtype) -> None:
     for name in ("running_mean", "running_var"):
         assert getattr(ours, name).dtype == dtype
         torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=0.02, atol=0.01)
+
+
+@pytest.mark.parametrize("target", ["evaluator", "linalg", "stablehlo", "tensorrt"])
+def test_a_size_that_no_argument_has_alone_is_told_by_what_is_made_of_it(target: str) -> None:
+    rows = Dim("rows", min=1, max=20)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + x.sum(0)
+
+    compiled = torchstone.compile(program, (torch.ones(6, 3),), target=target, dynamic_shapes=({0: 2 * rows},))
+    for size in (2, 8, 40):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(compiled(x), program(x))
+    for size in (7, 42):
+        with pytest.raises(GuardError):
+            compiled(torch.ones(size, 3))
+
+
+@pytest.mark.parametrize("target", ["evaluator", "linalg", "stablehlo"])
+def test_half_of_an_even_size(target: str) -> None:
+    rows = Dim("rows", min=1, max=20)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, x[: x.shape[0] // 2]])
+
+    compiled = torchstone.compile(program, (torch.ones(6, 3),), target=target, dynamic_shapes=({0: 2 * rows},))
+    for size in (2, 8, 40):
+        x = torch.randn(size, 3)
+        assert torch.equal(compiled(x), program(x))

@@ -9,7 +9,7 @@ from typing import Any
 from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Expr, Graph, Operation, Value
-from torchstone.compiler.ir.dims import Atom, Dim, product
+from torchstone.compiler.ir.dims import Atom, Dim, linear, product
 from torchstone.compiler.ir.graph import Location
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import loop_fusion
@@ -67,6 +67,12 @@ class LinalgEmitter:
             for position, size in enumerate(value.shape):
                 if str(size) == atom.name:
                     return mlir.tensor.DimOp(argument, s.constant(s.index(), position)).result
+        for value, argument in self._arguments:  # the size of none: it is told by what is made of it
+            for position, size in enumerate(value.shape):
+                if (found := linear(size)) is not None and found[0] == atom.name:
+                    whole = mlir.tensor.DimOp(argument, s.constant(s.index(), position)).result
+                    rest = mlir.arith.subi(whole, s.constant(s.index(), found[2]))
+                    return mlir.arith.floordivsi(rest, s.constant(s.index(), found[1]))
         raise Unsupported(f"the size {atom.name} is not the size of any argument", stage="lower")
 
     def mixed(self, dims: Sequence[Dim]) -> tuple[list[int], list[Any]]:

@@ -9,7 +9,7 @@ from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import DType, Expr, Graph, Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Atom, Dim
+from torchstone.compiler.ir.dims import Atom, Dim, linear
 from torchstone.compiler.ir.dtypes import DTYPES
 
 Handle = Any  # an mlir.ir.Value
@@ -180,6 +180,13 @@ class StablehloEmitter:
                 if str(size) == atom.name:
                     kind = self.type((), dt.int32)
                     return self.emit("get_dimension_size", kind, argument, dimension=self.integer(position))
+        for value, argument in self._arguments:  # the size of none: it is told by what is made of it
+            for position, size in enumerate(value.shape):
+                if (found := linear(size)) is not None and found[0] == atom.name:
+                    kind = self.type((), dt.int32)
+                    whole = self.emit("get_dimension_size", kind, argument, dimension=self.integer(position))
+                    rest = self.map("subtract", whole, self.constant(found[2], (), dt.int32))
+                    return self.map("divide", rest, self.constant(found[1], (), dt.int32))
         raise Unsupported(f"the size {atom.name} is not the size of any argument", stage="lower")
 
 

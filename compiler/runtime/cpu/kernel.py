@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from torchstone.compiler.diagnostics import GuardError, check_error
-from torchstone.compiler.ir.dims import Dim, Expr, evaluate
+from torchstone.compiler.ir.dims import Dim, Expr, evaluate, solve
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.mlir import Bindings, bindings
 from torchstone.compiler.runtime.cpu import jit
@@ -130,9 +130,9 @@ class CpuKernel:
         """Bind each symbol to a size, then hold every size of every input against its expression."""
         bound: dict[str, int] = {}
         sizes = [(i, d, s) for i, t in enumerate(self.inputs) for d, s in enumerate(t.shape) if isinstance(s, Expr)]
-        for i, d, size in sizes:
-            if str(size).isidentifier():
-                bound.setdefault(str(size), tensors[i].shape[d])
+        for i, d, size in sorted(sizes, key=lambda row: not str(row[2]).isidentifier()):
+            if (found := solve(size, tensors[i].shape[d])) is not None:
+                bound.setdefault(*found)
         for i, d, size in sizes:
             expected = evaluate(size, bound)
             if tensors[i].shape[d] != expected:
