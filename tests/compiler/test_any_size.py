@@ -197,7 +197,7 @@ def test_a_size_that_no_argument_has_alone_is_told_by_what_is_made_of_it(target:
         return x * 2 + x.sum(0)
 
     compiled = torchstone.compile(program, (torch.ones(6, 3),), target=target, dynamic_shapes=({0: 2 * rows},))
-    for size in (2, 8, 40):
+    for size in (4, 8, 40):
         x = torch.randn(size, 3)
         torch.testing.assert_close(compiled(x), program(x))
     for size in (7, 42):
@@ -213,6 +213,6 @@ def test_half_of_an_even_size(target: str) -> None:
         return torch.cat([x, x[: x.shape[0] // 2]])
 
     compiled = torchstone.compile(program, (torch.ones(6, 3),), target=target, dynamic_shapes=({0: 2 * rows},))
-    for size in (2, 8, 40):
+    for size in (4, 8, 40):
         x = torch.randn(size, 3)
         assert torch.equal(compiled(x), program(x))
