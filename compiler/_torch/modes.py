@@ -39,7 +39,7 @@ class ComputingMode(TorchDispatchMode):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__torch_dispatch__" in cls.__dict__:
-            cls.__torch_dispatch__ = _with_lazy_bits(cls.__torch_dispatch__)  # type: ignore[method-assign]
+            cls.__torch_dispatch__ = _with_lazy_bits(cls.__torch_dispatch__)
 
 
 @uses(
