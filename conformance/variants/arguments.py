@@ -108,7 +108,7 @@ def _telling(start: Case, programs: list[Program], most: int) -> list[Case]:
 
     def tells(case: Case) -> bool:
         found = answer(case)
-        if found is None or not _fits(found) or any(same(found, other) for other in seen):
+        if found is None or not fits_room(found) or any(same(found, other) for other in seen):
             return False
         seen.append(found)
         return True
@@ -133,7 +133,8 @@ def _starts(case: Case) -> Iterator[tuple[Case, int]]:
         yield (emptied if case.index % 2 else without_columns)(case), MOST_EMPTY
 
 
-def _fits(results: list[Any]) -> bool:
+def fits_room(results: list[Any]) -> bool:
+    """Whether results are few numbers: a size or a factor among the arguments may be made large."""
     return sum(leaf.numel() for leaf in results if isinstance(leaf, Tensor)) <= ROOM
 
 

@@ -22,7 +22,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.selection.features import Feature, features
 from torchstone.conformance.sources import SOURCES, load
 from torchstone.conformance.sources.sampling import seeded
-from torchstone.conformance.variants.arguments import drawn_arguments, given_more
+from torchstone.conformance.variants.arguments import drawn_arguments, fits_room, given_more
 from torchstone.conformance.variants.backward import backward, with_gradients
 from torchstone.conformance.variants.bundles import bundled, draws
 from torchstone.conformance.variants.forked import answers
@@ -81,7 +81,8 @@ def gradients(case: Case) -> Case:
 
 
 def _has_gradients(case: Case) -> bool:
-    return taken(backward(case))
+    found = answer(case)
+    return found is not None and fits_room(found) and taken(backward(case))
 
 
 def layouts(case: Case) -> Case:

@@ -8,7 +8,6 @@ to a weight is rounded.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,17 +50,13 @@ def _weights(of: Filter, before: int, after: int, corners: bool, scale: float | 
     else:
         step = 1.0 / scale if scale else before / after
     support, squeezed = (reach * step, 1.0 / step) if step >= 1.0 else (reach, 1.0)
-    rows, windows = [], []
-    for place in range(after):
-        center = step * (place + 0.5)
-        first = max(math.trunc(center - support + 0.5), 0)
-        last = min(math.trunc(center + support + 0.5), before)
-        pixels = torch.arange(before, dtype=torch.float64)
-        distance = ((pixels - center + 0.5) * squeezed).abs()
-        windows.append((pixels >= first) & (pixels < last))
-        weight = torch.where(windows[-1] & (distance < reach), function(distance), 0.0)
-        rows.append(weight / weight.sum())
-    return torch.stack(rows), torch.stack(windows)
+    centers = step * (torch.arange(after, dtype=torch.float64)[:, None] + 0.5)
+    pixels = torch.arange(before, dtype=torch.float64)
+    first, last = ((centers + side * support + 0.5).trunc() for side in (-1, 1))
+    windows = (pixels >= first.clamp(min=0)) & (pixels < last)
+    distance = ((pixels - centers + 0.5) * squeezed).abs()
+    weights = torch.where(windows & (distance < reach), function(distance), 0.0)
+    return weights / weights.sum(1, keepdim=True), windows
 
 
 def _along_last(x: Tensor, weights: Tensor, windows: Tensor) -> Tensor:

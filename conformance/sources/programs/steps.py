@@ -190,13 +190,6 @@ def _quantized(dtype: torch.dtype) -> Step:
     return step
 
 
-def _quantized_by_rows(d: Draft, x: Ref) -> Ref:
-    size = d[x].shape[0]
-    scale = d.call("torch.linspace", 0.05, 0.3, size)
-    zero = d.call("torch.arange", size, dtype=torch.int32)
-    return d.call("torch.fake_quantize_per_channel_affine", x, scale, zero, 0, -8, 17)
-
-
 def _masked_write(d: Draft, x: Ref) -> Ref:
     base = d.call("torch.clone", x)
     d.call("torch.Tensor.__setitem__", base, d.mask(x), 1)
@@ -251,7 +244,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         *map(_of, (*_NUMBERS, *_JUMPS)), _of("clamp", -1, 1), _of("clamp", 0), _of("pow", 2), _of("mul", 0),
         _of("mul", 2), _of("add", 0), _of("div", 1), _of("rsub", 1),
         _of("fake_quantize_per_tensor_affine", 0.1, 3, -8, 17), _quantized(torch.float32), _quantized(torch.float64),
-        _quantized(torch.bfloat16), _quantized_by_rows,
+        _quantized(torch.bfloat16),
     ),
     "combine": (
         _twice("add"), _twice("sub"), _twice("mul"), _twice("div"), *map(_with, _SUMS),
