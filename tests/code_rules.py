@@ -13,7 +13,7 @@ from tests.rules import ROOT, rooms, sources
 MOST_FUNCTION_LINES = 60
 # Handlers in the compiler that take any exception for somebody else's. Each says on its line what is run in it that may
 # raise anything; ``raise_bug`` lets those through that the compiler's own code raised.
-MOST_BROAD_HANDLERS = 17
+MOST_BROAD_HANDLERS = 18
 
 # What decides a verdict is the same on every machine and in every run: it does not look at how long anything takes.
 CLOCKLESS = (

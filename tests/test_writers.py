@@ -64,6 +64,7 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.fuzz.selftrial.forked": "flushes both streams, so that a fork has nothing of theirs",
     "torchstone.compiler.registry": "a warning of a plugin, which the command line prints by cli.output",
     "torchstone.conformance.oracle.waivers": "a page made of torchstone's own tables",
+    "torchstone.compiler.runtime.tensorrt.timing_cache": "bytes of TensorRT's own, for TensorRT to read again",
     "torchstone.compiler.runtime.tensorrt.simulator.values": "TensorRT's own default log, of the simulator's words",
 }
 """Modules in which one of these calls writes nothing of anybody's, and why."""

@@ -14,6 +14,7 @@ from torchstone.compiler._torch.names import Names, uses
 _NAMES = Names(
     __name__,
     {
+        "TorchDispatchMode": ("torch.utils._python_dispatch.TorchDispatchMode", "see each op that is dispatched"),
         "no_dispatch_modes": ("torch.utils._python_dispatch._disable_current_modes", "run ops that no mode sees"),
         "unseen": ("torch._C._DisableTorchDispatch", "the same at a fortieth of the cost, of ordinary tensors"),
         "DisableTorchFunction": ("torch._C.DisableTorchFunction", "ask a tensor something that no function mode sees"),

@@ -50,6 +50,7 @@ def test_a_bug_is_found_and_the_page_tells_what_the_op_takes(tmp_path):
     assert f"import {MODULE}" in (finding.folder / "reproducer.py").read_text()
 
 
+@pytest.mark.torture
 def test_what_ends_the_process_is_told_and_the_campaign_goes_on(tmp_path):
     report = _report("right", "ends_the_process", tmp_path, 40)
     assert not len(report.tally.findings)

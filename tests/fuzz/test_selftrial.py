@@ -166,6 +166,7 @@ def test_the_listing(capsys):
     assert {row["mutant"] for row in rows} == {name for name, mutant in MUTANTS.items() if mutant.group == "NaN"}
 
 
+@pytest.mark.torture
 def test_what_numbers_decide_is_asked_in_every_dtype_and_what_arguments_decide_of_all_samples():
     tried = [case for case in trial_cases(MUTANTS["sum-without-tail"], 6, 0, 1000) if case.variant != "default"]
     by_variant = {name: [case for case in tried if case.variant == name] for name in VARIANTS}
