@@ -106,7 +106,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", COMMANDS)
+LONG = {"docs/selection.md", "docs/fuzzing.md", "docs/fuzzing-a-new-op.md"}
+"""Pages whose commands take ten seconds and more."""
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.torture if page in LONG else ()) for page in COMMANDS]
+)
 def test_commands_run(page: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
     place = tmp_path / "place"
     shutil.copytree(folder, place)
