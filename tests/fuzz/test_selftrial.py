@@ -77,7 +77,7 @@ def test_a_mutant_is_in_its_own_backend_only():
         "softmax-first-axis",
         "where-inverted",
         "softmax-gradient",
-        "var-ignores-correction",
+        pytest.param("var-ignores-correction", marks=pytest.mark.torture),
         "unsigned-less-signed",
     ],
 )

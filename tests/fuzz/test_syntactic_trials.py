@@ -169,22 +169,15 @@ def test_programs_and_modules_are_varied_where_few_ops_come_by():
 # Trials
 
 
-@pytest.fixture(scope="module")
-def tried(lines):
+def test_the_first_case_that_runs_it_kills_a_mutant_and_none_kills_one_that_computes_the_same(lines):
+    """One trial for both: to warm it up takes longer than to try a mutant."""
     with syntactic.SyntacticTrial(lines, effort=EFFORT) as trial:
-        return [trial.try_mutation(one) for one in (CEIL, SAME)]
-
-
-def test_a_mutant_is_killed_by_the_first_case_that_runs_it(tried):
-    found = tried[0]
-    assert found.killed and found.case.startswith("opinfo:ceil:") and found.outcome in ("mismatch", "error")
-    assert (found.tried, found.reached) == (1, 1) and found.fingerprint == CEIL.fingerprint
-
-
-def test_a_mutant_that_computes_the_same_survives_though_cases_ran_it(tried):
-    found = tried[1]
-    assert not found.killed and found.reached >= 2 and found.ops == ["logical_and"]
-    assert (found.before, found.after) == ("common = result_type(x, y)", "common = result_type(y, x)")
+        killed, same = (trial.try_mutation(one) for one in (CEIL, SAME))
+    assert killed.killed and killed.case.startswith("opinfo:ceil:") and killed.outcome in ("mismatch", "error")
+    assert (killed.tried, killed.reached) == (1, 1) and killed.fingerprint == CEIL.fingerprint
+    assert not same.killed and same.reached >= 2 and same.ops == ["logical_and"]
+    assert (same.before, same.after) == ("common = result_type(x, y)", "common = result_type(y, x)")
+    assert trace_op("linalg", "ceil"), "which would raise if a mutation's mark were left in the code"
 
 
 @pytest.mark.torture
@@ -201,10 +194,6 @@ def test_a_case_that_has_no_end_without_a_mutation_either_says_nothing_of_one(li
         assert trial._before(case) not in (Outcome.PASS, Outcome.ILL_CONDITIONED)
         found = trial.try_mutation(CEIL)
     assert not found.killed
-
-
-def test_the_compiler_is_what_it_was_after_trials(tried):
-    assert trace_op("linalg", "ceil")  # which would raise if a mutation's mark were left in the code
 
 
 @pytest.mark.parametrize(
