@@ -20,9 +20,19 @@ from .guides import PAGES, command_lines, fences, name, split
 from .rules import ROOT
 from .warm_python import WarmPython
 
+LONG = {f"docs/{page}.md" for page in ("adding-a-fuzz-family", "adding-a-variant", "fuzzing", "variants", "verdicts")}
+"""Pages whose Python takes three seconds and more."""
+
 
 # The README's blocks run in tests/test_readme.py, which looks at what they print.
-@pytest.mark.parametrize("page", [page for page in PAGES[1:] if fences(page, "python")], ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.torture if name(page) in LONG else (), id=name(page))
+        for page in PAGES[1:]
+        if fences(page, "python")
+    ],
+)
 def test_python_runs(page: Path, tmp_path: Path, warm_python: WarmPython) -> None:
     """The blocks of a page are one program, in a process of its own: a guide may register what it makes."""
     modules, blocks = split(page)

@@ -20,7 +20,8 @@ from torchstone import cli
 from .guides import PAGES, command_lines, fences, name, split
 from .rules import ROOT
 
-pytestmark = pytest.mark.usefixtures("fork_server")
+# A minute of whole commands: the default suite parses each of them, in tests/test_docs.py.
+pytestmark = [pytest.mark.torture, pytest.mark.usefixtures("fork_server")]
 
 PLUGINS = "docs/adding-a-variant.md"
 """Its commands need an installed package: tests/test_plugins.py has one, examples/plugin."""
@@ -106,13 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-LONG = {"docs/selection.md", "docs/fuzzing.md", "docs/fuzzing-a-new-op.md"}
-"""Pages whose commands take ten seconds and more."""
-
-
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.torture if page in LONG else ()) for page in COMMANDS]
-)
+@pytest.mark.parametrize("page", COMMANDS)
 def test_commands_run(page: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
     place = tmp_path / "place"
     shutil.copytree(folder, place)

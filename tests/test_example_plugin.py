@@ -16,6 +16,7 @@ from .rules import ROOT
 from .warm_python import WarmPython
 
 
+@pytest.mark.torture
 def test_the_plugin_is_installed_found_and_tried(tmp_path: Path, warm_python: WarmPython) -> None:
     for module in ("pip", "setuptools"):
         try:

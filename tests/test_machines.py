@@ -42,6 +42,7 @@ def settings() -> list[str]:
     return list({name.partition("-")[0]: name for name in reversed(names)}.values())
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("name", settings())
 def test_a_setting_changes_what_it_says(machines: Any, name: str, tmp_path: Path) -> None:
     """Of each kind, one that this machine can have; where it can have none, the reason says so."""

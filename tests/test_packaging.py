@@ -127,6 +127,7 @@ def test_sdist_builds_the_same_package(built: Path) -> None:
             assert folders[top] + name[len(top) :] in held, name
 
 
+@pytest.mark.torture
 def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     place = tmp_path / "installed"

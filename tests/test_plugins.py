@@ -51,6 +51,7 @@ def python(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) ->
     return run
 
 
+@pytest.mark.torture
 def test_the_variant_and_the_source_are_run(python: Python, tmp_path: Path) -> None:
     store = tmp_path / "results.sqlite"
     what = ("--source", "opinfo", "--source", "losses", "--op", "exp2", "--op", "mse", "--limit", 1, "--jobs", 1)
@@ -141,6 +142,7 @@ Path({str(made)!r}).write_bytes(find_case("opinfo:exp2:float32:0:reused").to_byt
     assert run_case(label, load("eager")).outcome == "pass"
 
 
+@pytest.mark.torture
 def test_what_the_guides_register_is_found(tmp_path: Path, warm_python: WarmPython) -> None:
     pages = [ROOT / "docs" / f"adding-a-{kind}.md" for kind in ("target", "variant", "reducer-pass", "fuzz-family")]
     for page in pages:

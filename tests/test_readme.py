@@ -70,6 +70,7 @@ def without_seconds(text: str) -> str:
     return re.sub(r"\b\d+\.\d+ s\b", "… s", text)
 
 
+@pytest.mark.torture
 def test_replay_prints_what_the_readme_says(printed: Callable[..., str]) -> None:
     got = printed("-m", *shlex.split(REPLAY))
     got, said = without_seconds(got), without_seconds(DEMONSTRATIONS[REPLAY])

@@ -178,6 +178,7 @@ def test_types_are_checked(tmp_path: Path, text: str, passes: bool) -> None:
     assert (done.returncode == 0) is passes, done.stdout
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(("text", "passes"), [("", True), ("[gone](no-such-page.md)", False)])
 def test_docs_build_strictly(tmp_path: Path, text: str, passes: bool) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")

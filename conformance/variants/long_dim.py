@@ -33,12 +33,15 @@ SIDES = (131, 43, 17)
 """Sizes of all dims, for two dims, three and four: primes next to a multiple of what tiles and vectors are."""
 MOST = 1 << 17
 """Elements of all inputs."""
-HUGE_SIDES = (1_600_033, 1_283, 127, 37)
-"""Sizes of all dims of ``huge``, for one dim, two, three and four: primes, of over 1.5 million elements together."""
-MOST_HUGE = 1 << 24
-"""Elements of all inputs and results of these."""
-MOST_WORK = 1 << 34
-"""Multiplications and additions of products of matrices and convolutions: a second or two."""
+HUGE_SIDES = (262_147, 521, 67, 23)
+"""Sizes of all dims of ``huge``, for one dim, two, three and four: primes, of a quarter million elements together.
+
+The oracle runs a program that sums up to 200 times where numbers differ: eight times as many elements are minutes.
+"""
+MOST_HUGE = 1 << 21
+"""Elements of all inputs of these, and of each result."""
+MOST_WORK = 1 << 31
+"""Multiplications and additions of products of matrices and convolutions: a tenth of a second or two."""
 
 MOST_RESULTS = LENGTH
 """Results, of ops that give one for each element of a dim."""
@@ -104,7 +107,7 @@ def _wide(case: Case) -> Case | None:
 
 
 def huge(case: Case) -> Case:
-    """The case with every size from 2 on grown, to millions of elements, where its op takes time in proportion to them.
+    """The case with every size from 2 on grown, to a quarter million elements, where its op takes time in proportion to them.
 
     Compilers take their time over such programs: loops are tiled, fused by rows and unrolled, and run on threads.
     """
@@ -134,7 +137,7 @@ def _may_be_asked(case: Case) -> bool:
     from torch.utils.flop_counter import FlopCounterMode
 
     counter = FlopCounterMode(display=False)
-    if not fits(case, counter):
+    if not fits(case, counter, room=MOST_HUGE):
         return False
     return counter.get_total_flops() <= MOST_WORK and taken(case)
 
@@ -186,12 +189,12 @@ def _told(program: Program, size: int, length: int) -> Program:
     return program.rewrite(lambda call: call.map_arguments(argument, nested=False))
 
 
-def fits(case: Case, *modes: contextlib.AbstractContextManager[Any]) -> bool:
-    """Whether no step gives more than there is room for: a list of the same number may have been strides.
+def fits(case: Case, *modes: contextlib.AbstractContextManager[Any], room: int = ROOM) -> bool:
+    """Whether no step gives more elements than there is ``room`` for: a list of the same number may have been strides.
 
     A case that fake tensors do not take is left to eager. ``modes`` are entered around it.
     """
-    sizes = _Sizes()
+    sizes = _Sizes(room)
     try:
         with fake_tensors.refusals_unlogged(), fake_tensors.FakeTensorMode() as fake, torch.no_grad():
             args = [fake.from_tensor(arg) for arg in case.args]
@@ -200,19 +203,21 @@ def fits(case: Case, *modes: contextlib.AbstractContextManager[Any]) -> bool:
                     entered.enter_context(mode)
                 case.program(*args)
     except Exception:
-        return sizes.largest <= ROOM
+        return sizes.largest <= room
     return True
 
 
 class _Sizes(ComputingMode):
     """Raises at the first result that is larger than there is room for."""
 
-    largest = 0
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room, self.largest = room, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         self.largest = max([self.largest, *(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))])
-        if self.largest > ROOM:
+        if self.largest > self.room:
             raise NotApplicable("a result would be too large")
         return result
 
@@ -250,4 +255,4 @@ def _dependent(case: Case, found: list[object], number: int) -> int:
 
 LONG = Variant("One dim of two thousand elements: the one that is summed or scanned, if any is.", long)
 LARGE = Variant("One dim of 70,001 elements, or all dims of 131: past 16-bit counters, blocks of loops, tiles.", large)
-HUGE = Variant("Millions of elements: what compilers take their time for.", huge)
+HUGE = Variant("A quarter million elements and more: what compilers take their time for.", huge)

@@ -95,7 +95,7 @@ def children(pid: int) -> list[str]:
     return out.stdout.split()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.torture)])
 def test_an_interrupted_run_keeps_its_results_and_resumes(capfd, tmp_path, number, monkeypatch):
     monkeypatch.chdir(TORTURE)
     store, temp = tmp_path / "results.sqlite", tmp_path / "temp"

@@ -37,6 +37,7 @@ def _report(backend: str, op: str, out: Path, cases: int) -> OpReport:
     return run_alone(_plan(backend, out, cases), registration.ask(f"newops::{op}").name)
 
 
+@pytest.mark.torture
 def test_a_bug_is_found_and_the_page_tells_what_the_op_takes(tmp_path):
     report = _report("drops_nan", "reduced", tmp_path, 40)
     (finding,) = report.tally.findings.ranked()

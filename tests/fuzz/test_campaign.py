@@ -65,6 +65,7 @@ def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path)
     assert json.loads((worst.folder / "summary.json").read_text())["reduced"]["elements"] == 2
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("scripts_not_run")
 @pytest.mark.parametrize(
     ("name", "op", "target", "outcome"),
@@ -82,6 +83,7 @@ def test_mutants_are_found_and_brought_down_to_their_op(name, op, target, outcom
     assert all(finding.reduction and finding.reduction.confirmed for finding in found)
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("scripts_not_run")
 def test_a_swapped_sub_in_the_linalg_lowering_comes_down_to_one_op_and_one_element(tmp_path):
     tally = _campaign("linalg_swapped_sub", "sub", tmp_path, programs=5)
@@ -91,6 +93,7 @@ def test_a_swapped_sub_in_the_linalg_lowering_comes_down_to_one_op_and_one_eleme
     assert found.reduction and found.reduction.confirmed and found.reduction.complete
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("scripts_not_run")
 def test_a_max_that_loses_nan_is_found_among_special_values(tmp_path):
     tally = _campaign("max_without_nan", "maximum", tmp_path, programs=15, max_ops=2, specials=True)

@@ -176,6 +176,7 @@ def test_what_numbers_decide_is_asked_in_every_dtype_and_what_arguments_decide_o
     assert len({case.id for case in tried}) == len(tried)
 
 
+@pytest.mark.torture
 def test_several_are_tried_at_a_time():
     chosen = [MUTANTS["sub-swapped"], MUTANTS["neg-by-subtraction"]]
     found = {one.mutant: one for one in selftrial.run_trials(chosen, 2, limit=4, programs=0, most=0, timeout=20.0)}

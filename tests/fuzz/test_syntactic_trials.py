@@ -169,6 +169,7 @@ def test_programs_and_modules_are_varied_where_few_ops_come_by():
 # Trials
 
 
+@pytest.mark.torture
 def test_the_first_case_that_runs_it_kills_a_mutant_and_none_kills_one_that_computes_the_same(lines):
     """One trial for both: to warm it up takes longer than to try a mutant."""
     with syntactic.SyntacticTrial(lines, effort=EFFORT) as trial:

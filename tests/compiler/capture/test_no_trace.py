@@ -34,8 +34,14 @@ def programs() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
     yield lambda x: x * 2 if torch.rand(()) > 0.5 else x, (torch.ones(4),)
 
 
-# What draws is a frontend: torch.export's, which takes longer, is tried with one target.
-@pytest.mark.parametrize(("target", "dynamic"), [*((target, False) for target in TARGETS), ("evaluator", True)])
+# What draws is a frontend, and none hangs on the target: the long tests ask the others, too.
+@pytest.mark.parametrize(
+    ("target", "dynamic"),
+    [
+        *(pytest.param(name, False, marks=() if name == "evaluator" else pytest.mark.torture) for name in TARGETS),
+        ("evaluator", True),
+    ],
+)
 def test_no_compile_draws(target: str, dynamic: bool) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[2]

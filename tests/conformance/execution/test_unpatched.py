@@ -141,6 +141,7 @@ def equal_verdicts(ops: tuple[str, ...] | list[str], monkeypatch: pytest.MonkeyP
     assert patched == outcomes(entries)
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("nothing_kept")
 def test_patched_and_unpatched_verdicts_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     equal_verdicts(OPS, monkeypatch)

@@ -138,6 +138,7 @@ def test_a_mean_that_is_rounded_is_seen_where_nothing_but_its_rounding_is_left(s
     assert compare(program, lambda x: by_steps(x, 1e-4), x).outcome is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 def test_beyond_a_jump_that_eager_has_on_its_other_side_nothing_is_right() -> None:
     factors = [("mul", Ref(f"r{i}") if i >= 0 else X, factor) for i, factor in enumerate((3.1, 1.3, 0.7, 1.7, 8.3), -1)]
     program = several(*factors, ("floor", Ref("r4")), ("mul", Ref("r5"), 10.0))

@@ -142,6 +142,7 @@ SUITE = (
 )
 
 
+@pytest.mark.torture
 def test_the_suite_under_xdist(project: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     suite = ("--torchstone-backend=eager", "--torchstone-source=models", "--torchstone-op=mlp", "--torchstone-op=lstm")

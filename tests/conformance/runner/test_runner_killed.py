@@ -83,6 +83,7 @@ def kill_again_and_again(folder: Path, count: int, moments: list[int], dice: ran
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.torture
 def test_a_killed_run_goes_on_where_its_store_ends(tmp_path):
     kill_again_and_again(tmp_path, 80, [40], random.Random(4))
 

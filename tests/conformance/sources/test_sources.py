@@ -71,6 +71,7 @@ def test_ids_name_the_same_bytes(name: str, op: str) -> None:
         assert find_case(case.id).to_bytes() == Case.from_bytes(case.to_bytes()).to_bytes() == case.to_bytes()
 
 
+@pytest.mark.torture
 def test_ids_mean_the_same_bytes_in_every_process() -> None:
     command, env = [sys.executable, source_digests.__file__], os.environ | {"PYTHONHASHSEED": "1"}
     other = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()

@@ -218,9 +218,9 @@ def test_every_fourth_sample_is_called_with_millions_of_elements() -> None:
     assert verdict.outcome == "error" and verdict.message.startswith("called with sizes [786432, 4], [4, 2]")
 
 
-def test_millions_of_elements() -> None:
+def test_a_quarter_million_elements() -> None:
     grown = asked(case("torch.nn.functional.layer_norm", torch.randn(4, 3), args=((3,),)), "huge")
-    assert grown.args[0].shape == (1283, 1283) and grown.program.calls[0].args[1] == (1283,)
+    assert grown.args[0].shape == (521, 521) and grown.program.calls[0].args[1] == (521,)
     cube = apply(case("torch.outer", torch.randn(5), torch.randn(5)), "huge")
     assert isinstance(cube, Untested) and "no such sizes" in cube.reason
     product = apply(case("torch.matmul", *(torch.randn(2, 3, 2, 2) for _ in range(2))), "huge")

@@ -96,10 +96,18 @@ LOOKED_UP: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("target", ["linalg", "tosa", "stablehlo"])
-@pytest.mark.parametrize("shape", [(16, 16), (7, 3), (24, 250), (2000, 9)], ids=str)
+# The loops of every target are fused by the same pass: those of linalg meet it at every size.
+@pytest.mark.parametrize(
+    ("target", "shape"),
+    [
+        *(("linalg", shape) for shape in ((16, 16), (7, 3), (24, 250), (2000, 9))),
+        ("tosa", (24, 250)),
+        ("stablehlo", (7, 3)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", LOOKED_UP)
-def test_what_is_looked_up_is_waited_for(name: str, shape: tuple[int, ...], target: str) -> None:
+def test_what_is_looked_up_is_waited_for(name: str, target: str, shape: tuple[int, ...]) -> None:
     def program(x: Tensor) -> tuple[Tensor, ...]:
         total = x.exp().sum(-1, keepdim=True)
         rows = x / total + 1

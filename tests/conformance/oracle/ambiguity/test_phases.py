@@ -74,7 +74,7 @@ def gradient(target: str) -> Program:
     return Program(("x", "g", "h"), calls, Ref("y"))
 
 
-@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("wrong", [False, pytest.param(True, marks=pytest.mark.torture)])
 def test_a_gradient_of_other_signs_in_float64_is_judged_by_eagers(wrong: bool) -> None:
     """Of matrices whose float64 vectors have other signs than the float32 ones have."""
     program = gradient("torch.svd")
@@ -97,7 +97,7 @@ def test_a_gradient_of_other_signs_in_float64_is_judged_by_eagers(wrong: bool) -
     raise AssertionError(f"only {seen} matrices have vectors of other signs in float64")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.torture), torch.complex64])
 @pytest.mark.parametrize("target", ["torch.linalg.svd", "torch.linalg.eigh", "torch.linalg.eig"])
 @pytest.mark.parametrize("wrong", ["", "one part", "a number"])
 def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: torch.dtype, wrong: str) -> None:
@@ -124,6 +124,7 @@ def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: to
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("length", [1.0, 3.0])
 def test_what_rounding_decides_beside_other_signs_is_ill_conditioned(
     length: float, monkeypatch: pytest.MonkeyPatch
