@@ -107,7 +107,7 @@ def _wide(case: Case) -> Case | None:
 
 
 def huge(case: Case) -> Case:
-    """The case with every size from 2 on grown, to a quarter million elements, where its op takes time in proportion to them.
+    """The case with every size from 2 on grown, to a quarter million elements, where its op takes time in proportion.
 
     Compilers take their time over such programs: loops are tiled, fused by rows and unrolled, and run on threads.
     """
