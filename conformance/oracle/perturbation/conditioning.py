@@ -5,7 +5,7 @@ Each function tells, element by element, where the backend's number is one of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -58,7 +58,7 @@ def ill_conditioned(
             found |= bad & within_distance(actual, truth.values, room)
     for runs, where in ((referee.runs_on_grid, ~on_edge), (referee.roundings_on_grid, on_edge)):
         if bool((left := bad & ~found & where).any()):
-            found |= where & _given(actual, leaf.each(runs, like), dtype, row, left)
+            found |= where & _given(actual, _in_range(leaf.each(runs, like), truth.values, dtype), dtype, row, left)
     if not leaf.search:
         return found
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
@@ -66,6 +66,15 @@ def ill_conditioned(
         if bool(left.any()):
             found |= attained(actual, left, leaf, scatter, dtype, row)
     return found
+
+
+def _in_range(runs: Iterable[Tensor], truth: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
+    """The runs with infinities for what is beyond the dtype's range, where float64's number is not: beside a pole."""
+    for run in runs:
+        if dtype.is_floating_point:
+            inside, kept = (number.abs() <= torch.finfo(dtype).max for number in (truth, run))
+            run = torch.where(inside & ~kept, run * torch.inf, run)
+        yield run
 
 
 def _given(

@@ -135,9 +135,11 @@ class RandomRounding(ComputingMode):
     def _to_grid(self, value: Tensor) -> Tensor:
         if value.is_complex():
             return torch.complex(self._to_grid(value.real), self._to_grid(value.imag))
-        largest = torch.finfo(real_dtype(self.dtype)).max
-        inside = value.clamp(-largest, largest)  # nothing overflows by its rounding
-        return torch.where(torch.isfinite(value), inside, value).to(real_dtype(self.dtype)).to(value.dtype)
+        limits = torch.finfo(real_dtype(self.dtype))
+        inside = torch.where(torch.isfinite(value), value.clamp(-limits.max, limits.max), value)
+        rounded = inside.to(real_dtype(self.dtype)).to(value.dtype)
+        # Nothing overflows: what is beyond the range by more than its rounding has no place on the grid, and stays.
+        return torch.where(value.abs() > limits.max * (1 + limits.eps), value, rounded)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}

@@ -41,3 +41,14 @@ def test_a_jump_to_infinity_leaves_out_what_is_between() -> None:
     assert jump(CANCELS) == math.inf
     for wrong in (3.0, -1e10, 0.5):
         assert outcome(jump, wrong) is Outcome.MISMATCH, wrong
+
+
+def test_infinity_is_what_lies_beyond_the_range_at_a_neighbour() -> None:
+    """The product may be 177.375 or 177.5 in float16, whose tangents are 7.96 and -66347."""
+    product = Call("torch.mul", (X, 120.0), {}, "p")
+    program = Program(("x0",), (product, Call("torch.tan", (Ref("p"),), {}, "r")), Ref("r"))
+    x = torch.tensor([1.478515625], dtype=torch.float16)
+    assert program(x).item() == 7.9609375 and torch.tan(torch.tensor(177.5, dtype=torch.float16)) == -math.inf
+    for number, right in ((-math.inf, Outcome.ILL_CONDITIONED), (math.inf, Outcome.MISMATCH), (-3e4, Outcome.MISMATCH)):
+        given = torch.tensor([number], dtype=torch.float16)
+        assert compare(program, lambda x, given=given: given, x).outcome is right, number
