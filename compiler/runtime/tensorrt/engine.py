@@ -16,6 +16,7 @@ from torchstone.compiler.runtime.tensorrt import Api, timing_cache
 from torchstone.compiler.runtime.tensorrt.profiles import Corners, Input, Ranges
 from torchstone.compiler.runtime.tensorrt.rules import DATA_TYPES
 from torchstone.compiler.runtime.tensorrt.settings import Settings
+from torchstone.compiler.runtime.tensorrt.transcript import Transcript
 
 # TensorRT wants device addresses aligned to this.
 _ALIGNMENT = 256
@@ -54,21 +55,20 @@ class Program:
     ``ConstantOutput``: a value that is returned as it is. ``checks`` maps a 0-d bool output to the message of its
     failure.
     ``network_inputs`` are the inputs with the sizes that they have in the graph. ``origins`` tells the operation that
-    a layer was added for, by the layer's name. ``keep`` holds the arrays of the constants, which TensorRT reads while
-    it builds.
+    a layer was added for, by the layer's name. ``transcript`` holds what the network was made by.
     """
 
     api: Api
     log: Log
     builder: Any
     network: Any
+    transcript: Transcript
+    settings: Settings = field(default_factory=Settings)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str | ConstantOutput] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
-    settings: Settings = field(default_factory=Settings)
     network_inputs: list[Input] = field(default_factory=list)
     origins: dict[str, Operation] = field(default_factory=dict)
-    keep: list[Any] = field(default_factory=list)
 
     @property
     def dynamic(self) -> bool:
