@@ -29,6 +29,8 @@ from torchstone.compiler.runtime.tensorrt.simulator.values import (
 
 Profile: TypeAlias = Mapping[str, Sequence[Dims]]
 
+# What Python and PyTorch raise where a plan is not as it was written.
+_BREAKS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 MAGIC = b"torchstone simulated plan 1\n"
 _LAYERS: dict[str, type[ILayer]] = {
     name: found
@@ -78,7 +80,7 @@ def from_bytes(plan: bytes, logger: ILogger) -> tuple[INetworkDefinition, list[P
         profiles = [{n: [Dims(shape) for shape in shapes] for n, shapes in p.items()} for p in data["profiles"]]
     except InvalidNetwork:
         raise
-    except Exception as error:  # anything: a plan that was tampered with can break every step
+    except _BREAKS as error:
         raise InvalidNetwork(f"damaged plan: {type(error).__name__}: {error}") from None
     return network, profiles
 
