@@ -203,6 +203,22 @@ def test_profiles_go_by_the_order_of_dynamic_sizes() -> None:
         step(torch.randn(2, 3), torch.randn(5, 3))
 
 
+def test_a_marked_range_is_the_profile_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = []
+    build = simulator.Builder.build_serialized_network
+
+    def noted(builder, network, config):
+        shapes.extend(profile.get_shape("input0") for profile in config._profiles)
+        return build(builder, network, config)
+
+    monkeypatch.setattr(simulator.Builder, "build_serialized_network", noted)
+    step, x = compiled(torch.sin, "tensorrt"), torch.randn(6, 3)
+    torch._dynamo.mark_dynamic(x, 0, min=2, max=64)
+    torch.testing.assert_close(step(x), x.sin())
+    torch.testing.assert_close(step(x[:2]), x[:2].sin())
+    assert shapes == [[(2, 3), (6, 3), (64, 3)]]
+
+
 def test_it_is_found_by_name_and_imported_when_asked_for() -> None:
     script = (
         "import sys, torchstone; assert 'torch' not in sys.modules\n"

@@ -270,6 +270,13 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_build(
         compile(torch.exp, (torch.ones(2),), "tensorrt", engine_cache=True)
 
 
+def test_a_folder_that_has_the_engine_may_be_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built(tmp_path)
+    monkeypatch.setattr(Place, "check", None)
+    monkeypatch.setattr(Place, "keep", None)
+    assert built(tmp_path) == 0
+
+
 def test_an_engine_that_cannot_be_kept_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full after minutes of work."""
 
