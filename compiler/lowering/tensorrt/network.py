@@ -252,9 +252,9 @@ class Network:
     def _windows(
         what: str, window: Sequence[int], stride: Sequence[int], low: Sequence[int], high: Sequence[int],
         dilation: Sequence[int] | None = None,
-    ) -> tuple[str, dict[str, Sequence[int]]]:  # fmt: skip
+    ) -> tuple[str, dict[str, Any]]:  # fmt: skip
         """Return the text and the attributes of a layer with windows."""
-        attributes = {"stride_nd": stride, "pre_padding": low, "post_padding": high}
+        attributes: dict[str, Any] = {"stride_nd": stride, "pre_padding": low, "post_padding": high}
         if dilation is not None:
             attributes["dilation_nd"] = dilation
         text = f"window {_text(window)} stride {_text(stride)} padding {_text(low)} {_text(high)}"

@@ -68,7 +68,7 @@ def to_bytes(network: INetworkDefinition, profiles: Sequence[Profile]) -> bytes:
     return MAGIC + json.dumps(data).encode() + b"\n" + weights
 
 
-def from_bytes(plan: bytes, logger: ILogger) -> tuple[INetworkDefinition, list[Profile]]:
+def from_bytes(plan: bytes, logger: ILogger) -> tuple[INetworkDefinition, Sequence[Profile]]:
     """Return the network and the profiles of a plan. InvalidNetwork says why it is none, or which rule it breaks."""
     require(plan.startswith(MAGIC), "not a simulated plan of this version")
     try:
