@@ -306,6 +306,8 @@ from pathlib import Path
 from torchstone.compiler.runtime.tensorrt.engine_cache import Place
 
 place = Place(Path(sys.argv[1]), {}, "key")
+print("ready", flush=True)
+sys.stdin.readline()
 for number in range(100):
     place.keep(sys.argv[2].encode() * (1 + number * 97 % 5000))
     plan = place.load(bytes)
@@ -316,8 +318,14 @@ for number in range(100):
 def test_several_processes_write_one_engine(tmp_path: Path) -> None:
     """Each reads a whole plan at any time, its own or the other's, and no warning says otherwise."""
     command = [sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)]
-    writers = [subprocess.Popen([*command, letter]) for letter in "ab"]
-    assert [writer.wait() for writer in writers] == [0, 0]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    writers = [subprocess.Popen([*command, letter], **pipes) for letter in "ab"]
+    assert [writer.stdout.readline() for writer in writers if writer.stdout] == ["ready\n"] * 2
+    for writer in writers:
+        assert writer.stdin
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.communicate() and writer.returncode for writer in writers] == [0, 0]
     assert engine_files(tmp_path) == [Place(tmp_path, {}, "key").file]
 
 
