@@ -32,6 +32,10 @@ class TorchstoneError(Exception):
         return f"{self.message}\n{self.where}" if self.where else self.message
 
 
+class TorchstoneWarning(UserWarning):
+    """What a user should know of something that goes on without it. The command line prints it as one line."""
+
+
 class Unsupported(TorchstoneError):
     """The program is valid PyTorch, and the compiler says it does not take it. ``op`` names the op at fault."""
 

@@ -123,7 +123,8 @@ def compile(
     was written to; what ``tensor.data`` changes is not noticed.
     A result that is an argument or a view of one is that argument or view, as in eager; without ``alias_results`` the
     compiled code computes it like any other.
-    ``options`` are the target's own: ``tensorrt`` has ``profiles``, ``workspace`` and ``timing_cache``.
+    ``options`` are the target's own: ``tensorrt`` has ``profiles``, ``workspace``, ``timing_cache`` and
+    ``engine_cache``.
     Unsupported says which op the target does not take, and ``stage`` where that was found.
     """
     row = target if isinstance(target, Target) else find_target(target)

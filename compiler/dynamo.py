@@ -20,6 +20,7 @@ from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_re
 from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
 from torchstone.compiler.driver import build
 from torchstone.compiler.lowering.registry import find_target
+from torchstone.compiler.lowering.target import Target
 
 _OPTIONS = {"target": "linalg", "library_calls": True}
 
@@ -27,28 +28,35 @@ _OPTIONS = {"target": "linalg", "library_calls": True}
 def backend(
     module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """Compile a graph of TorchDynamo; ``options`` are those of ``torchstone.compile``: ``target``, ``library_calls``.
+    """Compile a graph of TorchDynamo.
 
+    ``options`` are ``target``, ``library_calls`` and the target's own, as ``torchstone.compile`` takes them. A graph
+    has no names for its dynamic sizes: they are s0, s1 and so on, in the order in which its arguments have them.
     TorchstoneError for an unknown option, Unsupported for an op that the target does not take.
     """
-    for name in options or {}:
-        if name not in _OPTIONS:
-            raise TorchstoneError(f'no option "{name}"{did_you_mean(name, _OPTIONS)}; options: {", ".join(_OPTIONS)}')
     settings = {**_OPTIONS, **(options or {})}
     target = find_target(settings["target"])
+    known = (*_OPTIONS, *target.options)
+    for name in settings:
+        if name not in known:
+            listed = f"target {target.name} has {', '.join(known)}"
+            raise TorchstoneError(f'no option "{name}"{did_you_mean(name, known)}; {listed}')
+    own = {name: value for name, value in settings.items() if name not in _OPTIONS}
 
     def compile_graph(graph: torch.fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
-        return _compile(graph, fakes, target, settings["library_calls"])
+        return _compile(graph, fakes, target, settings["library_calls"], own)
 
     drawn_into_out(module.graph)
     with integer_blends_refused():
         return dynamo.aot_autograd(fw_compiler=compile_graph)(module, inputs)
 
 
-def _compile(graph: torch.fx.GraphModule, fakes: Sequence[Any], target: Any, library_calls: bool) -> Callable[..., Any]:
+def _compile(
+    graph: torch.fx.GraphModule, fakes: Sequence[Any], target: Target, library_calls: bool, own: Mapping[str, Any]
+) -> Callable[..., Any]:
     captured = aot.capture(graph, fakes)
     captured.drop_aliased()
-    executable = build(captured, target, library_calls=library_calls)
+    executable = build(captured, target, library_calls=library_calls, options=own)
     token = torch.empty(0)
 
     def run(args: list[Any]) -> list[Any]:

@@ -22,14 +22,16 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, cast
 
+from torchstone.compiler.diagnostics import TorchstoneWarning
+
 T = TypeVar("T")
 
 PREFIX = "torchstone."
 """How the groups of entry points begin that registries read."""
 
 
-class PluginWarning(UserWarning):
-    """A plugin cannot be used and is left out. The command line prints it as one line."""
+class PluginWarning(TorchstoneWarning):
+    """A plugin cannot be used and is left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ WRITERS: dict[str, str] = {
     "torchstone.conformance.expectations.update": HERE + "store.py",
     "torchstone.conformance.pytest_plugin": HERE + "terminal.py",
     "torchstone.conformance.pytest_plugin.items": HERE + "terminal.py",
+    "torchstone.compiler.runtime.tensorrt.engine_cache": "tests/compiler/tensorrt/test_engine_cache.py",
 }
 """Modules that write what people or programs read, and where each is tried."""
 
@@ -64,6 +65,7 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.fuzz.selftrial.forked": "flushes both streams, so that a fork has nothing of theirs",
     "torchstone.compiler.registry": "a warning of a plugin, which the command line prints by cli.output",
     "torchstone.conformance.oracle.waivers": "a page made of torchstone's own tables",
+    "torchstone.compiler.runtime.tensorrt.files": "bytes that its callers give it, under a name of theirs",
     "torchstone.compiler.runtime.tensorrt.timing_cache": "bytes of TensorRT's own, for TensorRT to read again",
     "torchstone.compiler.runtime.tensorrt.simulator.values": "TensorRT's own default log, of the simulator's words",
 }

@@ -76,6 +76,22 @@ def test_profiles(capsys: pytest.CaptureFixture[str]) -> None:
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("default")
+def test_an_engine_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """And a file that is refused is told in one line."""
+    call = [*CALL, "--target", "tensorrt", "--engine-cache", "engines"]
+    out = printed(capsys, *call)
+    (file,) = Path("engines").iterdir()
+    assert printed(capsys, *call) == out
+    file.write_text("torchstone engine 0\x1b[2J\n")
+    assert cli.invoke(["compile", *call]) == 0
+    refused = "is not used, and is built again: it has another format than 1: b'0\\x1b[2J'"
+    assert capsys.readouterr().err == f"warning: engine_cache: {file} {refused}\n"
+    assert cli.invoke(["compile", *CALL, "--engine-cache", "engines"]) != 0
+    assert 'target linalg: no option "engine_cache"; it has none of its own' in capsys.readouterr().err
+    assert cli.invoke(["compile", "x.txt", "--from", "aten", "--engine-cache", "engines"]) == 2
+
+
 def test_unknown_names_and_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.invoke(["compile", "x.txt", "--from", "lina"]) == 2
     assert 'did you mean "linalg"?' in capsys.readouterr().err

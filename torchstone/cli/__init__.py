@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from torchstone.cli.errors import report_error
-from torchstone.cli.output import escape_unencodable, plugin_warnings, say
+from torchstone.cli.output import escape_unencodable, one_line_warnings, say
 
 COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("run", "torchstone.cli.commands.run:run", "Run the conformance suite on one or more backends."),
@@ -79,7 +79,7 @@ def invoke(args: list[str]) -> int:
             from torchstone.conformance.errors import UnknownName
 
             raise UnknownName("command", name, known)
-        with plugin_warnings():
+        with one_line_warnings():
             code = build(name)(args, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -116,15 +116,15 @@ def _text(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def plugin_warnings() -> Iterator[None]:
-    """Print what is wrong with a plugin as one line on stderr, without the line of our code that found out."""
+def one_line_warnings() -> Iterator[None]:
+    """Print our own warnings as one line each on stderr, without the line of our code that found out."""
     usual = warnings.showwarning
     told: set[str] = set()
 
     def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-        from torchstone.compiler.registry import PluginWarning
+        from torchstone.compiler.diagnostics import TorchstoneWarning
 
-        if issubclass(category, PluginWarning):
+        if issubclass(category, TorchstoneWarning):
             if str(message) not in told:
                 warn(f"warning: {message}")
             told.add(str(message))

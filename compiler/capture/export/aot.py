@@ -22,7 +22,7 @@ from torchstone.compiler.capture.symbolic.integers import (
     rename_symbols,
     under,
 )
-from torchstone.compiler.capture.symbolic.sizes import to_dim
+from torchstone.compiler.capture.symbolic.sizes import bounds_of, to_dim
 from torchstone.compiler.capture.trace.recorder import Mutation, Recorder
 from torchstone.compiler.capture.trace.replay import replay
 from torchstone.compiler.diagnostics import Unsupported
@@ -51,7 +51,10 @@ def capture(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Captured:
     captures = [t for _, t in recorder.captures]
     _, out_spec = pytree.tree_flatten(flat)
     out = Captured(graph, rename_leaves(bound, renamed), in_spec, out_spec, results, captures, integers=integers)
-    out.hints = {renamed[name]: hint for name, hint in _hints(leaves).items() if name in renamed}
+    for name, size in _symbols(leaves).items():
+        if name in renamed:
+            out.hints[renamed[name]] = size.node.hint
+            out.ranges[renamed[name]] = bounds_of(size.node.shape_env.var_to_range[size.node.expr])
     return out
 
 
@@ -75,11 +78,11 @@ def _specialized(leaf: Any) -> Any:
     return float(leaf) if isinstance(leaf, torch.SymFloat) else leaf
 
 
-def _hints(leaves: Sequence[Any]) -> dict[str, int]:
-    """Return the example of each symbol."""
+def _symbols(leaves: Sequence[Any]) -> dict[str, torch.SymInt]:
+    """Return the symbols that are a size or an int of their own, by name."""
     sizes = [size for leaf in leaves for size in (leaf.shape if isinstance(leaf, torch.Tensor) else [leaf])]
     found = {}
     for size in sizes:
         if isinstance(size, torch.SymInt) and isinstance(dim := to_dim(size), Expr) and str(dim).isidentifier():
-            found[str(dim)] = size.node.hint
+            found[str(dim)] = size
     return found

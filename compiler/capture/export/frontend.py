@@ -48,7 +48,7 @@ from torchstone.compiler.capture.symbolic.integers import (
 )
 from torchstone.compiler.capture.symbolic.numbers import NUMBERS
 from torchstone.compiler.capture.symbolic.run_time_sizes import quiet, settle
-from torchstone.compiler.capture.symbolic.sizes import to_dim
+from torchstone.compiler.capture.symbolic.sizes import bounds_of, to_dim
 from torchstone.compiler.capture.tensor_guards import LAYOUT, Asking, Facts
 from torchstone.compiler.capture.trace.builtin_calls import globals_of, replaced
 from torchstone.compiler.capture.trace.generator_state import Draws, generator_kept
@@ -468,8 +468,6 @@ def _is_computed(leaf: Any, graph: Graph) -> bool:
 def _add_guards(captured: Captured, mode: Any, program: torch.export.ExportedProgram, renamed: dict[str, str]) -> None:
     for sym, interval in program.range_constraints.items():
         if str(sym) in renamed:
-            upper = interval.upper
-            bounded = upper.is_Integer and int(upper) < 2**62
-            captured.ranges[renamed[str(sym)]] = (max(0, int(interval.lower)), int(upper) if bounded else None)
+            captured.ranges[renamed[str(sym)]] = bounds_of(interval)
     if mode is not None and mode.shape_env is not None:
         captured.guards.extend(guards_of(mode.shape_env, renamed))

@@ -23,6 +23,13 @@ def to_dim(size: Any) -> Dim:
     return int(size)
 
 
+def bounds_of(interval: Any) -> tuple[int, int | None]:
+    """Return the least and the greatest size in a range of PyTorch's; None: it has no bound."""
+    low, high = interval.lower, interval.upper
+    bounded = high.is_Integer and int(high) < 2**62
+    return max(0, int(low)) if low.is_Integer else 0, int(high) if bounded else None
+
+
 def from_sympy(expr: sympy.Basic) -> Dim:
     """Convert an integer sympy expression over size symbols."""
     match expr:

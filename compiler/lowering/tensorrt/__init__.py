@@ -63,7 +63,7 @@ def lower_graph(graph: Graph, settings: Settings | None = None) -> Program:
     builder = trt.Builder(log.logger)
     definition = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     n = Network(trt, definition, log)
-    program = Program(driven, log, builder, definition, settings=settings or Settings(), origins=n.origins, keep=n.keep)
+    program = Program(driven, log, builder, definition, n.transcript, settings or Settings(), origins=n.origins)
     values = Values(n)
     _add_inputs(graph, n, program, values)
     for op in graph.ops:
@@ -72,11 +72,14 @@ def lower_graph(graph: Graph, settings: Settings | None = None) -> Program:
                 values.made(op, _lowered(n, values, op))
                 continue
             (predicate,) = op.values
-            program.checks[_output(n, values.full(predicate), f"check{len(program.checks)}")] = failed_check(op)
+            check = f"check{len(program.checks)}"
+            n.output(values.full(predicate), check)
+            program.checks[check] = failed_check(op)
     n.where = "return"
     for index, output in enumerate(graph.outputs):
-        known = not isinstance(output, Value)
-        program.outputs.append(ConstantOutput(output) if known else _output(n, values.full(output), f"output{index}"))
+        if isinstance(output, Value):
+            n.output(values.full(output), f"output{index}")
+        program.outputs.append(f"output{index}" if isinstance(output, Value) else ConstantOutput(output))
     return program
 
 
@@ -118,15 +121,13 @@ def _add_inputs(graph: Graph, n: Network, program: Program, values: Values) -> N
             why = f"{type.dtype.name} tensors" if dtype is None else f"tensors of {type.rank} dims"
             raise Unsupported(f"TensorRT has no {why}", stage="lower", op=_first_user(graph, arg))
         name = f"input{index}"
-        shape = [d if isinstance(d, int) else -1 for d in type.shape]
         n.where = name
-        tensor = n.definition.add_input(name, n.type(dtype), n.trt.Dims(shape))
+        tensor = n.input(name, dtype, type.dims)
         if tensor is None:
             raise TorchstoneError(f"TensorRT refuses input {type}: {n.log.take()}", stage="lower")
         program.inputs.append(name)
         program.network_inputs.append(Input(name, arg.name, type.dims))
         values[arg] = Held(type.dims, tensor)
-        n.sizes.bind(tensor, type.shape)
 
 
 def _names(type: TensorType) -> set[str]:
@@ -135,15 +136,6 @@ def _names(type: TensorType) -> set[str]:
 
 def _first_user(graph: Graph, arg: Value) -> str:
     return next((op.name for op in graph.ops if any(v is arg for v in op.values)), "")
-
-
-def _output(n: Network, tensor: Any, name: str) -> str:
-    """Mark a network output; one that is an input or an output already goes through an identity layer."""
-    if tensor.is_network_input or tensor.is_network_output:
-        tensor = n.added(n.definition.add_identity(tensor))
-    tensor.name = name
-    n.definition.mark_output(tensor)
-    return name
 
 
 def print_network(program: Program) -> str:

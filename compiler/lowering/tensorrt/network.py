@@ -5,7 +5,7 @@ Everything here speaks the real ``tensorrt`` API, what versions 10.3 and 11 have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,17 +15,21 @@ from torchstone.compiler.diagnostics import TorchstoneError, blaming
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.lowering.tensorrt.sizes import Sizes
+from torchstone.compiler.runtime.tensorrt.transcript import Transcript
 
 _NUMPY = {"FLOAT": np.float32, "HALF": np.float16, "INT32": np.int32, "INT64": np.int64}
 
 
 class Network:
-    """Builds one network; ``where`` is put into the names of the layers and into errors."""
+    """Builds one network; ``where`` is put into the names of the layers and into errors.
+
+    ``transcript`` has every call that adds to the network.
+    """
 
     def __init__(self, trt: Any, definition: Any, log: Any) -> None:
         self.trt, self.definition, self.log = trt, definition, log
         self.where = ""
-        self.keep: list[Any] = []
+        self.transcript = Transcript(trt)
         self.origins: dict[str, Operation] = {}
         self._op: Operation | None = None
         self._numbers: dict[tuple[str, tuple[int, ...], str], Any] = {}
@@ -40,14 +44,48 @@ class Network:
             yield
         self.where, self._op = before
 
-    def added(self, layer: Any, what: str = "") -> Any:
-        """Name a new layer and return its output; TorchstoneError with TensorRT's words when it is None or invalid."""
+    def input(self, name: str, dtype: str, shape: Sequence[Dim]) -> Any:
+        """Add an input; sizes that are symbols are known at run time, and named after these. None: it is refused."""
+        static = [d if isinstance(d, int) else -1 for d in shape]
+        tensor = self.definition.add_input(name, self.type(dtype), self.trt.Dims(static))
+        names = {d: str(size) for d, size in enumerate(shape) if str(size).isidentifier()}
+        self.transcript.add("input", name, self.type(dtype), static, names)
+        if tensor is not None:
+            for d, symbol in names.items():
+                tensor.set_dimension_name(d, symbol)
+            self.sizes.bind(tensor, shape)
+        return tensor
+
+    def output(self, tensor: Any, name: str) -> None:
+        """Name a tensor and mark it as an output; an input, and what is an output already, through an identity."""
+        if tensor.is_network_input or tensor.is_network_output:
+            tensor = self.add("identity", tensor)
+        self.transcript.add("output", tensor, name)
+        tensor.name = name
+        self.definition.mark_output(tensor)
+
+    def add(
+        self, kind: str, *given: Any, what: str = "", inputs: Mapping[int, Any] | None = None, **attributes: Any
+    ) -> Any:
+        """Add a layer by ``add_<kind>(*given)``, set its attributes and further inputs, and return its output.
+
+        Sizes are sequences of ints and weights arrays of numpy, which stay alive. ``what`` is put into the layer's
+        name. TorchstoneError, with TensorRT's words, when the layer is refused or invalid.
+        """
+        number = self.definition.num_layers
+        called = f"{number}: {self.where} {what}".rstrip()
+        self.transcript.add(kind, *given, inputs or {}, attributes, called)
+        layer = getattr(self.definition, f"add_{kind}")(*map(self._native, given))
         if layer is None:
             raise TorchstoneError(f"{self.where}: TensorRT refuses the layer: {self.log.take()}", stage="lower")
-        number = self.definition.num_layers - 1
-        layer.name = f"{number}: {self.where} {what}".rstrip()
+        for name, value in attributes.items():
+            permutes = name in ("first_transpose", "second_transpose")
+            setattr(layer, name, self.trt.Permutation(value) if permutes else self._native(value))
+        for index, further in (inputs or {}).items():
+            layer.set_input(index, further)
+        layer.name = called
         if self._op is not None:
-            self.origins[layer.name] = self._op
+            self.origins[called] = self._op
         tensor = layer.get_output(0)
         tensor.name = f"t{number}"
         try:
@@ -55,6 +93,13 @@ class Network:
         except ValueError:  # what the bindings make of an invalid layer that was accepted
             raise TorchstoneError(f"{self.where}: TensorRT refuses: {self.log.take()}", stage="lower") from None
         return tensor
+
+    def _native(self, value: Any) -> Any:
+        """Return sizes as Dims and arrays as Weights."""
+        if isinstance(value, np.ndarray):
+            return self.trt.Weights(value)
+        sizes = isinstance(value, list | tuple) and all(isinstance(size, int) for size in value)
+        return self.trt.Dims(value) if sizes else value
 
     def type(self, name: str) -> Any:
         return getattr(self.trt.DataType, name)
@@ -66,20 +111,20 @@ class Network:
 
     def unary(self, name: str, x: Any) -> Any:
         """Apply a UnaryOperation."""
-        return self.added(self.definition.add_unary(x, getattr(self.trt.UnaryOperation, name)), name)
+        return self.add("unary", x, getattr(self.trt.UnaryOperation, name), what=name)
 
     def binary(self, name: str, a: Any, b: Any) -> Any:
         """Apply an ElementWiseOperation to tensors of one rank."""
-        return self.added(self.definition.add_elementwise(a, b, getattr(self.trt.ElementWiseOperation, name)), name)
+        return self.add("elementwise", a, b, getattr(self.trt.ElementWiseOperation, name), what=name)
 
     def activation(self, name: str, x: Any) -> Any:
-        return self.added(self.definition.add_activation(x, getattr(self.trt.ActivationType, name)), name)
+        return self.add("activation", x, getattr(self.trt.ActivationType, name), what=name)
 
     def select(self, condition: Any, a: Any, b: Any) -> Any:
-        return self.added(self.definition.add_select(condition, a, b))
+        return self.add("select", condition, a, b)
 
     def cast(self, x: Any, name: str) -> Any:
-        return x if x.dtype.name == name else self.added(self.definition.add_cast(x, self.type(name)), name)
+        return x if x.dtype.name == name else self.add("cast", x, self.type(name), what=name)
 
     # Constants
 
@@ -98,10 +143,8 @@ class Network:
         else:
             array = np.full(tuple(shape), values, dtype=exact)
         array = np.ascontiguousarray(array.astype(_NUMPY[held]))
-        self.keep.append(array)
-        weights = self.trt.Weights(array)
         what = "" if isinstance(values, tuple) else str(values)
-        tensor = self.added(self.definition.add_constant(self.trt.Dims(shape), weights), what)
+        tensor = self.add("constant", tuple(shape), array, what=what)
         tensor = self.cast(tensor, name)
         if not isinstance(values, tuple):
             self._numbers[key] = tensor
@@ -119,25 +162,20 @@ class Network:
     ) -> Any:  # fmt: skip
         """Transpose, reshape and transpose; None does nothing. ``have``: the sizes of ``x`` as the graph has them."""
         permuted = have if first is None else [have[p] for p in first]
-        layer = self.definition.add_shuffle(x)
-        if layer is not None:
-            if first is not None:
-                layer.first_transpose = self.trt.Permutation(first)
-            if want is not None:
-                self._reshape(layer, permuted, want)
-            if second is not None:
-                layer.second_transpose = self.trt.Permutation(second)
+        attributes: dict[str, Any] = {"first_transpose": first, "second_transpose": second}
+        inputs = {}
+        if want is not None:
+            static = _placed(permuted, want)
+            # Else a 0 means a size of zero, never a size to copy.
+            attributes["zero_is_placeholder"] = static is not None and 0 in static and 0 not in want
+            attributes["reshape_dims"] = static
+            if static is None:
+                inputs[1] = self.sizes.vector(want)
         steps = (None if first is None else _text(first), None if want is None else f"to {_text(want)}")
-        return self.added(layer, " ".join(s for s in (*steps, None if second is None else _text(second)) if s))
-
-    def _reshape(self, layer: Any, have: Sequence[Dim], want: Sequence[Dim]) -> None:
-        static = _placed(have, want)
-        # Else a 0 means a size of zero, never a size to copy.
-        layer.zero_is_placeholder = static is not None and 0 in static and 0 not in want
-        if static is not None:
-            layer.reshape_dims = self.trt.Dims(static)
-        else:
-            layer.set_input(1, self.sizes.vector(want))
+        what = " ".join(s for s in (*steps, None if second is None else _text(second)) if s)
+        return self.add(
+            "shuffle", x, what=what, inputs=inputs, **{n: v for n, v in attributes.items() if v is not None}
+        )
 
     def reshape(self, x: Any, have: Sequence[Dim], want: Sequence[Dim]) -> Any:
         """Reshape from the sizes of ``x``, as the graph has them, to others of the same number of elements."""
@@ -150,16 +188,13 @@ class Network:
 
     def slice(self, x: Any, start: Sequence[Dim], shape: Sequence[Dim], stride: Sequence[int], fill: Any = None) -> Any:
         """A strided copy; stride 0 repeats. With ``fill``, a 0-d tensor, places outside of ``x`` take its value."""
-        dynamic = [(i, v) for i, v in ((1, self.sizes.vector(start)), (2, self.sizes.vector(shape))) if v is not None]
+        inputs = {i: v for i, v in ((1, self.sizes.vector(start)), (2, self.sizes.vector(shape))) if v is not None}
         static = [[s if isinstance(s, int) else 0 for s in sizes] for sizes in (start, shape, stride)]
-        layer = self.definition.add_slice(x, *(self.trt.Dims(s) for s in static))
-        if layer is not None:
-            for index, sizes in dynamic:
-                layer.set_input(index, sizes)
-            if fill is not None:
-                layer.mode = self.trt.SampleMode.FILL
-                layer.set_input(4, fill)
-        return self.added(layer, f"start {_text(start)} size {_text(shape)} stride {_text(stride)}")
+        attributes = {}
+        if fill is not None:
+            attributes["mode"], inputs[4] = self.trt.SampleMode.FILL, fill
+        what = f"start {_text(start)} size {_text(shape)} stride {_text(stride)}"
+        return self.add("slice", x, *static, what=what, inputs=inputs, **attributes)
 
     def expand(self, x: Any, have: Sequence[Dim], want: Sequence[Dim]) -> Any:
         """Repeat the dims of size 1 in ``have``, the sizes of ``x``, that are not 1 in ``want``."""
@@ -167,94 +202,75 @@ class Network:
         return self.slice(x, (0,) * len(stride), want, stride) if 0 in stride else x
 
     def concat(self, tensors: Sequence[Any], axis: int) -> Any:
-        layer = self.definition.add_concatenation(list(tensors))
-        if layer is not None:
-            layer.axis = axis
-        return self.added(layer, f"axis {axis}")
+        return self.add("concatenation", list(tensors), what=f"axis {axis}", axis=axis)
 
     def gather(self, x: Any, indices: Any) -> Any:
         """LayerRows of x, by indices in range."""
-        return self.added(self.definition.add_gather(x, indices, 0))
+        return self.add("gather", x, indices, 0)
 
     def iota(self, size: Dim, name: str) -> Any:
         """``[0, 1, …]`` of a type LINSPACE gives."""
         sizes, static = self.sizes.vector((size,)), size if isinstance(size, int) else 0
         op = self.trt.FillOperation.LINSPACE
         start, step = self.constant(0, (), name), self.constant(1, (1,), name)
-        layer = self.definition.add_fill(self.trt.Dims((static,)), op, self.type(name))
-        if layer is not None:
-            if sizes is not None:
-                layer.set_input(0, sizes)
-            layer.set_input(1, start)
-            layer.set_input(2, step)
-        return self.added(layer)
+        inputs = {1: start, 2: step} if sizes is None else {0: sizes, 1: start, 2: step}
+        return self.add("fill", (static,), op, self.type(name), inputs=inputs)
 
     def weights(self, tensor: Any, name: str) -> Any:
-        """Return Weights of a tensor of torch, kept alive; ``name`` is FLOAT, HALF, INT32 or INT64."""
-        array = np.ascontiguousarray(tensor.detach().numpy().astype(_NUMPY[name]))
-        self.keep.append(array)
-        return self.trt.Weights(array)
+        """Return a copy of a tensor of torch as an array; ``name`` is FLOAT, HALF, INT32 or INT64."""
+        return np.ascontiguousarray(tensor.detach().numpy().astype(_NUMPY[name]))
 
     def parameter(self, tensor: Any, name: str) -> Any:
         """A constant with the elements of a tensor of torch. BF16 and BOOL are cast, as in ``constant``."""
         held = {"BF16": "FLOAT", "BOOL": "INT32"}.get(name, name)
         tensor = tensor.float() if name == "BF16" else tensor
-        weights = self.weights(tensor, held)
-        return self.cast(self.added(self.definition.add_constant(self.trt.Dims(tensor.shape), weights)), name)
+        return self.cast(self.add("constant", tuple(tensor.shape), self.weights(tensor, held)), name)
 
     def scale(self, x: Any, scale: Any, shift: Any) -> Any:
         """x * scale + shift with a number of each, tensors of torch, for each element of dim 1."""
         scaled, shifted = (self.weights(v, x.dtype.name) for v in (scale, shift))
-        mode = self.trt.ScaleMode.CHANNEL
-        nothing = self.trt.Weights(x.dtype)
-        layer = self.definition.add_scale_nd(x, mode, shifted, scaled, nothing, channel_axis=1)
-        return self.added(layer)
+        return self.add("scale_nd", x, self.trt.ScaleMode.CHANNEL, shifted, scaled, self.trt.Weights(x.dtype), 1)
 
     # Sliding windows
 
     def convolution(self, x: Any, kernel: Any, bias: Any, groups: int, window: Sequence[int], **parameters: Any) -> Any:
         """Correlate with a kernel, and a bias or None, that are tensors; ``parameters`` as of ``windowed``."""
         maps, empty = kernel.shape[0], self.trt.Weights(x.dtype)
-        layer = self.definition.add_convolution_nd(x, maps, self.trt.Dims(window), empty, empty)
-        if layer is not None:
-            layer.num_groups = groups
-            layer.set_input(1, kernel)
-            if bias is not None:
-                layer.set_input(2, bias)
-        return self._windowed(layer, "", window, **parameters)
+        inputs = {1: kernel} if bias is None else {1: kernel, 2: bias}
+        what, placed = self._windows("", window, **parameters)
+        return self.add(
+            "convolution_nd", x, maps, window, empty, empty, what=what, inputs=inputs, num_groups=groups, **placed
+        )
 
     def pooling(self, name: str, x: Any, window: Sequence[int], **parameters: Any) -> Any:
         """Apply a PoolingType to each window; an average does not count padding."""
-        layer = self.definition.add_pooling_nd(x, getattr(self.trt.PoolingType, name), self.trt.Dims(window))
-        if layer is not None:
-            layer.average_count_excludes_padding = True
-        return self._windowed(layer, name, window, **parameters)
+        kind = getattr(self.trt.PoolingType, name)
+        what, placed = self._windows(name, window, **parameters)
+        return self.add("pooling_nd", x, kind, window, what=what, average_count_excludes_padding=True, **placed)
 
-    def _windowed(
-        self, layer: Any, what: str, window: Sequence[int], stride: Sequence[int], low: Sequence[int],
-        high: Sequence[int], dilation: Sequence[int] | None = None,
-    ) -> Any:  # fmt: skip
-        if layer is not None:
-            layer.stride_nd = self.trt.Dims(stride)
-            layer.pre_padding, layer.post_padding = self.trt.Dims(low), self.trt.Dims(high)
-            if dilation is not None:
-                layer.dilation_nd = self.trt.Dims(dilation)
+    @staticmethod
+    def _windows(
+        what: str, window: Sequence[int], stride: Sequence[int], low: Sequence[int], high: Sequence[int],
+        dilation: Sequence[int] | None = None,
+    ) -> tuple[str, dict[str, Any]]:  # fmt: skip
+        """Return the text and the attributes of a layer with windows."""
+        attributes: dict[str, Any] = {"stride_nd": stride, "pre_padding": low, "post_padding": high}
+        if dilation is not None:
+            attributes["dilation_nd"] = dilation
         text = f"window {_text(window)} stride {_text(stride)} padding {_text(low)} {_text(high)}"
-        return self.added(layer, f"{what} {text}".lstrip())
+        return f"{what} {text}".lstrip(), attributes
 
     # Reduction and products
 
     def reduce(self, name: str, x: Any, dims: Sequence[int], keep: bool = False) -> Any:
         op = getattr(self.trt.ReduceOperation, name)
-        return self.added(
-            self.definition.add_reduce(x, op, sum(1 << d for d in dims), keep), f"{name} over {list(dims)}"
-        )
+        return self.add("reduce", x, op, sum(1 << d for d in dims), keep, what=f"{name} over {list(dims)}")
 
     def matmul(self, a: Any, b: Any, turned: Sequence[bool] = (False, False)) -> Any:
         """Multiply matrices, the last two dims; those that are ``turned`` are transposed first."""
         ops = [self.trt.MatrixOperation.TRANSPOSE if turn else self.trt.MatrixOperation.NONE for turn in turned]
-        layer = self.definition.add_matrix_multiply(a, ops[0], b, ops[1])
-        return self.added(layer, f"{ops[0].name} {ops[1].name}" if any(turned) else "")
+        what = f"{ops[0].name} {ops[1].name}" if any(turned) else ""
+        return self.add("matrix_multiply", a, ops[0], b, ops[1], what=what)
 
 
 def _placed(have: Sequence[Dim], want: Sequence[Dim]) -> list[int] | None:

@@ -28,10 +28,9 @@ class Sizes:
         self._built: dict[Dim, Any] = {}
 
     def bind(self, tensor: Any, shape: Sequence[Dim | None]) -> None:
-        """Name the sizes of a network input after their symbols, and note where each symbol can be read."""
+        """Note where each symbol can be read: the sizes of a network input."""
         for d, dim in enumerate(shape):
             if isinstance(dim, Expr) and str(dim).isidentifier():
-                tensor.set_dimension_name(d, str(dim))
                 self._places.setdefault(str(dim), (tensor, d))
 
     def _symbol(self, name: str) -> Any:
@@ -39,7 +38,7 @@ class Sizes:
             raise Unsupported(f"size {name} is not the size of an input", stage="lower")
         if name not in self._symbols:
             tensor, d = self._places[name]
-            sizes = self._network.added(self._network.definition.add_shape(tensor))
+            sizes = self._network.add("shape", tensor)
             self._symbols[name] = self._network.slice(sizes, (d,), (1,), (1,))
         return self._symbols[name]
 

@@ -12,13 +12,16 @@ from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError, check_error, describe
 from torchstone.compiler.ir import Operation
-from torchstone.compiler.runtime.tensorrt import Api, timing_cache
+from torchstone.compiler.runtime.tensorrt import Api, engine_cache, timing_cache
 from torchstone.compiler.runtime.tensorrt.profiles import Corners, Input, Ranges
 from torchstone.compiler.runtime.tensorrt.rules import DATA_TYPES
 from torchstone.compiler.runtime.tensorrt.settings import Settings
+from torchstone.compiler.runtime.tensorrt.transcript import Transcript
 
 # TensorRT wants device addresses aligned to this.
 _ALIGNMENT = 256
+# TF32 rounds what float32 products take; without STRICT_NANS, NaN may be taken for absent.
+_FLAGS = {"TF32": False, "STRICT_NANS": True}
 _TORCH = {data_type: name for name, data_type in DATA_TYPES.items()}
 
 
@@ -54,21 +57,20 @@ class Program:
     ``ConstantOutput``: a value that is returned as it is. ``checks`` maps a 0-d bool output to the message of its
     failure.
     ``network_inputs`` are the inputs with the sizes that they have in the graph. ``origins`` tells the operation that
-    a layer was added for, by the layer's name. ``keep`` holds the arrays of the constants, which TensorRT reads while
-    it builds.
+    a layer was added for, by the layer's name. ``transcript`` holds what the network was made by.
     """
 
     api: Api
     log: Log
     builder: Any
     network: Any
+    transcript: Transcript
+    settings: Settings = field(default_factory=Settings)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str | ConstantOutput] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
-    settings: Settings = field(default_factory=Settings)
     network_inputs: list[Input] = field(default_factory=list)
     origins: dict[str, Operation] = field(default_factory=dict)
-    keep: list[Any] = field(default_factory=list)
 
     @property
     def dynamic(self) -> bool:
@@ -85,10 +87,10 @@ class ConstantOutput:
 
 
 class EngineKernel:
-    """Calls an engine. It is built here, where the ranges of its dynamic sizes are known.
+    """Calls an engine. It is made here, where the ranges of its dynamic sizes are known.
 
-    Else it is built at the first call, for a range around its sizes, and again when a call is outside. The old one is
-    dropped.
+    Else it is made at the first call, for a range around its sizes, and again when a call is outside. The old one is
+    dropped. ``builds`` counts those that were not read from the engine cache.
     """
 
     def __init__(self, program: Program) -> None:
@@ -101,7 +103,7 @@ class EngineKernel:
         self._runtime: Any = None
         self._null: dict[Any, Any] = {}
         if program.network.num_outputs and (self._ranges.complete or not program.dynamic):
-            self._build(self._ranges)
+            self._make(self._ranges)
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Run on one tensor for each graph argument; a failed check raises what ``check_error`` makes of it."""
@@ -163,19 +165,63 @@ class EngineKernel:
         """Take the profile for a call; its work is on the stream of the call, which comes after it."""
         profile = self._ranges.choose(shapes)
         if profile is None:
-            self._build(self._ranges.widened(shapes))
+            self._make(self._ranges.widened(shapes))
             profile = 0
         if profile != self._context.active_optimization_profile and not self._context.set_optimization_profile_async(
             profile, stream
         ):
             raise self._error(f"profile {profile}", "run")
 
-    def _build(self, ranges: Ranges) -> None:
+    def _make(self, ranges: Ranges) -> None:
+        """Take the engine for these ranges that is kept, or build it."""
+        trt, program = self.program.api.module, self.program
+        runtime = trt.Runtime(program.log.logger)
+        place = self._place(ranges)
+        engine = None if place is None else place.load(lambda plan: self._kept(runtime, plan))
+        if engine is None:
+            if place is not None:
+                place.check()
+            plan = self._build(ranges)
+            program.log.take()  # what was refused on the way, and done otherwise
+            engine = runtime.deserialize_cuda_engine(plan)
+            if engine is not None:
+                self.builds += 1
+                if place is not None:
+                    place.keep(plan)
+        context = engine.create_execution_context() if engine is not None else None
+        if context is None:
+            raise self._error("loading the engine", "compile")
+        self._context, self._engine, self._runtime = context, engine, runtime  # the runtime has to outlive the engine
+        self._ranges = ranges
+
+    def _kept(self, runtime: Any, plan: bytes) -> Any:
+        """Return the engine of a plan from a file."""
+        self.program.log.take()
+        engine = runtime.deserialize_cuda_engine(plan)
+        if engine is None:
+            raise engine_cache.Refused(f"{self.runtime} does not take it: {self.program.log.take()}")
+        return engine
+
+    def _place(self, ranges: Ranges) -> engine_cache.Place | None:
+        program, settings = self.program, self.program.settings
+        if settings.engine_cache is None:
+            return None
+        made = engine_cache.made_by(program.api)
+        told = {"flags": self._flags(), "workspace": settings.workspace, "profiles": ranges.shapes}
+        key = engine_cache.key_of(program.transcript.digest(), made, told)
+        return engine_cache.Place(settings.engine_cache, made, key)
+
+    def _flags(self) -> dict[str, bool]:
+        """Return the flags of this version that are not left as they are."""
+        known = self.program.api.module.BuilderFlag
+        return {name: wanted for name, wanted in _FLAGS.items() if hasattr(known, name)}
+
+    def _build(self, ranges: Ranges) -> Any:
+        """Return the plan of a new engine."""
         trt, program, settings = self.program.api.module, self.program, self.program.settings
         config = program.builder.create_builder_config()
-        for flag, wanted in (("TF32", False), ("STRICT_NANS", True)):
-            if hasattr(trt.BuilderFlag, flag):
-                (config.set_flag if wanted else config.clear_flag)(getattr(trt.BuilderFlag, flag))
+        for flag, wanted in self._flags().items():
+            (config.set_flag if wanted else config.clear_flag)(getattr(trt.BuilderFlag, flag))
         if settings.workspace is not None:
             config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace)
         timing_cache.attach(config, trt.__version__, settings.timing_cache)
@@ -186,15 +232,7 @@ class EngineKernel:
         if plan is None:
             raise self._error("building the engine", "compile")
         timing_cache.keep(config, trt.__version__, settings.timing_cache)
-        program.log.take()  # what was refused on the way, and done otherwise
-        runtime = trt.Runtime(program.log.logger)
-        engine = runtime.deserialize_cuda_engine(plan)
-        context = engine.create_execution_context() if engine is not None else None
-        if context is None:
-            raise self._error("loading the engine", "compile")
-        self._context, self._engine, self._runtime = context, engine, runtime  # the runtime has to outlive the engine
-        self._ranges = ranges
-        self.builds += 1
+        return plan
 
     def _profile(self, shapes: Mapping[str, Corners]) -> Any:
         profile = self.program.builder.create_optimization_profile()

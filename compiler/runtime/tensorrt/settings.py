@@ -12,7 +12,7 @@ from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir.sizes import SizeRange
 from torchstone.compiler.runtime.tensorrt.profiles import Profile, check_example, profiles_of
 
-OPTIONS = ("profiles", "workspace", "timing_cache")
+OPTIONS = ("profiles", "workspace", "timing_cache", "engine_cache")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,14 @@ class Settings:
 
     ``profiles`` go by symbols, ``names`` is what the user calls these. ``workspace`` are the bytes of scratch memory
     that a layer may use, None: all of the device. ``timing_cache`` is a file, None: the memory of this process.
+    ``engine_cache`` is a folder that engines are kept in, None: they are not.
     """
 
     profiles: tuple[Profile, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     workspace: int | None = None
     timing_cache: Path | None = None
+    engine_cache: Path | None = None
 
 
 def settings_of(sizes: Mapping[str, SizeRange], example: Mapping[str, int], options: Mapping[str, Any]) -> Settings:
@@ -34,14 +36,21 @@ def settings_of(sizes: Mapping[str, SizeRange], example: Mapping[str, int], opti
 
     TorchstoneError says which option is wrong, and why.
     """
-    workspace, file = options.get("workspace"), options.get("timing_cache")
+    workspace = options.get("workspace")
     if workspace is not None and (type(workspace) is not int or workspace <= 0):
         raise TorchstoneError(f"workspace: a positive number of bytes is needed, got {workspace!r}", stage="lower")
-    if file is not None and not isinstance(file, str | os.PathLike):
-        raise TorchstoneError(f"timing_cache: the path of a file is needed, got {file!r}", stage="lower")
-    path = None if file is None else Path(os.fspath(file))
-    if path is not None and not path.parent.is_dir():
-        raise TorchstoneError(f"timing_cache: there is no folder {path.parent}", stage="lower")
+    file, folder = _path(options, "timing_cache", "file"), _path(options, "engine_cache", "folder")
+    if file is not None and not file.parent.is_dir():
+        raise TorchstoneError(f"timing_cache: there is no folder {file.parent}", stage="lower")
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise TorchstoneError(f"engine_cache: {folder} is no folder", stage="lower")
     profiles = profiles_of(sizes, options.get("profiles"))
     check_example(profiles, sizes, example)
-    return Settings(profiles, {s: r.name for s, r in sizes.items()}, workspace, path)
+    return Settings(profiles, {s: r.name for s, r in sizes.items()}, workspace, file, folder)
+
+
+def _path(options: Mapping[str, Any], name: str, kind: str) -> Path | None:
+    given = options.get(name)
+    if given is not None and not isinstance(given, str | os.PathLike):
+        raise TorchstoneError(f"{name}: the path of a {kind} is needed, got {given!r}", stage="lower")
+    return None if given is None else Path(os.fspath(given))

@@ -5,11 +5,11 @@ TensorRT writes the device and its own version into a cache, and refuses one tha
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.runtime.tensorrt.files import replace_file
 
 _kept: dict[str, bytes] = {}
 
@@ -27,12 +27,9 @@ def keep(config: Any, version: str, file: Path | None) -> None:
     if file is None:
         _kept[version] = data
         return
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(data)
-        part.replace(file)
+        replace_file(file, (data,))
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise TorchstoneError(f"timing_cache: {file} cannot be written: {error.strerror}", stage="compile") from None
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torchstone.compiler.diagnostics import TorchstoneError
+from torchstone.compiler.diagnostics import GuardError, TorchstoneError
+from torchstone.compiler.runtime.tensorrt import simulator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -152,12 +153,70 @@ def test_what_the_target_does_not_take_is_an_error_with_the_users_line() -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"targt": "linalg"}, "did you mean"), ({"target": "x"}, "no target")]
+    ("options", "message"),
+    [
+        (
+            {"targt": "linalg"},
+            r'no option "targt" \(did you mean "target"\?\); target linalg has target, library_calls\n',
+        ),
+        ({"target": "x"}, "no target"),
+        (
+            {"target": "tensorrt", "engine_cach": "x"},
+            r'did you mean "engine_cache"\?\); .* has .*, timing_cache, engine',
+        ),
+        ({"target": "tensorrt", "workspace": 0}, "workspace: a positive number of bytes is needed, got 0"),
+        ({"target": "tensorrt", "profiles": [{"n": (1, 2, 3)}]}, 'no dynamic size "n"; there is none'),
+    ],
 )
 def test_unknown_options_are_errors(options, message: str) -> None:
     with pytest.raises(Exception, match=message) as caught:
         torch.compile(torch.sin, backend="torchstone", options=options)(torch.ones(2))
     assert isinstance(caught.value, TorchstoneError) or "TorchstoneError" in str(caught.value)
+
+
+def test_tensorrt_has_its_own_options(tmp_path) -> None:
+    """They hold for the forward and the backward graph; a second compilation finds both engines."""
+    built = []
+    build = simulator.Builder.build_serialized_network
+    options = {"workspace": 1 << 20, "timing_cache": tmp_path / "timings", "engine_cache": tmp_path / "engines"}
+    model, x = nn.Linear(3, 2), torch.ones(4, 3)
+    expected = torch.autograd.grad(model(x).square().sum(), [*model.parameters()])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulator.Builder, "build_serialized_network", lambda *args: built.append(args) or build(*args))
+        for count in (2, 2):
+            torch._dynamo.reset()
+            found = torch.autograd.grad(compiled(model, "tensorrt", **options)(x).square().sum(), [*model.parameters()])
+            torch.testing.assert_close(found, expected)
+            assert len(built) == count == len([*(tmp_path / "engines").iterdir()])
+    assert {config.get_memory_pool_limit(simulator.MemoryPoolType.WORKSPACE) for *_, config in built} == {1 << 20}
+    assert (tmp_path / "timings").is_file()
+
+
+def test_profiles_go_by_the_order_of_dynamic_sizes() -> None:
+    step = compiled(lambda x, y: (x.sum(0) + y.sum(0)).sin(), "tensorrt", profiles=[{"s1": (2, 3, 4)}])
+    for rows in (2, 4):
+        x, y = torch.randn(6, 3), torch.randn(rows, 3)
+        torch._dynamo.mark_dynamic(x, 0, min=2, max=64)
+        torch._dynamo.mark_dynamic(y, 0)
+        torch.testing.assert_close(step(x, y), (x.sum(0) + y.sum(0)).sin())
+    with pytest.raises(GuardError, match="dim 0 of %x1, s1, is 5, and the profiles take 2 to 4"):
+        step(torch.randn(2, 3), torch.randn(5, 3))
+
+
+def test_a_marked_range_is_the_profile_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = []
+    build = simulator.Builder.build_serialized_network
+
+    def noted(builder, network, config):
+        shapes.extend(profile.get_shape("input0") for profile in config._profiles)
+        return build(builder, network, config)
+
+    monkeypatch.setattr(simulator.Builder, "build_serialized_network", noted)
+    step, x = compiled(torch.sin, "tensorrt"), torch.randn(6, 3)
+    torch._dynamo.mark_dynamic(x, 0, min=2, max=64)
+    torch.testing.assert_close(step(x), x.sin())
+    torch.testing.assert_close(step(x[:2]), x[:2].sin())
+    assert shapes == [[(2, 3), (6, 3), (64, 3)]]
 
 
 def test_it_is_found_by_name_and_imported_when_asked_for() -> None:

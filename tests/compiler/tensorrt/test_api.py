@@ -128,6 +128,7 @@ import dump_api
 import numpy as np
 from torchstone.compiler.runtime.tensorrt import rules
 from torchstone.compiler.runtime.tensorrt.engine import Log
+from torchstone.compiler.runtime.tensorrt.transcript import Transcript
 
 trt = dump_api.import_over_stubs()
 assert tuple(trt.Dims(())) == () and tuple(trt.Dims([2, 0, 3])) == (2, 0, 3) and tuple(trt.Dims((-1,))) == (-1,)
@@ -135,6 +136,14 @@ assert list(trt.Permutation((1, 0)))[:2] == [1, 0]  # always eight entries, of w
 for array in (np.zeros((), np.float32), np.zeros((2, 3), np.float16), np.zeros(0, np.int64), np.ones(3, np.int32)):
     assert trt.Weights(array).size == array.size
 assert trt.Weights(trt.DataType.FLOAT).size == 0
+digests = set()
+for given in (trt.DataType.FLOAT, trt.DataType.HALF, trt.UnaryOperation.EXP, trt.Weights(trt.DataType.FLOAT),
+              trt.Weights(trt.DataType.HALF), np.ones(2), np.zeros(2), (1, 2)):
+    for _ in range(2):
+        transcript = Transcript(trt)
+        transcript.add("layer", given)
+        digests.add(transcript.digest())
+assert len(digests) == 8 and isinstance(trt.ITensor.name, property)
 log = Log(trt)
 log.logger.log(trt.ILogger.WARNING, "quiet")
 log.logger.log(trt.ILogger.ERROR, "loud")

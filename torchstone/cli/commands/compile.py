@@ -50,6 +50,14 @@ Profiles = Annotated[
         "has several profiles. For the target tensorrt.",
     ),
 ]
+EngineCache = Annotated[
+    Path | None,
+    typer.Option(
+        "--engine-cache",
+        metavar="FOLDER",
+        help="Keep the engine in this folder, and take one that is there already. For the target tensorrt.",
+    ),
+]
 Emitted = Annotated[
     list[str] | None, typer.Option(help=f"Stage to print, repeated: {', '.join(STAGES)}. [default: the target's own]")
 ]
@@ -67,6 +75,7 @@ def compile(
     what: What = None,
     arg: Arguments = None,
     profile: Profiles = None,
+    engine_cache: EngineCache = None,
     target: Annotated[
         str, typer.Option(help="linalg, tosa, stablehlo, tensorrt, evaluator, a plugin's, or module:attribute.")
     ] = "linalg",
@@ -111,14 +120,15 @@ def compile(
         raise InputError("say what to compile: FILE:FN, as in model.py:forward, or --passes for the passes alone")
     with timing() as times:
         if origin is not None:
-            if arg or profile or explain or freeze or expand:
+            if arg or profile or engine_cache or explain or freeze or expand:
                 raise InputError(
-                    f"--from {origin} takes neither --arg, --profile, --explain, --expand nor --freeze: there is no "
-                    "program, only its text"
+                    f"--from {origin} takes neither --arg, --profile, --engine-cache, --explain, --expand nor "
+                    "--freeze: there is no program, only its text"
                 )
             _compile_text(what, origin, row, emit, library_calls=library_calls)
         else:
-            executable = _compiled(what, arg, target, library_calls, freeze, profile or [])
+            own = {} if engine_cache is None else {"engine_cache": engine_cache}
+            executable = _compiled(what, arg, target, library_calls, freeze, profile or [], own)
             _show(executable, emit, row.name, explain=explain, expand=expand)
     if time_passes:
         warn(times)
@@ -154,8 +164,10 @@ def _show(executable: Executable, emit: list[str] | None, own: str, *, explain: 
 
 
 def _compiled(
-    what: str, arg: list[str] | None, target: str, library_calls: bool, freeze: bool, texts: list[str]
-) -> Executable:
+    what: str, arg: list[str] | None, target: str, library_calls: bool, freeze: bool, texts: list[str],
+    own: Mapping[str, Any],
+) -> Executable:  # fmt: skip
+    """Compile FILE:FN; ``texts`` are its profiles, ``own`` further options of the target."""
     from torchstone.compiler.driver import compile as build
     from torchstone.conformance.errors import InputError
 
@@ -173,7 +185,7 @@ def _compiled(
         raise InputError(f"--profile {text!r}: expected a range min:opt:max for each size, as n=1:8:64,m=1:4:16")
     sizes = {symbol: size for ranges in profiles[:1] for symbol, (_, size, _) in ranges.items()}
     args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name, sizes)
-    options: dict[str, Any] = {"profiles": profiles} if profiles else {}
+    options = {"profiles": profiles, **own} if profiles else own
     return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False, freeze=freeze, **options)
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchstone.compiler.runtime.tensorrt.simulator.engine import (
-    ICudaEngine,
-    IHostMemory,
-    check_names,
-    inferred,
-)
+from torchstone.compiler.runtime.tensorrt.simulator.engine import IHostMemory, check_names, inferred
 from torchstone.compiler.runtime.tensorrt.simulator.enums import BuilderFlag, DataType, MemoryPoolType
 from torchstone.compiler.runtime.tensorrt.simulator.network import INetworkDefinition
+from torchstone.compiler.runtime.tensorrt.simulator.plan import to_bytes
 from torchstone.compiler.runtime.tensorrt.simulator.values import Dims, ILogger, InvalidNetwork, require
 
 
@@ -41,7 +37,7 @@ class ITimingCache:
         self._data = data or self._HEADER
 
     def serialize(self) -> IHostMemory:
-        return IHostMemory(self._data, None)
+        return IHostMemory(self._data)
 
 
 class IBuilderConfig:
@@ -109,7 +105,7 @@ class Builder:
         return IOptimizationProfile()
 
     def build_serialized_network(self, network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory | None:
-        """Return the plan, or None with the broken rule logged. The plan is good for this process only."""
+        """Return the plan, or None with the broken rule logged."""
         try:
             _check(network, config)
             for index, profile in enumerate(config._profiles):
@@ -117,8 +113,7 @@ class Builder:
         except InvalidNetwork as error:
             self.logger.log(ILogger.ERROR, f"IBuilder::buildSerializedNetwork: Error Code 4: {error}")
             return None
-        profiles = [dict(profile._shapes) for profile in config._profiles]
-        return IHostMemory(b"torchstone simulated plan", ICudaEngine(network, profiles))
+        return IHostMemory(to_bytes(network, [profile._shapes for profile in config._profiles]))
 
     def _check_shapes(self, network: INetworkDefinition, profile: IOptimizationProfile, index: int) -> None:
         """The network has to hold for the optimal shapes; where it does not for the others, that is a warning."""

@@ -5,23 +5,17 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from torchstone.compiler.runtime.tensorrt.simulator.enums import DataType, TensorIOMode
 from torchstone.compiler.runtime.tensorrt.simulator.network import INetworkDefinition
+from torchstone.compiler.runtime.tensorrt.simulator.plan import Profile, from_bytes
 from torchstone.compiler.runtime.tensorrt.simulator.tensor import ITensor
 from torchstone.compiler.runtime.tensorrt.simulator.values import Dims, ILogger, InvalidNetwork, Known, torch_dtype
 
 
 class IHostMemory(bytes):
-    """The bytes of a plan; of a simulated one, only the object is of use."""
-
-    _engine: ICudaEngine | None
-
-    def __new__(cls, data: bytes, engine: ICudaEngine | None) -> IHostMemory:
-        memory = super().__new__(cls, data)
-        memory._engine = engine
-        return memory
+    """The bytes of a plan, or of a timing cache."""
 
     @property
     def nbytes(self) -> int:
@@ -35,13 +29,12 @@ class Runtime:
         self.logger = logger
 
     def deserialize_cuda_engine(self, serialized_engine: Any) -> ICudaEngine | None:
-        engine = getattr(serialized_engine, "_engine", None)
-        if engine is None:
-            self.logger.log(ILogger.ERROR, "IRuntime::deserializeCudaEngine: Error Code 1: not a simulated plan")
-        return engine
-
-
-Profile: TypeAlias = Mapping[str, Sequence[Dims]]
+        """Return the engine of a plan, from whatever process; None, with an error logged, for other bytes."""
+        try:
+            return ICudaEngine(*from_bytes(bytes(serialized_engine), self.logger))
+        except InvalidNetwork as error:
+            self.logger.log(ILogger.ERROR, f"IRuntime::deserializeCudaEngine: Error Code 1: {error}")
+            return None
 
 
 def inferred(network: INetworkDefinition, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, Known]:

@@ -167,8 +167,7 @@ class INetworkDefinition:
         return self._add("addTopK", lambda: reduction.ITopKLayer(self, input, op, k, axes, indices_type))
 
     def add_scale_nd(
-        self, input: ITensor, mode: e.ScaleMode, shift: Weights | None = None, scale: Weights | None = None,
-        power: Weights | None = None, *, channel_axis: int,
+        self, input: ITensor, mode: e.ScaleMode, shift: Weights, scale: Weights, power: Weights, channel_axis: int,
     ) -> elementwise.IScaleLayer | None:  # fmt: skip
         return self._add(
             "addScaleNd", lambda: elementwise.IScaleLayer(self, input, mode, shift, scale, power, channel_axis)

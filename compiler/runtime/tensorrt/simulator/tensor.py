@@ -86,12 +86,15 @@ class Parameter:
 
 
 class ILayer:
-    """A layer. A subclass gives ``_rule`` (types of the results, or InvalidNetwork) and ``_run`` (the results)."""
+    """A layer. A subclass gives ``_rule`` (types of the results, or InvalidNetwork) and ``_run`` (the results).
+
+    What it is beside its inputs and names is in its ``Parameter``s: they are what a plan keeps of it.
+    """
 
     _TYPE: LayerType
     _KIND: str
 
-    def __init__(self, network: INetworkDefinition, inputs: Sequence[ITensor], outputs: int = 1) -> None:
+    def __init__(self, network: INetworkDefinition, inputs: Sequence[ITensor | None], outputs: int = 1) -> None:
         self._network = network
         self._inputs: list[ITensor | None] = list(inputs)
         self._outputs = [ITensor(network, self, i, None) for i in range(outputs)]
@@ -101,7 +104,8 @@ class ILayer:
         for i, output in enumerate(self._outputs):
             output.name = f"{self.name}_output_{i}" if i else f"{self.name}_output"
         for tensor in inputs:
-            tensor._users.append(self)
+            if tensor is not None:
+                tensor._users.append(self)
 
     @property
     def type(self) -> LayerType:

@@ -57,7 +57,7 @@ class Weights:
         if isinstance(a, DataType):
             self.dtype, self.size = a, count
             width = torch_dtype(a).itemsize
-            self._bytes = (ctypes.c_char * (count * width)).from_address(ptr) if count else b""
+            self._bytes: Any = (ctypes.c_char * (count * width)).from_address(ptr) if count else b""
             return
         if not isinstance(a, np.ndarray) or not a.flags.c_contiguous:
             raise TypeError("Weights: expects a contiguous numpy array, or type, ptr and count")
@@ -65,6 +65,12 @@ class Weights:
         if not found:
             raise TypeError(f"Could not resolve numpy data type {a.dtype} to an equivalent TensorRT data type")
         self.dtype, self.size, self._bytes = found[0], a.size, a.data
+
+    @classmethod
+    def _of(cls, dtype: DataType, size: int, data: bytes) -> Weights:
+        weights = cls(dtype)
+        weights.size, weights._bytes = size, data
+        return weights
 
     @property
     def nbytes(self) -> int:

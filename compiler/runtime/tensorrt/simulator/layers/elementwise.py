@@ -122,10 +122,11 @@ class IActivationLayer(ILayer):
     """The activations without parameters: RELU, SIGMOID, TANH. Source: operators documentation, Activation."""
 
     _TYPE, _KIND = LayerType.ACTIVATION, "Activation"
+    _activation = Parameter(ActivationType)  # in the bindings it is ``type``, which hides that of the layer
 
     def __init__(self, network: Any, x: ITensor, kind: ActivationType) -> None:
-        self._activation = ActivationType(kind)
         super().__init__(network, (x,))
+        self._activation = kind
 
     def _rule(self, x: Known) -> tuple[Known, ...]:
         takes("activation", rules.LAYERS["Activation"], x)
@@ -188,13 +189,18 @@ class IScaleLayer(ILayer):
     """
 
     _TYPE, _KIND = LayerType.SCALE, "Scale"
+    mode = Parameter(ScaleMode)
+    channel_axis = Parameter(int)
+    shift = Parameter(lambda w: w)
+    scale = Parameter(lambda w: w)
+    power = Parameter(lambda w: w)
 
     def __init__(
-        self, network: Any, x: ITensor, mode: ScaleMode, shift: Weights | None, scale: Weights | None,
-        power: Weights | None, channel_axis: int,
+        self, network: Any, x: ITensor, mode: ScaleMode, shift: Weights, scale: Weights, power: Weights,
+        channel_axis: int,
     ) -> None:  # fmt: skip
         super().__init__(network, (x,))
-        self.mode, self.channel_axis = ScaleMode(mode), channel_axis
+        self.mode, self.channel_axis = mode, channel_axis
         self.shift, self.scale, self.power = shift, scale, power
 
     def _rule(self, x: Known) -> tuple[Known, ...]:
@@ -202,10 +208,10 @@ class IScaleLayer(ILayer):
         require(len(x.shape) >= 4, f"scale: {x} must have at least 4 dims")
         require(self.mode is not ScaleMode.ELEMENTWISE, "scale: ELEMENTWISE is not simulated")
         require(self.channel_axis in (0, 1), f"scale: the channels must be dim 0 or 1, got {self.channel_axis}")
-        require(not (self.power and self.power.size), "scale: a power is not simulated")
+        require(not self.power.size, "scale: a power is not simulated")
         count = x.shape[self.channel_axis] if self.mode is ScaleMode.CHANNEL else 1
         for name, weights in (("shift", self.shift), ("scale", self.scale)):
-            if weights is not None and weights.size:
+            if weights.size:
                 fits = weights.size == count and weights.dtype == x.dtype
                 require(fits, f"scale: {weights.size} {weights.dtype.name} weights for the {name} of {count} channels")
         return (x,)
@@ -215,7 +221,7 @@ class IScaleLayer(ILayer):
 
         def run(x: Any) -> Any:
             for weights, op in ((self.scale, "mul"), (self.shift, "add")):
-                if weights is not None and weights.size:
+                if weights.size:
                     x = getattr(x, op)(weights.tensor((weights.size,)).to(x.dtype).reshape(shape))
             return x
 

@@ -136,6 +136,7 @@ class IPoolingLayer(ILayer):
     """
 
     _TYPE, _KIND = LayerType.POOLING, "Pooling"
+    _pooling = Parameter(PoolingType)  # in the bindings it is ``type``, which hides that of the layer
     window_size_nd = Parameter(Dims)
     stride_nd = Parameter(Dims)
     pre_padding = Parameter(Dims)
@@ -143,8 +144,8 @@ class IPoolingLayer(ILayer):
     average_count_excludes_padding = Parameter(bool)
 
     def __init__(self, network: Any, x: ITensor, kind: PoolingType, window: Any) -> None:
-        self._pooling = PoolingType(kind)
         super().__init__(network, (x,))
+        self._pooling = kind
         takes("pooling", rules.LAYERS["Pooling"], x._infer())
         self.window_size_nd = window
         space = _space("pooling", x._infer(), self.window_size_nd)
