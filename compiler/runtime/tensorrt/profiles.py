@@ -54,7 +54,7 @@ def _named(which: str, asked: Mapping[str, Any], sizes: Mapping[str, SizeRange])
     out: dict[str, Range] = {}
     for name, given in asked.items():
         if name not in by_name:
-            known = ", ".join(by_name) or "none: dynamic_shapes says which sizes are"
+            known = ", ".join(by_name) or "none: dynamic_shapes or mark_dynamic says which are"
             raise _refused(f'{which}: no dynamic size "{name}"{did_you_mean(str(name), by_name)}; there is {known}')
         if not isinstance(given, list | tuple) or len(given) != 3 or any(type(n) is not int for n in given):
             raise _refused(f"{which}: {name} needs three ints, (min, opt, max), got {given!r}")
