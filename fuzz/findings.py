@@ -43,7 +43,8 @@ class FuzzFinding:
     """One bug, as far as is known: the first case that showed it, its reduction, and the other cases that show it.
 
     Since the cause is known, ``asked`` cases had it, of which ``failed`` did, and ``left_out`` were not asked for it.
-    ``record`` is what an earlier part of the campaign wrote about it.
+    ``record`` is what an earlier part of the campaign, or one before it, wrote about it; ``known`` is one that was
+    known before the campaign.
     ``record`` is what an earlier part of the campaign wrote about it.
     """
 
@@ -60,6 +61,7 @@ class FuzzFinding:
     failed: int = 0
     left_out: int = 0
     record: dict[str, Any] = field(default_factory=dict)
+    known: bool = False
 
     @property
     def best(self) -> Case:
@@ -121,12 +123,18 @@ class Findings:
         self._found: list[FuzzFinding] = []
 
     def __len__(self) -> int:
-        return len(self._found)
+        return sum(not finding.known for finding in self._found)
+
+    @property
+    def known(self) -> list[FuzzFinding]:
+        """Those that were known before the campaign."""
+        return [finding for finding in self._found if finding.known]
 
     def ranked(self) -> list[FuzzFinding]:
-        """Return the findings, the worst and then the most frequent first."""
+        """Return the findings of the campaign, the worst and then the most frequent first."""
         rank = {str(outcome): at for at, outcome in enumerate(SEVERITY)}
-        return sorted(self._found, key=lambda f: (rank.get(f.signature.outcome, len(rank)), -len(f.seen), f.name))
+        new = [finding for finding in self._found if not finding.known]
+        return sorted(new, key=lambda f: (rank.get(f.signature.outcome, len(rank)), -len(f.seen), f.name))
 
     def add(self, finding: FuzzFinding) -> FuzzFinding:
         """Take up a new finding, unless it turns out to be a known one: then that is returned, counted once more."""
@@ -138,7 +146,7 @@ class Findings:
         return finding
 
     def restore(self, finding: FuzzFinding) -> None:
-        """Take up a finding of an earlier part of the campaign, as it is."""
+        """Take up a finding of an earlier part of the campaign, or of one before it, as it is."""
         self._found.append(finding)
 
     def explain(self, finding: FuzzFinding, right: Iterable[Case], judge: Judge) -> None:

@@ -87,6 +87,21 @@ def resume(plan: CampaignOptions, tally: Tally) -> bool:
     return True
 
 
+def known_findings(folder: Path, backend: str) -> list[FuzzFinding]:
+    """Return what an earlier campaign on the backend found, from its folder. Raises InputError for another folder."""
+    path = folder / CAMPAIGN
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["backend"] != backend:
+            return []
+        found = [_finding(told, folder, backend) for told in record["findings"]]
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{folder} is no folder of a campaign: {path.name}: {error!r}") from error
+    for finding in found:
+        finding.known = True
+    return found
+
+
 def _finding(told: dict[str, Any], out: Path, backend: str) -> FuzzFinding:
     folder = out / file_name(str(told["name"]))
     case = Case.load(folder / CASE)

@@ -144,6 +144,9 @@ def test_a_campaign_goes_on_with_what_it_had_found(tmp_path):
     assert (found.name, found.cause, found.signature) == (finding.name, finding.cause, finding.signature)
     assert again.findings.spared(_case("sinh", _plain().t())) is not None
     assert not saved.resume(dataclasses.replace(plan, seed=8), Tally())
+    (known,) = saved.known_findings(tmp_path, "eager")
+    assert known.known and known.cause == finding.cause
+    assert not saved.known_findings(tmp_path, "linalg")
     saved.save(plan, tally, finished=True)
     assert not saved.resume(plan, Tally())
 

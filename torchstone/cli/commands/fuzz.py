@@ -68,6 +68,10 @@ def fuzz(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
     reduce_time: Annotated[str, typer.Option("--reduce-time", help="How long one reduction may take.")] = "60s",
     out: Annotated[Path | None, output_folder("--out", help=_OUT)] = None,
+    known: Annotated[
+        list[Path] | None,
+        typer.Option("--known", metavar="DIR", help="Folder of an earlier campaign: what it found is left out."),
+    ] = None,
     python: PythonOption = None,
     store: StoreOption = None,
 ) -> int:
@@ -106,20 +110,25 @@ def fuzz(
         warn(f"fuzzing {name} with seed {seed}")
         again = shell_command(["torchstone", "fuzz", "--backend", name, "--seed", str(seed), "--out", str(folder)])
         with sigterm_interrupts(), Progress() as progress, _full_disk_named(folder, again):
-            codes.append(_alone(plan, op or (), progress) if alone else _together(plan, op or (), progress))
+            codes.append(
+                _alone(plan, op or (), progress) if alone else _together(plan, op or (), known or (), progress)
+            )
         if codes[-1] == INTERRUPTED:
             break
     return max(codes)
 
 
-def _together(plan: CampaignOptions, ops: Sequence[str], progress: Progress) -> int:
+def _together(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], progress: Progress) -> int:
     """A campaign of programs, and the list that it ends with."""
     from torchstone.fuzz.campaign import Tally, run_campaign
     from torchstone.fuzz.generator.catalog import select_rules
-    from torchstone.fuzz.saved import resume
+    from torchstone.fuzz.saved import known_findings, resume
 
     plan = replace(plan, must=select_rules(ops))
     tally = Tally()
+    for folder in known:
+        for finding in known_findings(folder, plan.backend):
+            tally.findings.restore(finding)
     if resume(plan, tally):
         found = f"{tally.tried} programs and {len(tally.findings)} findings"
         warn(f"going on with the campaign in {plan.out}: {found} after {tally.seconds:.0f} s")
@@ -267,8 +276,10 @@ def _show(plan: CampaignOptions, tally: Tally) -> None:
         }
         for at, finding in enumerate(tally.findings.ranked(), start=1)
     ]
+    for finding in tally.findings.known:
+        say(f"known: {finding.name}: {len(finding.seen)} cases; {finding.cause or 'no cause known'}")
     if not rows:
-        say("no failures")
+        say("no new failures" if tally.findings.known else "no failures")
         return
     say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
     show_table(rows, list(rows[0]), TableFormat.table)
