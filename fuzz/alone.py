@@ -103,7 +103,9 @@ def _ask(
         for complaint in check_op(source.op_of(report.op), list(report.dtypes), seconds):
             report.complaints.append(complaint)
             progress(tally)
-    with Pool(plan.backend, jobs=plan.jobs, timeout=plan.timeout, tick=lambda: progress(tally)) as pool:
+    with Pool(
+        plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=lambda: progress(tally)
+    ) as pool:
         for result in pool.results(_until(tally, plan, _loaded(report, made))):
             count(tally, result.case, result.verdict)
             report.variants.setdefault(result.case.variant, Counter())[str(result.verdict.outcome)] += 1

@@ -6,77 +6,17 @@ could not take away: that a tensor is empty, 0-d or not contiguous, that a numbe
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-
-import torch
-from torch import Tensor
+from collections.abc import Iterable
 
 from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import leaves
-from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
 from torchstone.fuzz.findings import Findings, FuzzFinding
+from torchstone.fuzz.traits import traits
 from torchstone.reducers.failure import Judge
 from torchstone.reducers.signature import signature
 
 MOST_REDUCED = 10
 """Reductions of one op: failures beyond them are counted only."""
-SPECIAL = "NaN or infinity"
-LARGE = 1e4
-"""A magnitude that a program of plain numbers does not have."""
-
-
-def traits(case: Case) -> frozenset[str]:
-    """What is not plain about a case: float32 numbers from 0 to 10,000 in contiguous tensors of a few elements."""
-    found = {trait for tensor in case.args for trait in _of_tensor(tensor)}
-    if case.args and all(tensor.dim() == 0 for tensor in case.args):
-        found.add("0-d")
-    if len({tensor.dtype for tensor in case.args}) > 1:
-        found.add("mixed dtypes")
-    if len({tensor.untyped_storage().data_ptr() for tensor in case.args if tensor.numel()}) < sum(
-        bool(tensor.numel()) for tensor in case.args
-    ):
-        found.add("shared memory")
-    if any(call.target == "torch.autograd.grad" for call in case.program.calls):
-        found.add("gradients")
-    literals = [leaf for call in case.program.calls for leaf in leaves((call.args, call.kwargs))]
-    if any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in literals):
-        found.add(SPECIAL)
-    if any("_given" in name for name in case.inputs):
-        found.add("out=")
-    if case.variant in (DYNAMIC, BATCH):
-        found.add("sizes that vary")
-    return frozenset(found)
-
-
-def _of_tensor(tensor: Tensor) -> Iterator[str]:
-    if tensor.dtype != torch.float32:
-        yield str(tensor.dtype).removeprefix("torch.")
-    if not tensor.numel():
-        yield "empty"
-        return
-    if not tensor.is_contiguous():
-        yield "not contiguous"
-    if tensor.storage_offset():
-        yield "offset"
-    if tensor.is_conj() or tensor.is_neg():
-        yield "lazy"
-    if tensor.dtype == torch.bool:
-        return
-    wide = torch.complex128 if tensor.is_complex() else torch.float64
-    numbers = torch.view_as_real(tensor.resolve_conj().to(wide)) if tensor.is_complex() else tensor.to(wide)
-    sizes = numbers.abs()
-    if not bool(sizes.isfinite().all()):
-        yield SPECIAL
-    if bool((sizes.nan_to_num(0, 0, 0) > LARGE).any()):
-        yield "large numbers"
-    if bool((numbers < 0).any()):
-        yield "negative numbers"
-    if bool(((numbers == 0) & (torch.copysign(torch.ones_like(numbers), numbers) < 0)).any()):
-        yield "negative zero"
-    if tensor.numel() > math.prod([8, 8]):
-        yield "many elements"
 
 
 class Causes(Findings):
@@ -86,6 +26,9 @@ class Causes(Findings):
         super().__init__()
         self._needs: dict[int, frozenset[str]] = {}
         self._reductions = 0
+
+    def explain(self, finding: FuzzFinding, right: Iterable[Case], judge: Judge) -> None:
+        """Leave the cause open: what a case needs is told by ``add``, and no other op is there to be asked."""
 
     def add(self, finding: FuzzFinding) -> FuzzFinding:
         """Take up a new finding, unless its reduced case is like that of a known one."""

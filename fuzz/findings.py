@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from torchstone.conformance.escape import file_name
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
+from torchstone.fuzz.cause import Cause, find_cause
+from torchstone.fuzz.traits import traits, without
+from torchstone.reducers.edit import has_special_values
 from torchstone.reducers.failure import Judge, Reduction
 from torchstone.reducers.passes.cut_to_inputs import cut
 from torchstone.reducers.script_run import ScriptRun
@@ -30,10 +34,19 @@ SEVERITY = (
 WITHOUT_CULPRIT = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
 """Outcomes that do not say which op is at fault: two of these are one bug only if the same ops are."""
 
+SURE = 3
+"""Cases that failed of a cause before it is left out of what is generated."""
+
 
 @dataclass
 class FuzzFinding:
-    """One bug, as far as is known: the first case that showed it, its reduction, and the other cases that show it."""
+    """One bug, as far as is known: the first case that showed it, its reduction, and the other cases that show it.
+
+    Since the cause is known, ``asked`` cases had it, of which ``failed`` did, and ``left_out`` were not asked for it.
+    ``record`` is what an earlier part of the campaign, or one before it, wrote about it; ``known`` is one that was
+    known before the campaign.
+    ``record`` is what an earlier part of the campaign wrote about it.
+    """
 
     signature: Signature
     case: Case
@@ -43,11 +56,24 @@ class FuzzFinding:
     folder: Path | None = None
     script: ScriptRun | None = None
     suffix: str = ""
+    cause: Cause | None = None
+    asked: int = 0
+    failed: int = 0
+    left_out: int = 0
+    record: dict[str, Any] = field(default_factory=dict)
+    known: bool = False
 
     @property
     def best(self) -> Case:
         """The smallest case there is of it."""
         return self.reduction.case if self.reduction else self.case
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether its cause makes a case fail: that was tried of a trait; of an op, most cases that call it failed."""
+        if self.cause is None:
+            return False
+        return not self.cause.ops or (self.failed >= SURE and 2 * self.failed >= self.asked)
 
     @property
     def ops(self) -> frozenset[str]:
@@ -63,17 +89,26 @@ class FuzzFinding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON values."""
-        found = (
-            summary(self.reduction) if self.reduction else {"message": self.verdict.message, **measure_case(self.case)}
-        )
+        if self.reduction:
+            found = summary(self.reduction)
+        else:
+            found = self.record or {"message": self.verdict.message, **measure_case(self.case)}
         return {
+            **found,
             "name": self.name,
             "signature": str(self.signature),
+            "signature_parts": asdict(self.signature),
             "seen": len(self.seen),
             "cases": self.seen,
-            **found,
+            **(self._cause() if self.cause else {}),
             **({"script": asdict(self.script)} if self.script else {}),
         }
+
+    def _cause(self) -> dict[str, Any]:
+        assert self.cause is not None
+        parts = {"ops": sorted(self.cause.ops), "traits": sorted(self.cause.traits)}
+        counts = {"asked": self.asked, "failed": self.failed, "left_out": self.left_out}
+        return {"cause": str(self.cause), "cause_parts": parts, **counts}
 
 
 def _short(call: Call) -> str:
@@ -88,21 +123,63 @@ class Findings:
         self._found: list[FuzzFinding] = []
 
     def __len__(self) -> int:
-        return len(self._found)
+        return sum(not finding.known for finding in self._found)
+
+    @property
+    def known(self) -> list[FuzzFinding]:
+        """Those that were known before the campaign."""
+        return [finding for finding in self._found if finding.known]
 
     def ranked(self) -> list[FuzzFinding]:
-        """Return the findings, the worst and then the most frequent first."""
+        """Return the findings of the campaign, the worst and then the most frequent first."""
         rank = {str(outcome): at for at, outcome in enumerate(SEVERITY)}
-        return sorted(self._found, key=lambda f: (rank.get(f.signature.outcome, len(rank)), -len(f.seen), f.name))
+        new = [finding for finding in self._found if not finding.known]
+        return sorted(new, key=lambda f: (rank.get(f.signature.outcome, len(rank)), -len(f.seen), f.name))
 
     def add(self, finding: FuzzFinding) -> FuzzFinding:
         """Take up a new finding, unless it turns out to be a known one: then that is returned, counted once more."""
         for known in self._found:
-            if known.signature == finding.signature and known.ops == finding.ops:
+            if _same(known, finding):
                 known.seen += finding.seen
                 return known
         self._found.append(finding)
         return finding
+
+    def restore(self, finding: FuzzFinding) -> None:
+        """Take up a finding of an earlier part of the campaign, or of one before it, as it is."""
+        self._found.append(finding)
+
+    def explain(self, finding: FuzzFinding, right: Iterable[Case], judge: Judge) -> None:
+        """Find the cause of a new finding; ``right`` are programs that did not fail."""
+        first = finding.reduction.verdict if finding.reduction else finding.verdict
+
+        def fails(case: Case) -> bool:
+            verdict = judge(case)
+            return (verdict.outcome, verdict.kind) == (first.outcome, first.kind)
+
+        finding.cause = find_cause(finding.best, right, fails)
+
+    def note(self, case: Case, verdict: Verdict) -> None:
+        """Take note of what became of a case: how surely it fails that has a known cause."""
+        for known in self._found:
+            if known.cause is not None and known.cause.is_in(case):
+                known.asked += 1
+                known.failed += verdict.failed
+
+    def spared(self, case: Case) -> Case | None:
+        """Return the case without the known causes that would make it fail; None where nothing else is left of it.
+
+        A trait is taken away; of an op, what eager computes for it becomes an input.
+        """
+        for known in self._found:
+            if not known.is_sure or known.cause is None or not known.cause.is_in(case):
+                continue
+            known.left_out += 1
+            rest = _without(case, known)
+            if rest is None or has_special_values(rest) is not has_special_values(case):
+                return None
+            case = rest
+        return case
 
     def unexplained(self, case: Case, verdict: Verdict, judge: Judge) -> Case | None:
         """Return what of a failing case no known finding explains, None if one explains all of it.
@@ -119,12 +196,33 @@ class Findings:
             same[0].seen.append(case.id)
             return None
         called = {call.target for call in case.program.calls}
-        suspects = [known for known in same if known.ops <= called]
+        suspects = [known for known in same if known.ops <= called or (known.cause and known.cause.is_in(case))]
         if not suspects:
             return case
-        blamed = frozenset().union(*(known.ops for known in suspects))
-        rest = cut(case, {call.result for call in case.program.calls if call.target in blamed})
+        rest: Case | None = case
+        for known in suspects:
+            rest = _without(rest, known) if rest is not None else None
         if rest is not None and signature(judge(rest)) == found:
             return rest
         suspects[0].seen.append(case.id)
         return None
+
+
+def _same(known: FuzzFinding, finding: FuzzFinding) -> bool:
+    """Whether two findings are one bug: they fail alike, and one's cause is the other's, or a part of it."""
+    if (known.signature.outcome, known.signature.kind) != (finding.signature.outcome, finding.signature.kind):
+        return False
+    if known.cause is not None and finding.cause is not None and not known.cause.ops:
+        return known.cause.traits <= finding.cause.traits
+    if known.signature != finding.signature or known.ops != finding.ops:
+        return False
+    if known.cause is None or finding.cause is None:
+        return True
+    return known.cause.traits <= finding.cause.traits or finding.cause.traits <= known.cause.traits
+
+
+def _without(case: Case, known: FuzzFinding) -> Case | None:
+    """The case without what a finding's cause is, as far as is known; None where nothing is left of it."""
+    if known.cause is not None and not known.cause.ops:
+        return without(case, known.cause.traits & traits(case))
+    return cut(case, {call.result for call in case.program.calls if call.target in known.ops})

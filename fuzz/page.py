@@ -20,8 +20,8 @@ from torchstone.conformance.escape import (
 )
 from torchstone.fuzz.alone import OpReport
 from torchstone.fuzz.campaign import CampaignOptions, Tally
-from torchstone.fuzz.causes import traits
 from torchstone.fuzz.findings import FuzzFinding
+from torchstone.fuzz.traits import traits
 from torchstone.reducers.write import CASE
 
 MOST_REASONS = 6

@@ -1,8 +1,12 @@
-"""The stages of backends that begin with torch.export: the exported program is run by PyTorch, and then compiled."""
+"""The stages of backends that begin with torch.export.
+
+The exported program is run by PyTorch, as it is and decomposed. Then another backend goes on from what the two have in
+common: XLA and torchstone's runtime from torch-mlir's StableHLO, say. What is left is the backend's own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +14,7 @@ from torch import Tensor
 
 from torchstone.conformance.backends.export_support import capture
 from torchstone.conformance.backends.protocol import Availability
+from torchstone.conformance.backends.registry import load
 from torchstone.conformance.bisection.rungs import Rung
 
 
@@ -17,17 +22,26 @@ def rungs(backend: Any) -> Sequence[Rung]:
     """The rungs of a backend that says it begins with torch.export; none for any other."""
     if getattr(backend, "begins_with", "") != "torch.export":
         return ()
-    return (
-        Rung("torch.export", "the exported program, run by PyTorch", _Exported),
-        Rung(backend.name, f"{backend.name}, with the decompositions it asks for", lambda: backend),
-    )
+    found = [Rung("torch.export", "the exported program, run by PyTorch", _Exported)]
+    table = getattr(backend, "decompositions", None)
+    if table is not None:
+        what = f"the same with the decompositions that {backend.name} asks for"
+        found.append(Rung("decompositions", what, lambda: _Exported(table())))
+    other = getattr(backend, "shares_with", "")
+    if other and load(other).available().ok:
+        what = f"what {backend.name} shares with {other}, by way of {other}"
+        found.append(Rung(f"shared with {other}", what, lambda: load(other)))
+    return (*found, Rung(backend.name, backend.name, lambda: backend))
 
 
 class _Exported:
-    """torch.export, and PyTorch's kernels."""
+    """torch.export, decomposed by a table if there is one, and PyTorch's kernels."""
 
     name = "torch.export"
     uses_eager_kernels = True
+
+    def __init__(self, decompositions: Mapping[Any, Any] | None = None) -> None:
+        self.decompositions = decompositions
 
     def available(self) -> Availability:
         return Availability(True)
@@ -45,7 +59,7 @@ class _Exported:
 
     def _exported(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
 
-        exported = capture(fn, args, dims=dims)
+        exported = capture(fn, args, self.decompositions, dims)
         module = exported.program.module()
         numbers = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 

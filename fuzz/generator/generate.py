@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +24,20 @@ ATTEMPTS = 20
 """How often a call is redrawn, and a program started over, before giving up."""
 
 
+DRAWS = "draws"
+"""The tag of a program that draws random numbers."""
+
+
+@dataclass
+class Drafts:
+    """How many programs and calls were drawn, and how many of them did."""
+
+    programs: int = 0
+    programs_kept: int = 0
+    calls: int = 0
+    calls_kept: int = 0
+
+
 class NothingGenerated(Exception):
     """None of the ops asked for could be called; the message names them."""
 
@@ -35,22 +50,26 @@ def generate(
     seed: str = "none",
     index: int = 0,
     specials: bool = False,
+    drafts: Drafts | None = None,
 ) -> Case:
     """Build a case: a valid program of 1 to ``max_ops`` calls, and its inputs.
 
     ``rules`` are the ops to choose from (all of them if empty); ``must`` are ops of which the program calls at least
-    one; ``seed`` and ``index`` go into the case's id. Every call has run in eager with a finite result, and the program
-    under fake tensors. ``specials`` allows infinities and nans, in inputs and in results. Raises NothingGenerated when
-    no call of the ops could be drawn.
+    one; ``seed`` and ``index`` go into the case's id; ``drafts`` are counted on. Every call has run in eager with a
+    finite result, and the program under fake tensors. ``specials`` allows infinities and nans, in inputs and in
+    results. Raises NothingGenerated when no call of the ops could be drawn.
     """
+    drafts = drafts if drafts is not None else Drafts()
     pool = list(rules) or list(all_rules().values())
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
         for _ in range(ATTEMPTS):
             torch.default_generator.manual_seed(0)  # which calls do depends on what the ones before them draw
-            draft = _draw_calls(Draft(choices, specials), pool, max_ops, must)
-            if draft and _is_repeatable(draft):
-                return _case(draft, seed, index)
+            drafts.programs += 1
+            draft = _draw_calls(Draft(choices, specials), pool, max_ops, must, drafts)
+            if draft and (draws := _draws(draft)) is not None:
+                drafts.programs_kept += 1
+                return _case(draft, seed, index, (DRAWS,) if draws else ())
     names = ", ".join(rule.op for rule in (must or pool)[:5])
     raise NothingGenerated(f"no valid call of {names} could be drawn in {ATTEMPTS} attempts")
 
@@ -62,29 +81,39 @@ def nth_program(
     max_ops: int = 5,
     must: Sequence[OpRule] = (),
     specials: bool = False,
+    drafts: Drafts | None = None,
 ) -> Case:
     """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it."""
     choices = SeededChoices(f"{seed}:{index}")
-    return generate(choices, rules, max_ops, must, str(seed), index, specials)
+    return generate(choices, rules, max_ops, must, str(seed), index, specials, drafts)
 
 
-def _draw_calls(draft: Draft, pool: Sequence[OpRule], max_ops: int, must: Sequence[OpRule]) -> Draft | None:
+def _draw_calls(
+    draft: Draft, pool: Sequence[OpRule], max_ops: int, must: Sequence[OpRule], drafts: Drafts
+) -> Draft | None:
     length = draft.choices.integer(1, max_ops)
     lead = draft.choices.integer(0, length - 1) if must else -1
     for at in range(length):
-        if not _extend(draft, must if at == lead else pool) and at == lead:
+        if not _extend(draft, must if at == lead else pool, drafts) and at == lead:
             return None
     return draft if draft.calls else None
 
 
-def _extend(draft: Draft, pool: Sequence[OpRule]) -> bool:
-    return any(draft.attempt(draft.choices.pick(pool).add_to) for _ in range(ATTEMPTS))
+def _extend(draft: Draft, pool: Sequence[OpRule], drafts: Drafts) -> bool:
+    for _ in range(ATTEMPTS):
+        kept = draft.attempt(draft.choices.pick(pool).add_to)
+        drafts.calls += 1
+        drafts.calls_kept += kept
+        if kept:
+            return True
+    return False
 
 
-def _is_repeatable(draft: Draft) -> bool:
-    """Whether the program runs in another random state, with the same results unless it draws, and on fake tensors.
+def _draws(draft: Draft) -> bool | None:
+    """Whether the program draws random numbers; None for one that does not do.
 
-    One that draws gives the same sizes and dtypes in any state.
+    One that does runs in another random state, with the same results unless it draws, and on fake tensors. One that
+    draws gives the same sizes and dtypes in any state.
     """
     program = draft.program()
     inputs = [draft.inputs[name] for name in program.inputs]
@@ -93,14 +122,16 @@ def _is_repeatable(draft: Draft) -> bool:
     try:
         again = _tensors(program(*inputs))
     except Exception:  # of other numbers than those it was made with
-        return False
+        return None
     first = {value.ref: value.tensor for value in draft.values}
     results = [first[ref] for ref in leaves(program.outputs)]
-    if torch.equal(start, torch.default_generator.get_state()):
-        same = all(map(equal_tensors, again, results))
-    else:
+    draws = not torch.equal(start, torch.default_generator.get_state())
+    if draws:
         same = [(t.shape, t.dtype) for t in again] == [(t.shape, t.dtype) for t in results]
-    return same and all(map(equal_tensors, inputs, before)) and runs_fake(program, inputs, again)
+    else:
+        same = all(map(equal_tensors, again, results))
+    does = same and all(map(equal_tensors, inputs, before)) and runs_fake(program, inputs, again)
+    return draws if does else None
 
 
 def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
@@ -115,13 +146,13 @@ def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[t
     return [(t.shape, t.dtype) for t in promised] == [(t.shape, t.dtype) for t in real]
 
 
-def _case(draft: Draft, seed: str, index: int) -> Case:
+def _case(draft: Draft, seed: str, index: int, tags: tuple[str, ...]) -> Case:
     program = draft.program()
     inputs = {name: draft.inputs[name] for name in program.inputs}
     names = [call.target.removeprefix("torch.").removeprefix("Tensor.").removeprefix("ops.") for call in program.calls]
     dtype = dtype_name(next(iter(inputs.values())).dtype if inputs else draft.base)
     label = "+".join(names)
-    tags = needed_tags() if any(lookup_own(call.target) for call in program.calls) else ()
+    tags += needed_tags() if any(lookup_own(call.target) for call in program.calls) else ()
     return Case(program, inputs, "fuzz", label, dtype, f"seed-{seed}", index, tags)
 
 

@@ -27,6 +27,7 @@ DTYPES = (
 
 LAYOUTS = (("contiguous", 58), ("transposed", 14), ("strided", 12), ("offset", 8), ("lazy", 2), ("expanded", 6))
 SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0, -float("nan"))
+SCALES = (2.0**-10, 2.0**-20, 2.0**-30)
 SIZES = ((2, 30), (3, 25), (1, 15), (4, 12), (5, 8), (8, 4), (7, 3), (0, 3))
 RANKS = ((2, 35), (1, 25), (3, 20), (0, 10), (4, 10))
 
@@ -50,7 +51,7 @@ def draw_contents(
     """Draw a contiguous tensor with elements in ``low..high``; ``distinct`` asks for no two equal elements.
 
     Half of the floating-point tensors hold multiples of a quarter: exact in every dtype, easy to read in a
-    reproducer, and full of the ties and cancellations that random fractions never show.
+    reproducer, and full of the ties and cancellations that random fractions never show. One in ten is near 0.
     """
     generator = torch.Generator().manual_seed(choices.integer(0, 2**31 - 1))
     count = int(torch.Size(size).numel())
@@ -69,7 +70,10 @@ def draw_contents(
     drawn = torch.empty(tuple(size), dtype=torch.float64).uniform_(low, high, generator=generator)
     grid = (drawn * 4).round() / 4
     # A quarter that rounds onto the bound itself may leave an open domain, such as that of log.
-    return (grid.where((grid > low) & (grid < high), drawn) if choices.chance(50) else drawn).to(dtype)
+    drawn = grid.where((grid > low) & (grid < high), drawn) if choices.chance(50) else drawn
+    if low <= 0 <= high and choices.chance(10):  # near 0 many formulas cancel: exp(x) - 1, log(1 + x)
+        drawn = drawn * choices.pick(SCALES)
+    return drawn.to(dtype)
 
 
 def insert_specials(choices: Choices, tensor: Tensor) -> Tensor:

@@ -14,10 +14,10 @@ from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.variants.apply import apply
 from torchstone.fuzz.alone import OpReport, run_alone
 from torchstone.fuzz.campaign import CampaignOptions
-from torchstone.fuzz.causes import traits
 from torchstone.fuzz.generator.families.samples import rule_of_custom
 from torchstone.fuzz.generator.generate import nth_program
 from torchstone.fuzz.page import page
+from torchstone.fuzz.traits import traits
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 MODULE = "tests.new_ops"

@@ -39,7 +39,7 @@ def test_eager_has_no_failures(tmp_path):
     assert tally.tried == 60
     assert not len(tally.findings), [finding.to_json() for finding in tally.findings.ranked()]
     assert set(tally.outcomes) <= {"pass", "ill-conditioned"}
-    assert len(tally.ops) > 60
+    assert len(tally.reached.ops) > 60
     assert json.loads((tmp_path / "campaign.json").read_text())["programs"] == 60
 
 

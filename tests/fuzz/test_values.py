@@ -49,6 +49,13 @@ def test_contents_are_within_their_bounds(dtype):
             assert low <= float(drawn.min()) and float(drawn.max()) <= high
 
 
+def test_some_contents_are_near_zero_where_the_domain_allows():
+    choices = SeededChoices("near")
+    largest = [float(values.draw_contents(choices, (5,), torch.float32).abs().max()) for _ in range(200)]
+    assert 5 < sum(value < 0.01 for value in largest) < 60
+    assert all(float(values.draw_contents(choices, (5,), torch.float32, 2.0, 4.0).min()) >= 2 for _ in range(50))
+
+
 def test_distinct_contents_have_no_ties():
     for dtype in (torch.float32, torch.int64, torch.float16, torch.int8, torch.uint8):
         drawn = values.draw_contents(SeededChoices("distinct"), (7, 5), dtype, distinct=True)

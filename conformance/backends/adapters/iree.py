@@ -55,13 +55,17 @@ class Iree(Packaged):
     )
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        return _Executable(capture(fn, args, _decompositions()))
+        return _Executable(capture(fn, args, self.decompositions()))
 
     def compile_dynamic(
         self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
     ) -> Callable[..., Any]:
         """Compile for sizes that may vary in ``dims[i]`` of argument ``i``."""
-        return _Executable(capture(fn, args, _decompositions(), dims))
+        return _Executable(capture(fn, args, self.decompositions(), dims))
+
+    def decompositions(self) -> dict[Any, Any]:
+        """Return what iree-turbine decomposes before it imports."""
+        return _decompositions()
 
 
 class _Executable:

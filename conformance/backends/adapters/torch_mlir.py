@@ -12,7 +12,7 @@ import importlib.util
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -45,6 +45,7 @@ class _TorchMlir(Packaged):
 
     begins_with = "torch.export"
     output_type = ""
+    shares_with = "torch-mlir-linalg"
     executors = ("torch-mlir",)
     packages = (("torch-mlir", "torch_mlir.fx"),)
     install = "pip install torch-mlir"
@@ -55,9 +56,13 @@ class _TorchMlir(Packaged):
         _call_expm1(module)
         return _Executable(exported, module)
 
+    def decompositions(self) -> Mapping[Any, Any]:
+        """Return what torch-mlir's own entry point has PyTorch decompose."""
+        return _module("extras.fx_decomp_util").get_decomposition_table()
+
     def imported(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> tuple[Exported, Any]:
         """Return the program and its module in torch-mlir's output type."""
-        exported = capture(fn, args, _module("extras.fx_decomp_util").get_decomposition_table())
+        exported = capture(fn, args, self.decompositions())
         fx, compiler_utils = _module("fx"), _module("compiler_utils")
         context = _module("ir").Context()
         _module("dialects.torch").register_dialect(context)
@@ -94,6 +99,7 @@ class _TorchMlir(Packaged):
 class TorchMlirLinalg(_TorchMlir):
     name = "torch-mlir-linalg"
     output_type = "linalg-on-tensors"
+    shares_with = "torch-mlir-stablehlo"
 
 
 class TorchMlirTosa(_TorchMlir):

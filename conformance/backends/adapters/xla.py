@@ -28,6 +28,7 @@ _DECLINED = re.compile(r"UNIMPLEMENTED|not implemented|[Uu]nsupported|not suppor
 
 class Xla(TorchMlirStablehlo):
     name = "xla"
+    shares_with = "torch-mlir-stablehlo"
     executors = ("xla",)
     packages = (("jax", "jax"), ("jaxlib", "jaxlib"), ("torch-mlir", "torch_mlir.fx"))
     install = ""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 
 from torchstone.cli import invoke
+from torchstone.conformance.backends.export_support import capture
 from torchstone.conformance.bisection import Tried, bisect
 from torchstone.conformance.bisection.search import same_failure
 from torchstone.conformance.errors import InputError
@@ -71,6 +73,37 @@ def test_a_compiler_behind_the_exporter_is_blamed_for_itself() -> None:
     blame = bisect(find_case(CASE), f"{__name__}:AfterExport")
     assert blame.stage == "after-export"
     assert [(tried.name, tried.shows) for tried in blame.tried] == [("torch.export", False), ("after-export", True)]
+
+
+class WrongTable(AfterExport):
+    """One that is right, but has PyTorch decompose expm1 wrongly, as another backend does."""
+
+    name = "wrong-table"
+
+    def decompositions(self):
+        return {torch.ops.aten.expm1.default: torch.exp}
+
+    def compile(self, fn, args):
+        exported = capture(fn, args, self.decompositions())
+        module = exported.program.module()
+        return lambda *tensors: exported.finish(tensors, module(*tensors))
+
+
+class OnWrongTable(AfterExport):
+    """A compiler that begins as another one, which is wrong, and is right about the rest."""
+
+    shares_with = f"{__name__}:WrongTable"
+
+
+def test_a_table_of_decompositions_is_a_stage() -> None:
+    blame = bisect(find_case("opinfo:expm1:float32:0"), f"{__name__}:WrongTable")
+    assert blame.stage == "decompositions"
+
+
+@pytest.mark.torture
+def test_what_two_backends_share_is_a_stage() -> None:
+    blame = bisect(find_case("opinfo:expm1:float32:0"), f"{__name__}:OnWrongTable")
+    assert blame.stage == f"shared with {__name__}:WrongTable"
 
 
 def test_failures_are_the_same_by_outcome_and_kind() -> None:

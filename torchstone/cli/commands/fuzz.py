@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,14 @@ from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.options import OpsFromOption, StoreOption, check_known, load_ops, parse_duration
 from torchstone.cli.output import replace_line, say, warn
 from torchstone.cli.paths import output_folder
-from torchstone.cli.workers import check_backend_names, check_usable, sigterm_interrupts, worker_count
+from torchstone.cli.workers import (
+    PythonOption,
+    check_backend_names,
+    check_usable,
+    parse_pythons,
+    sigterm_interrupts,
+    worker_count,
+)
 from torchstone.conformance.custom import registration
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, shell_command
@@ -42,7 +49,10 @@ _OUT = "Folder for findings [default: .torchstone/fuzz/BACKEND-SEED]."
 
 
 def fuzz(
-    backend: Annotated[str, typer.Option("--backend", "-b", help="Backend to try. A name or module:attribute.")],
+    backend: Annotated[
+        list[str],
+        typer.Option("--backend", "-b", help="Backend to try. A name or module:attribute; repeatable: equal times."),
+    ],
     time: Annotated[str, typer.Option("--time", help="How long: 60s, 10m, 1h30m.")] = "60s",
     op: OpOption = None,
     ops_from: OpsFromOption = None,
@@ -58,6 +68,11 @@ def fuzz(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
     reduce_time: Annotated[str, typer.Option("--reduce-time", help="How long one reduction may take.")] = "60s",
     out: Annotated[Path | None, output_folder("--out", help=_OUT)] = None,
+    known: Annotated[
+        list[Path] | None,
+        typer.Option("--known", metavar="DIR", help="Folder of an earlier campaign: what it found is left out."),
+    ] = None,
+    python: PythonOption = None,
     store: StoreOption = None,
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did.
@@ -65,44 +80,63 @@ def fuzz(
     With an op of your own, or --alone: that op in every way the suite knows, and what it promises.
     """
     budget, reduce_seconds, workers = parse_duration(time), parse_duration(reduce_time), worker_count(jobs)
+    pythons = parse_pythons(python or [], backend)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    out = out or _default_folder(backend, seed)
+    folders = _folders(backend, seed, out)
     load_ops(ops_from)
     alone = alone or any(registration.is_custom(name) for name in op or ())
-    _check_names(backend, [name for name in op or () if not registration.is_custom(name)], passing, store)
-    check_usable([backend], {})
+    if alone and not op:
+        raise InputError("--alone is of an op: give --op")
+    _check_names(backend, pythons, [name for name in op or () if not registration.is_custom(name)], passing, store)
+    check_usable(backend, pythons)
     from torchstone.fuzz.campaign import CampaignOptions
 
-    plan = CampaignOptions(
-        backend=backend,
-        seconds=budget,
-        seed=seed,
-        out=out,
-        pool=_passing(passing, backend, store) if passing else (),
-        max_ops=max_ops,
-        jobs=workers,
-        timeout=timeout,
-        programs=programs,
-        reduce_seconds=reduce_seconds,
-        specials=special_values,
-    )
-    warn(f"fuzzing {backend} with seed {seed}")
-    again = shell_command(["torchstone", "fuzz", "--backend", backend, "--seed", str(seed), "--out", str(out)])
-    with sigterm_interrupts(), Progress() as progress, _full_disk_named(out, again):
-        return _alone(plan, op or (), progress) if alone else _together(plan, op or (), progress, again)
+    codes = []
+    for name, folder in folders.items():
+        plan = CampaignOptions(
+            backend=name,
+            seconds=budget / len(folders),
+            seed=seed,
+            out=folder,
+            pool=_passing(passing, name, store) if passing else (),
+            max_ops=max_ops,
+            jobs=workers,
+            timeout=timeout,
+            programs=programs,
+            reduce_seconds=reduce_seconds,
+            specials=special_values,
+            python=pythons.get(name),
+        )
+        warn(f"fuzzing {name} with seed {seed}")
+        again = shell_command(["torchstone", "fuzz", "--backend", name, "--seed", str(seed), "--out", str(folder)])
+        with sigterm_interrupts(), Progress() as progress, _full_disk_named(folder, again):
+            codes.append(
+                _alone(plan, op or (), progress) if alone else _together(plan, op or (), known or (), progress)
+            )
+        if codes[-1] == INTERRUPTED:
+            break
+    return max(codes)
 
 
-def _together(plan: CampaignOptions, ops: Sequence[str], progress: Progress, again: str) -> int:
+def _together(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], progress: Progress) -> int:
     """A campaign of programs, and the list that it ends with."""
-    from torchstone.fuzz.campaign import run_campaign
+    from torchstone.fuzz.campaign import Tally, run_campaign
     from torchstone.fuzz.generator.catalog import select_rules
+    from torchstone.fuzz.saved import known_findings, resume
 
     plan = replace(plan, must=select_rules(ops))
-    tally = run_campaign(plan, progress.show)
+    tally = Tally()
+    for folder in known:
+        for finding in known_findings(folder, plan.backend):
+            tally.findings.restore(finding)
+    if resume(plan, tally):
+        found = f"{tally.tried} programs and {len(tally.findings)} findings"
+        warn(f"going on with the campaign in {plan.out}: {found} after {tally.seconds:.0f} s")
+    run_campaign(plan, progress.show, tally)
     progress.close()
     _show(plan, tally)
     if tally.interrupted:
-        warn(f"interrupted; the findings so far are kept. To start over:\n  {again}")
+        warn("interrupted; the findings so far are kept. The same command with the same --seed and --out goes on")
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
 
@@ -111,8 +145,6 @@ def _alone(plan: CampaignOptions, ops: Sequence[str], progress: Progress) -> int
     """Ops asked alone, and the page of each."""
     from torchstone.fuzz.session import ask_alone
 
-    if not ops:
-        raise InputError("--alone is of an op: give --op")
     failed = False
     for asked in ask_alone(plan, ops, progress.show):
         progress.close()
@@ -125,16 +157,25 @@ def _alone(plan: CampaignOptions, ops: Sequence[str], progress: Progress) -> int
     return FAILURES if failed else OK
 
 
-def _default_folder(backend: str, seed: int) -> Path:
-    """Return the folder of the findings where none is given. Raises InputError for one that cannot be written to."""
-    out = Path(".torchstone/fuzz") / file_name(backend.replace(":", "."), str(seed))
-    check_folder(out, "--out")
-    return out
+def _folders(backends: Sequence[str], seed: int, out: Path | None) -> dict[str, Path]:
+    """Return the folder of each backend's findings: that which is given, or one in it where they are several.
+
+    Raises InputError for one that cannot be written to.
+    """
+    names = list(dict.fromkeys(backends))
+    if out is not None:
+        return {name: out if len(names) == 1 else out / file_name(name.replace(":", ".")) for name in names}
+    folders = {name: Path(".torchstone/fuzz") / file_name(name.replace(":", "."), str(seed)) for name in names}
+    for folder in folders.values():
+        check_folder(folder, "--out")
+    return folders
 
 
-def _check_names(backend: str, ops: Iterable[str], passing: str | None, store: Path | None) -> None:
+def _check_names(
+    backends: Iterable[str], pythons: Mapping[str, str], ops: Iterable[str], passing: str | None, store: Path | None
+) -> None:
     """Raise UnknownName for a backend, an op or a run that there is not, where that is known without PyTorch."""
-    check_backend_names([backend])
+    check_backend_names([name for name in backends if name not in pythons])
     if passing:
         with Store(store, readonly=True) as db:
             db.run(passing)
@@ -198,7 +239,7 @@ class Progress:
         outcomes = "  ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
         doing = f"  reducing: {tally.reducing}" if tally.reducing else ""
         return (
-            f"{tally.seconds:.0f} s  {tally.tried} programs  {tally.rate:.1f}/s  {len(tally.ops)} ops  "
+            f"{tally.seconds:.0f} s  {tally.tried} programs  {tally.rate:.1f}/s  {len(tally.reached.ops)} ops  "
             f"{len(tally.findings)} findings  {outcomes}{doing}"
         )
 
@@ -209,25 +250,36 @@ def _show(plan: CampaignOptions, tally: Tally) -> None:
 
     outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
     say(
-        f"{tally.tried} programs in {tally.seconds:.1f} s ({tally.rate:.1f}/s) over {len(tally.ops)} op kinds, "
-        f"seed {plan.seed}: {outcomes or 'nothing tried'}"
+        f"{tally.tried} programs in {tally.seconds:.1f} s ({tally.rate:.1f}/s), seed {plan.seed}: "
+        f"{outcomes or 'nothing tried'}"
     )
+    drafts = tally.drafts
+    if drafts.programs:
+        say(
+            f"{tally.reached}; {drafts.programs_kept / drafts.programs:.0%} of the programs and "
+            f"{drafts.calls_kept / drafts.calls:.0%} of the calls that were drawn are valid"
+        )
+    if tally.left_out:
+        say(f"{tally.left_out} programs left out: nothing is left of them without known causes")
     rows = [
         {
             "rank": at,
             "outcome": finding.signature.outcome,
             "ops": [call.target.removeprefix("torch.") for call in finding.best.program.calls],
+            "cause": str(finding.cause or ""),
             "calls": len(finding.best.program.calls),
             "elements": max((tensor.numel() for tensor in finding.best.args), default=0),
             "seen": len(finding.seen),
-            "confirmed": finding.reduction.confirmed if finding.reduction else None,
+            "confirmed": finding.reduction.confirmed if finding.reduction else finding.record.get("confirmed"),
             "message": (finding.reduction.verdict if finding.reduction else finding.verdict).message[:80],
             "folder": str(finding.folder),
         }
         for at, finding in enumerate(tally.findings.ranked(), start=1)
     ]
+    for finding in tally.findings.known:
+        say(f"known: {finding.name}: {len(finding.seen)} cases; {finding.cause or 'no cause known'}")
     if not rows:
-        say("no failures")
+        say("no new failures" if tally.findings.known else "no failures")
         return
     say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
     show_table(rows, list(rows[0]), TableFormat.table)

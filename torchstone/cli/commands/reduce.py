@@ -90,9 +90,12 @@ def reduce(
     timeout = timeout or 60.0
     _check_combination(case, backend, every, outcome, keep)
     load_ops(ops_from)
-    pythons = parse_pythons(python or [], [backend])
     if every:
+        pythons = parse_pythons(python or [], [backend])
         return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
+    from torchstone.cli.commands.replay import interpreters
+
+    pythons = interpreters(backend, python, run, store)
     found = _found(case or "", backend, pythons, store, run)
     return _one(found, backend, Budget(trials=trials, seconds=budget), timeout, out, keep, pythons.get(backend))
 

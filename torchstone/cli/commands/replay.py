@@ -19,7 +19,7 @@ from torchstone.cli.options import (
     set_cpu_level,
 )
 from torchstone.cli.output import say, write_raw
-from torchstone.cli.workers import check_backend_names, check_usable
+from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import visible
 from torchstone.conformance.sources import SOURCES, check_ops
@@ -40,6 +40,7 @@ def replay(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds the case may take.")] = 60.0,
     memory: Annotated[float, typer.Option("--memory", min=0.5, help="GiB of memory the worker may take.")] = 8.0,
     cpu_level: CpuLevelOption = None,
+    python: PythonOption = None,
     store: StoreOption = None,
     after: Annotated[
         list[str] | None,
@@ -58,10 +59,12 @@ def replay(
 
     set_cpu_level(cpu_level)
     load_ops(ops_from)
-    check_backend_names([backend])
+    pythons = interpreters(backend, python, run, store)
+    check_backend_names({backend} - set(pythons))
     for name in (*(after or ()), case):
         check_case(name, store, run)
-    check_usable([backend], {})
+    if not script:  # the text of a script needs no backend
+        check_usable([backend], pythons)
     found = find_case(case, store, run)
     if script:
         from torchstone.conformance.repro.script import render_script
@@ -71,12 +74,26 @@ def replay(
     from torchstone.conformance.runner.pool import Pool
     from torchstone.conformance.runner.run import in_sequence
 
-    with Pool(backend, timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
+    with Pool(backend, python=pythons.get(backend), timeout=timeout, memory=int(memory * 2**30), retry=False) as pool:
         verdict = in_sequence(pool, [*(find_case(name, store, run) for name in after or ()), found])
     if verdict is None:
         raise InputError("a case before it ended the worker: there is none that both were tried in")
     show_verdict(found, verdict)
     return OK if verdict.outcome in CORRECT else FAILURES
+
+
+def interpreters(backend: str, given: list[str] | None, run: str | None, store: Path | None) -> dict[str, str]:
+    """Return the interpreter of the backend if it has one of its own.
+
+    Raises InputError where the run that is named had one and none is given: a store runs nothing unasked.
+    """
+    pythons = parse_pythons(given or [], [backend])
+    if run is not None and not pythons:
+        with Store(store, readonly=True) as db:
+            record = db.run(run)
+        stored = {"pythons": record.options.get("pythons", {}), "backends": [backend]}
+        check_consent(stored, [backend], {}, f"run {record.run}")
+    return pythons
 
 
 def check_case(name: str, store: Path | None = None, run: str | None = None) -> None:

@@ -1,0 +1,160 @@
+"""What a finding comes down to, and what is generated once that is known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref
+from torchstone.conformance.program.program import Call, Program
+from torchstone.fuzz import saved
+from torchstone.fuzz.campaign import CampaignOptions, Tally
+from torchstone.fuzz.cause import find_cause
+from torchstone.fuzz.findings import Findings, FuzzFinding
+from torchstone.fuzz.traits import CHANGES, put, traits, without
+from torchstone.reducers.signature import signature
+
+
+def _case(target: str, tensor: torch.Tensor, *more: str) -> Case:
+    calls = [Call(f"torch.{target}", (Ref("x0"),), {}, "v0")]
+    calls += [Call(f"torch.{name}", (Ref(f"v{at}"),), {}, f"v{at + 1}") for at, name in enumerate(more)]
+    program = Program(("x0",), tuple(calls), Ref(calls[-1].result))
+    return Case(program, {"x0": tensor}, "test", "+".join([target, *more]), "float32")
+
+
+def _plain() -> torch.Tensor:
+    return torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+
+def _judge(fails):
+    def judge(case: Case) -> Verdict:
+        wrong = fails(case)
+        outcome, kind = (Outcome.MISMATCH, "value") if wrong else (Outcome.PASS, "")
+        return Verdict(case.id, "b", "test", case.op, case.dtype, case.variant, Stage.COMPARE, outcome, kind)
+
+    return judge
+
+
+def _is_strided(case: Case) -> bool:
+    return any(not tensor.is_contiguous() for tensor in case.args)
+
+
+def _calls_exp_of_halves(case: Case) -> bool:
+    called = [call.target for call in case.program.calls]
+    return "torch.exp" in called and case.args[0].dtype == torch.float16
+
+
+RIGHT = [_case(name, _plain()) for name in ("abs", "neg", "sin", "cos")]
+
+
+def _found(case: Case, judge) -> FuzzFinding:
+    verdict = judge(case)
+    return FuzzFinding(signature(verdict), case, verdict, seen=[case.id])
+
+
+def test_a_layout_that_makes_programs_of_any_op_fail_is_the_cause():
+    judge = _judge(_is_strided)
+    cause = find_cause(_case("exp", _plain().t()), RIGHT, lambda case: judge(case).failed)
+    assert (cause.ops, cause.traits) == (frozenset(), {"not contiguous"})
+    assert str(cause) == "any op with not contiguous"
+
+
+def test_a_dtype_that_one_op_is_wrong_for_is_the_op_s():
+    judge = _judge(_calls_exp_of_halves)
+    cause = find_cause(_case("exp", _plain().half()), RIGHT, lambda case: judge(case).failed)
+    assert (cause.ops, cause.traits) == ({"torch.exp"}, {"float16"})
+
+
+def test_what_the_failure_can_do_without_is_no_part_of_the_cause():
+    cause = find_cause(_case("exp", -_plain().t()), RIGHT, lambda case: True)
+    assert (cause.ops, cause.traits) == ({"torch.exp"}, frozenset())
+
+
+def test_findings_of_other_ops_with_the_same_cause_are_one():
+    judge, findings = _judge(_is_strided), Findings()
+    for name in ("exp", "tanh"):
+        finding = _found(_case(name, _plain().t()), judge)
+        findings.explain(finding, RIGHT, judge)
+        findings.add(finding)
+    (only,) = findings.ranked()
+    assert len(only.seen) == 2
+
+
+def test_a_known_layout_is_taken_out_of_what_is_generated():
+    judge, findings = _judge(_is_strided), Findings()
+    finding = _found(_case("exp", _plain().t()), judge)
+    findings.explain(finding, RIGHT, judge)
+    findings.add(finding)
+    spared = findings.spared(_case("sinh", _plain().t()))
+    assert spared is not None and not _is_strided(spared)
+    torch.testing.assert_close(spared.args[0], _plain().t(), rtol=0, atol=0)
+    plain = _case("sinh", _plain())
+    assert findings.spared(plain) is plain
+
+
+def test_an_op_is_left_out_once_most_programs_that_call_it_failed():
+    judge, findings = _judge(lambda case: any(call.target == "torch.exp" for call in case.program.calls)), Findings()
+    finding = _found(_case("exp", _plain()), judge)
+    findings.explain(finding, RIGHT, judge)
+    findings.add(finding)
+    longer = _case("exp", _plain() / 8, "sin")
+    assert findings.spared(longer) is longer
+    for _ in range(3):
+        findings.note(longer, judge(longer))
+    spared = findings.spared(longer)
+    assert spared is not None and [call.target for call in spared.program.calls] == ["torch.sin"]
+    assert findings.spared(_case("exp", _plain())) is None
+
+
+@pytest.mark.parametrize("name", sorted({"not contiguous", "offset", "lazy negative", "expanded", "0-d", "bfloat16"}))
+def test_a_trait_is_given_and_taken_away(name):
+    like = {
+        "not contiguous": _plain().t(),
+        "offset": torch.zeros(6)[2:].view(2, 2),
+        "lazy negative": CHANGES["lazy negative"].put(_plain(), _plain()),
+        "expanded": torch.ones(1, 2).expand(2, 2),
+        "0-d": torch.tensor(2.0),
+        "bfloat16": _plain().bfloat16(),
+    }[name]
+    has = put(_case("neg", _plain()), name, _case("neg", like))
+    assert has is not None and name in traits(has)
+    lost = without(has, [name])
+    assert lost is not None and name not in traits(lost)
+
+
+def test_a_campaign_goes_on_with_what_it_had_found(tmp_path):
+    plan = CampaignOptions("eager", 60.0, 7, tmp_path)
+    judge, tally = _judge(_is_strided), Tally(tried=9, next=12)
+    finding = _found(_case("exp", _plain().t()), judge)
+    tally.findings.explain(finding, RIGHT, judge)
+    tally.findings.add(finding)
+    (tmp_path / finding.name).mkdir()
+    finding.case.save(tmp_path / finding.name / "case.safetensors")
+    saved.save(plan, tally, finished=False)
+
+    again = Tally()
+    assert saved.resume(plan, again)
+    assert (again.tried, again.next) == (9, 12)
+    (found,) = again.findings.ranked()
+    assert (found.name, found.cause, found.signature) == (finding.name, finding.cause, finding.signature)
+    assert again.findings.spared(_case("sinh", _plain().t())) is not None
+    assert not saved.resume(dataclasses.replace(plan, seed=8), Tally())
+    (known,) = saved.known_findings(tmp_path, "eager")
+    assert known.known and known.cause == finding.cause
+    assert not saved.known_findings(tmp_path, "linalg")
+    saved.save(plan, tally, finished=True)
+    assert not saved.resume(plan, Tally())
+
+
+def test_a_campaign_s_file_of_another_form_is_refused(tmp_path):
+    plan = CampaignOptions("eager", 60.0, 7, tmp_path)
+    saved.save(plan, Tally(), finished=False)
+    path = tmp_path / saved.CAMPAIGN
+    path.write_text(path.read_text().replace('"outcomes": {}', '"outcomes": {"fine": 3}'))
+    with pytest.raises(InputError, match="is no campaign's"):
+        saved.resume(plan, Tally())
