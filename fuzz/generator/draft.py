@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import storage_key, version
 from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref, leaves, map_leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.tensor_storage import copy_tensors, extent
 from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.choices import Choices
 
@@ -24,7 +26,10 @@ KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
 
 @dataclass(frozen=True)
 class DraftValue:
-    """A tensor of the program. ``exact``: no rounding went into it, so every backend must have its very bits."""
+    """A tensor of the program. ``exact``: no rounding went into it, so every backend must have its very bits.
+
+    It is what the calls so far have made of it: a call that writes changes all values that share the memory.
+    """
 
     ref: Ref
     tensor: Tensor
@@ -60,6 +65,7 @@ class Draft:
 
     ``needs_exact`` holds while a rule draws for an op that jumps (floor, argmax, ``==``): its operands must be exact,
     or a last-bit difference that is nobody's fault becomes a difference of one. ``dtypes`` are what the op takes.
+    ``writes`` holds until the operand is drawn that the op is going to write to.
     ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results.
     """
 
@@ -72,7 +78,8 @@ class Draft:
         self.used: set[str] = set()
         self.drawn: set[Ref] = set()
         self.base = choices.weighted(values.DTYPES)
-        self.needs_exact = False
+        self.needs_exact = self.writes = False
+        self._copies: dict[int, torch.UntypedStorage] = {}
         self.dtypes: frozenset[torch.dtype] = frozenset()
 
     # What rules draw
@@ -93,9 +100,12 @@ class Draft:
         every element must lie; ``distinct`` asks for no ties. ``where`` filters the values at hand.
         """
 
+        writes, self.writes = self.writes, False
+
         def fits(value: DraftValue) -> bool:
             return (
-                (shape is None or value.shape == tuple(shape))
+                (not writes or is_writable(value.tensor))
+                and (shape is None or value.shape == tuple(shape))
                 and (ranks is None or value.dim in ranks)
                 and (value.dtype == dtype if dtype else not self.dtypes or value.dtype in self.dtypes)
                 and (value.exact or not self.needs_exact)
@@ -109,13 +119,16 @@ class Draft:
             fitting = [value for value in fitting if value.ref not in self.drawn]
         # Results that nothing takes yet come first: a program of five calls should be a chain more often than a heap.
         waiting = [v for v in fitting if v.ref.name not in self.used and v.ref.name not in self.inputs]
-        if waiting and self.choices.chance(75):
+        views = [v for v in fitting if self._shares_memory(v)] if writes else []
+        if views and self.choices.chance(75):  # what is written has to be seen under another name
+            chosen = self.choices.pick(views)
+        elif waiting and self.choices.chance(75):
             chosen = self.choices.pick(waiting)
         elif fitting and not self.choices.chance(20):
             chosen = self.choices.pick(fitting)
         else:
             wanted = tuple(shape) if shape is not None else values.draw_shape(self.choices, ranks)
-            chosen = self.fresh(wanted, dtype or self.dtype(), bounds, distinct)
+            chosen = self.fresh(wanted, dtype or self.dtype(), bounds, distinct, writes)
         self.drawn.add(chosen.ref)
         return chosen
 
@@ -134,21 +147,24 @@ class Draft:
         dtype: torch.dtype,
         bounds: tuple[float, float] = (-4.0, 4.0),
         distinct: bool = False,
+        writes: bool = False,
     ) -> DraftValue:
-        """Add an input."""
+        """Add an input; one that is written to has each element in a place of its own."""
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
             raise CallRejected(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
         drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
         if self.specials and not distinct:
             drawn = values.insert_specials(self.choices, drawn)
-        return self.given(values.draw_layout(self.choices, drawn, expand=not distinct))
+        laid = values.draw_layout(self.choices, drawn, expand=not distinct)
+        return self.given(laid if not writes or is_writable(laid) else drawn)
 
     def given(self, tensor: Tensor) -> DraftValue:
         """Add this very tensor as an input."""
         _check("an input", tensor, self.specials)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
-        self.values.append(DraftValue(Ref(name), tensor, exact=True))
+        (copy,) = copy_tensors((tensor,), copies=self._copies)  # a call may write to it
+        self.values.append(DraftValue(Ref(name), copy, exact=True))
         return self.values[-1]
 
     def broadcast(self, value: DraftValue, dtypes: Iterable[torch.dtype] | None = None, **wanted: Any) -> DraftValue:
@@ -194,52 +210,134 @@ class Draft:
 
     # What becomes of a drawn call
 
-    def call(self, target: str, arguments: Arguments, exact: bool, cuts: bool) -> None:
-        """Append a call if eager runs it and its results are worth comparing; raises Refused otherwise."""
+    def call(self, target: str, arguments: Arguments, exact: bool, cuts: bool, elementwise: bool = False) -> None:
+        """Append a call if eager runs it and its results are worth comparing; raises CallRejected otherwise.
+
+        ``elementwise``: it may write to an operand that it is given twice.
+        """
+        operands = [leaf for leaf in leaves((arguments.args, arguments.kwargs)) if isinstance(leaf, DraftValue)]
+        memory = {storage_key(operand.tensor): operand.tensor.untyped_storage() for operand in operands}
+        before = [(storage, storage.clone()) for storage in memory.values()]
+        try:
+            self._append(target, arguments, operands, exact, cuts, elementwise)
+        except CallRejected:
+            for storage, was in before:
+                storage.copy_(was)
+            raise
+
+    def _append(
+        self,
+        target: str,
+        arguments: Arguments,
+        operands: list[DraftValue],
+        exact: bool,
+        cuts: bool,
+        elementwise: bool,
+    ) -> None:
         name = f"v{len(self.calls)}"
         both = (arguments.args, arguments.kwargs)
-        operands = [leaf for leaf in leaves(both) if isinstance(leaf, DraftValue)]
         args, kwargs = map_leaves(both, lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
+        versions = [version(operand.tensor) for operand in operands]
         try:
             result = resolve(target)(*args, **kwargs)
         except Exception as error:
             raise CallRejected(f"{target}: {error}") from None
+        written = [v for v, before in zip(operands, versions, strict=True) if version(v.tensor) != before]
+        for value in written:
+            _check_write(target, value, operands, elementwise)
+        places = {storage_key(value.tensor) for value in written}
+        changed = [value for value in self.values if storage_key(value.tensor) in places]
         found = list(_results(result))
-        if not found:
+        if not found and not written:
             raise CallRejected(f"{target}: no tensor among its results")
-        for _, tensor in found:
+        for tensor in [*(tensor for _, tensor in found), *(value.tensor for value in changed)]:
             _check(target, tensor, self.specials)
         blurred = not all(operand.exact for operand in operands)
-        if blurred and not all(t.dtype.is_floating_point or t.dtype.is_complex for _, t in found):
+        all_exact = exact and not blurred
+        if blurred and not all(_rounds(tensor) for _, tensor in found):
             raise CallRejected(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
+        if not all_exact and not all(_rounds(value.tensor) for value in changed if blurred or value not in written):
+            raise CallRejected(f"{target}: integers that share memory with rounded numbers")
         if cuts and any(operand.dtype.is_complex and not operand.exact for operand in operands):
             raise CallRejected(f"{target}: a rounded zero would choose the side of a branch cut")
-        all_exact = exact and not blurred
         args, kwargs = map_leaves(both, lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
         self.calls.append(Call(target, args, kwargs, name))
-        for path, tensor in found:
-            rounds = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-            self.values.append(DraftValue(Ref(name, path), tensor, all_exact or not rounds))
         self.used |= {operand.ref.name for operand in operands}
+        if not all_exact:
+            self.values = [
+                replace(v, exact=not _rounds(v.tensor)) if storage_key(v.tensor) in places else v for v in self.values
+            ]
+        # What shares memory with what was written is another value now: it is to be taken again, or returned.
+        returned = [tensor for _, tensor in found]
+        self.used -= {v.ref.name for v in changed if not any(v.tensor is t for t in returned)} - set(self.inputs)
+        for path, tensor in found:
+            self.values.append(DraftValue(Ref(name, path), tensor, all_exact or not _rounds(tensor)))
 
     def attempt(self, draw: Callable[[Draft], None]) -> bool:
         """Run ``draw`` and keep what it added to the program, unless it is refused."""
-        before = (dict(self.inputs), list(self.values), list(self.calls), set(self.used))
-        self.drawn = set()
+        before = (dict(self.inputs), list(self.values), list(self.calls), set(self.used), dict(self._copies))
+        self.drawn, self.writes = set(), False
         try:
             draw(self)
         except CallRejected:
-            self.inputs, self.values, self.calls, self.used = before
+            self.inputs, self.values, self.calls, self.used, self._copies = before
             return False
         return True
 
     def program(self) -> Program:
-        """Return the program; its outputs are every value no later call takes, so that no call is dead."""
+        """Return the program; its outputs are every value no later call takes, so that no call is dead.
+
+        One that does nothing but write to its inputs returns these.
+        """
         results = [value.ref for value in self.values if value.ref.name not in self.inputs]
         leaves = [ref for ref in results if ref.name not in self.used]
-        outputs = leaves[0] if len(leaves) == 1 else tuple(leaves)
         taken = [name for name in self.inputs if name in self.used]
+        leaves = leaves or [Ref(name) for name in taken]
+        outputs = leaves[0] if len(leaves) == 1 else tuple(leaves)
         return Program(tuple(taken), tuple(self.calls), outputs)
+
+
+    def _shares_memory(self, value: DraftValue) -> bool:
+        key = storage_key(value.tensor)
+        return any(other is not value and storage_key(other.tensor) == key for other in self.values)
+
+
+def is_writable(tensor: Tensor) -> bool:
+    """Whether eager defines what writing to it does: each element has a place of its own, and is what lies there."""
+    if tensor.is_neg() or tensor.is_conj():  # some kernels write to the memory as it is
+        return False
+    reach = 0  # the last place that the dims so far reach
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if step <= reach:
+                return False
+            reach += (size - 1) * step
+    return True
+
+
+def _check_write(target: str, written: DraftValue, operands: Sequence[DraftValue], elementwise: bool) -> None:
+    """Refuse a write of which PyTorch leaves open what comes of it."""
+    if not is_writable(written.tensor):
+        raise CallRejected(f"{target}: several elements that it writes to lie in one place")
+    for other in operands:
+        if other.tensor is not written.tensor and _overlap(written.tensor, other.tensor):
+            raise CallRejected(f"{target}: it reads memory that it writes to in another order")
+    if not elementwise and sum(other.tensor is written.tensor for other in operands) > 1:
+        raise CallRejected(f"{target}: it reads what it writes to")
+
+
+def _overlap(one: Tensor, other: Tensor) -> bool:
+    if storage_key(one) != storage_key(other):
+        return False
+    begins, ends = [], []
+    for tensor in (one, other):
+        begins.append(tensor.storage_offset() * tensor.element_size())
+        ends.append(extent(tensor.shape, tensor.stride(), tensor.storage_offset()) * tensor.element_size())
+    return max(begins) < min(ends)
+
+
+def _rounds(tensor: Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def _inside(tensor: Tensor, low: float, high: float) -> bool:
