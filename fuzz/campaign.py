@@ -16,8 +16,8 @@ from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.fuzz.findings import Findings, FuzzFinding
-from torchstone.fuzz.generator.generate import nth_program
 from torchstone.fuzz.generator.rules import OpRule
+from torchstone.fuzz.generator.variants import nth_case
 from torchstone.reducers import failure
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.signature import signature
@@ -100,7 +100,7 @@ def run_campaign(plan: CampaignOptions, progress: Callable[[Tally], None] = lamb
 def _stream(plan: CampaignOptions, tally: Tally) -> Iterator[Case]:
     index = 0
     while tally.seconds < plan.seconds and (plan.programs is None or index < plan.programs):
-        yield nth_program(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials)
+        yield nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials)
         index += 1
 
 
