@@ -10,16 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.tensors import storage_key, version
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.program.call_targets import resolve
-from torchstone.conformance.program.literals import Ref, leaves, map_leaves
+from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.program.tensor_storage import copy_tensors, extent
+from torchstone.conformance.program.tensor_storage import copy_tensors
 from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.choices import Choices
+from torchstone.fuzz.generator.writes import Memory, is_writable, why_undefined
 
-LIMIT = 1e4
-"""Magnitude above which a result is refused: what follows it would overflow a half or drown in rounding."""
+LIMITS = {False: 1e4, True: 1e12}
+"""Magnitude above which a result is refused: what follows it would overflow a half or drown in rounding.
+
+The second is that of programs whose inputs are of all magnitudes.
+"""
+ALL_MAGNITUDES = 10
+"""Of a hundred programs, how many these are."""
+ANY = (-4.0, 4.0)
+"""The bounds of an op that takes all numbers."""
 NUMEL = 4096
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
 
@@ -78,6 +86,7 @@ class Draft:
         self.used: set[str] = set()
         self.drawn: set[Ref] = set()
         self.base = choices.weighted(values.DTYPES)
+        self.all_magnitudes = choices.chance(ALL_MAGNITUDES)
         self.needs_exact = self.writes = False
         self._copies: dict[int, torch.UntypedStorage] = {}
         self.dtypes: frozenset[torch.dtype] = frozenset()
@@ -91,7 +100,7 @@ class Draft:
         shape: Sequence[int] | None = None,
         ranks: Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
-        bounds: tuple[float, float] = (-4.0, 4.0),
+        bounds: tuple[float, float] = ANY,
         distinct: bool = False,
     ) -> DraftValue:
         """Draw an operand: mostly a value the program already has, if one fits, otherwise a new input.
@@ -145,22 +154,32 @@ class Draft:
         self,
         shape: Sequence[int],
         dtype: torch.dtype,
-        bounds: tuple[float, float] = (-4.0, 4.0),
+        bounds: tuple[float, float] = ANY,
         distinct: bool = False,
         writes: bool = False,
     ) -> DraftValue:
         """Add an input; one that is written to has each element in a place of its own."""
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
             raise CallRejected(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
-        drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
-        if self.specials and not distinct:
+        if bounds == ANY and not distinct and self.choices.chance(values.SHARED):
+            part = values.draw_part(self.choices, list(self.inputs.values()), shape, dtype)
+            if part is not None:
+                return self.given(part)
+        if self.all_magnitudes and bounds == ANY and not distinct and (dtype.is_floating_point or dtype.is_complex):
+            drawn = values.draw_magnitudes(self.choices, shape, dtype)
+        else:
+            drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
+        anything = bounds == ANY or self.specials
+        if anything and not distinct and self.choices.chance(values.SPECIAL_ROWS[self.specials]):
+            drawn = values.draw_row(self.choices, drawn, self.specials)
+        elif self.specials and not distinct:
             drawn = values.insert_specials(self.choices, drawn)
         laid = values.draw_layout(self.choices, drawn, expand=not distinct)
         return self.given(laid if not writes or is_writable(laid) else drawn)
 
     def given(self, tensor: Tensor) -> DraftValue:
         """Add this very tensor as an input."""
-        _check("an input", tensor, self.specials)
+        self._check("an input", tensor)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
         (copy,) = copy_tensors((tensor,), copies=self._copies)  # a call may write to it
@@ -216,60 +235,50 @@ class Draft:
         ``elementwise``: it may write to an operand that it is given twice.
         """
         operands = [leaf for leaf in leaves((arguments.args, arguments.kwargs)) if isinstance(leaf, DraftValue)]
-        memory = {storage_key(operand.tensor): operand.tensor.untyped_storage() for operand in operands}
-        before = [(storage, storage.clone()) for storage in memory.values()]
+        memory = Memory([operand.tensor for operand in operands])
         try:
-            self._append(target, arguments, operands, exact, cuts, elementwise)
+            self._append(Call(target, arguments.args, arguments.kwargs, ""), operands, memory, exact, cuts, elementwise)
         except CallRejected:
-            for storage, was in before:
-                storage.copy_(was)
+            memory.restore()
             raise
 
     def _append(
-        self,
-        target: str,
-        arguments: Arguments,
-        operands: list[DraftValue],
-        exact: bool,
-        cuts: bool,
-        elementwise: bool,
+        self, drawn: Call, operands: list[DraftValue], memory: Memory, exact: bool, cuts: bool, elementwise: bool
     ) -> None:
-        name = f"v{len(self.calls)}"
-        both = (arguments.args, arguments.kwargs)
-        args, kwargs = map_leaves(both, lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
-        versions = [version(operand.tensor) for operand in operands]
+        target = drawn.target
+        filled = drawn.map_arguments(lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
         try:
-            result = resolve(target)(*args, **kwargs)
+            result = resolve(target)(*filled.args, **filled.kwargs)
         except Exception as error:
             raise CallRejected(f"{target}: {error}") from None
-        written = [v for v, before in zip(operands, versions, strict=True) if version(v.tensor) != before]
-        for value in written:
-            _check_write(target, value, operands, elementwise)
-        places = {storage_key(value.tensor) for value in written}
+        places = memory.written()
+        written = [operand.tensor for operand in operands if storage_key(operand.tensor) in places]
+        if undefined := why_undefined(written, [operand.tensor for operand in operands], elementwise):
+            raise CallRejected(f"{target}: {undefined}")
         changed = [value for value in self.values if storage_key(value.tensor) in places]
         found = list(_results(result))
         if not found and not written:
             raise CallRejected(f"{target}: no tensor among its results")
-        for tensor in [*(tensor for _, tensor in found), *(value.tensor for value in changed)]:
-            _check(target, tensor, self.specials)
+        returned = [tensor for _, tensor in found]
+        for tensor in [*returned, *(value.tensor for value in changed)]:
+            self._check(target, tensor)
         blurred = not all(operand.exact for operand in operands)
-        all_exact = exact and not blurred
-        if blurred and not all(_rounds(tensor) for _, tensor in found):
+        if blurred and not all(map(_rounds, [*returned, *written])):
             raise CallRejected(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
-        if not all_exact and not all(_rounds(value.tensor) for value in changed if blurred or value not in written):
-            raise CallRejected(f"{target}: integers that share memory with rounded numbers")
         if cuts and any(operand.dtype.is_complex and not operand.exact for operand in operands):
             raise CallRejected(f"{target}: a rounded zero would choose the side of a branch cut")
-        args, kwargs = map_leaves(both, lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
-        self.calls.append(Call(target, args, kwargs, name))
+        all_exact = exact and not blurred
+        if not all_exact and any(map(_rounds, written)):
+            if not all(_rounds(value.tensor) for value in changed):
+                raise CallRejected(f"{target}: integers that share memory with rounded numbers")
+            self.values = [replace(v, exact=False) if storage_key(v.tensor) in places else v for v in self.values]
+        name = f"v{len(self.calls)}"
+        call = drawn.map_arguments(lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
+        self.calls.append(replace(call, result=name))
         self.used |= {operand.ref.name for operand in operands}
-        if not all_exact:
-            self.values = [
-                replace(v, exact=not _rounds(v.tensor)) if storage_key(v.tensor) in places else v for v in self.values
-            ]
-        # What shares memory with what was written is another value now: it is to be taken again, or returned.
-        returned = [tensor for _, tensor in found]
-        self.used -= {v.ref.name for v in changed if not any(v.tensor is t for t in returned)} - set(self.inputs)
+        # What shares memory with what was written is another value now, which has to be seen, unless it is the result.
+        unseen = {v.ref.name for v in changed if not any(v.tensor is tensor for tensor in returned)}
+        self.used -= unseen - set(self.inputs)
         for path, tensor in found:
             self.values.append(DraftValue(Ref(name, path), tensor, all_exact or not _rounds(tensor)))
 
@@ -296,44 +305,24 @@ class Draft:
         outputs = leaves[0] if len(leaves) == 1 else tuple(leaves)
         return Program(tuple(taken), tuple(self.calls), outputs)
 
+    def _check(self, target: str, tensor: Tensor) -> None:
+        if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
+            raise CallRejected(f"{target}: a {tensor.layout} {tensor.dtype} result")
+        if tensor.numel() > NUMEL:
+            raise CallRejected(f"{target}: a result of {tensor.numel()} elements")
+        if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+            sizes = tensor.detach().abs()
+            largest = float(
+                sizes[sizes.isfinite()].amax() if self.specials and sizes.isfinite().any() else sizes.amax()
+            )
+            if self.specials and not math.isfinite(largest):
+                return
+            if not math.isfinite(largest) or largest > LIMITS[self.all_magnitudes]:
+                raise CallRejected(f"{target}: a result as large as {largest}")
 
     def _shares_memory(self, value: DraftValue) -> bool:
         key = storage_key(value.tensor)
         return any(other is not value and storage_key(other.tensor) == key for other in self.values)
-
-
-def is_writable(tensor: Tensor) -> bool:
-    """Whether eager defines what writing to it does: each element has a place of its own, and is what lies there."""
-    if tensor.is_neg() or tensor.is_conj():  # some kernels write to the memory as it is
-        return False
-    reach = 0  # the last place that the dims so far reach
-    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1:
-            if step <= reach:
-                return False
-            reach += (size - 1) * step
-    return True
-
-
-def _check_write(target: str, written: DraftValue, operands: Sequence[DraftValue], elementwise: bool) -> None:
-    """Refuse a write of which PyTorch leaves open what comes of it."""
-    if not is_writable(written.tensor):
-        raise CallRejected(f"{target}: several elements that it writes to lie in one place")
-    for other in operands:
-        if other.tensor is not written.tensor and _overlap(written.tensor, other.tensor):
-            raise CallRejected(f"{target}: it reads memory that it writes to in another order")
-    if not elementwise and sum(other.tensor is written.tensor for other in operands) > 1:
-        raise CallRejected(f"{target}: it reads what it writes to")
-
-
-def _overlap(one: Tensor, other: Tensor) -> bool:
-    if storage_key(one) != storage_key(other):
-        return False
-    begins, ends = [], []
-    for tensor in (one, other):
-        begins.append(tensor.storage_offset() * tensor.element_size())
-        ends.append(extent(tensor.shape, tensor.stride(), tensor.storage_offset()) * tensor.element_size())
-    return max(begins) < min(ends)
 
 
 def _rounds(tensor: Tensor) -> bool:
@@ -341,27 +330,13 @@ def _rounds(tensor: Tensor) -> bool:
 
 
 def _inside(tensor: Tensor, low: float, high: float) -> bool:
-    if (low, high) == (-4.0, 4.0) or tensor.numel() == 0 or tensor.dtype.is_complex or tensor.dtype == torch.bool:
+    if (low, high) == ANY or tensor.numel() == 0 or tensor.dtype.is_complex or tensor.dtype == torch.bool:
         return True
     return low < float(tensor.min()) and float(tensor.max()) < high
 
 
 def _broadcasts(one: Sequence[int], other: Sequence[int]) -> bool:
     return all(a == b or 1 in (a, b) for a, b in zip(reversed(one), reversed(other), strict=False))
-
-
-def _check(target: str, tensor: Tensor, specials: bool) -> None:
-    if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
-        raise CallRejected(f"{target}: a {tensor.layout} {tensor.dtype} result")
-    if tensor.numel() > NUMEL:
-        raise CallRejected(f"{target}: a result of {tensor.numel()} elements")
-    if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
-        sizes = tensor.detach().abs()
-        largest = float(sizes[sizes.isfinite()].amax() if specials and sizes.isfinite().any() else sizes.amax())
-        if specials and not math.isfinite(largest):
-            return
-        if not math.isfinite(largest) or largest > LIMIT:
-            raise CallRejected(f"{target}: a result as large as {largest}")
 
 
 def _results(result: Any, path: tuple[int, ...] = ()) -> Iterable[tuple[tuple[int, ...], Tensor]]:

@@ -24,6 +24,10 @@ ATTEMPTS = 20
 """How often a call is redrawn, and a program started over, before giving up."""
 
 
+WEIGHTS = (12, 6, 82)
+"""Of a hundred calls, how many are drawn from the views, from the assignments, and from all ops."""
+
+
 class NothingGenerated(Exception):
     """None of the ops asked for could be called; the message names them."""
 
@@ -79,7 +83,13 @@ def _draw_calls(draft: Draft, pool: Sequence[OpRule], max_ops: int, must: Sequen
 
 
 def _extend(draft: Draft, pool: Sequence[OpRule]) -> bool:
-    return any(draft.attempt(draft.choices.pick(pool).add_to) for _ in range(ATTEMPTS))
+    return any(draft.attempt(_pick(draft.choices, pool).add_to) for _ in range(ATTEMPTS))
+
+
+def _pick(choices: Choices, pool: Sequence[OpRule]) -> OpRule:
+    """Draw an op; views and assignments, which are few among hundreds, more often: compilers lose writes to views."""
+    kinds = ([rule for rule in pool if rule.is_view], [rule for rule in pool if rule.assigns], pool)
+    return choices.pick(choices.weighted([(kind, weight) for kind, weight in zip(kinds, WEIGHTS, strict=True) if kind]))
 
 
 def _is_repeatable(draft: Draft) -> bool:

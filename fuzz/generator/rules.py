@@ -13,7 +13,7 @@ from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NU
 from torchstone.conformance.program.call_targets import lookup
 from torchstone.fuzz.generator.draft import Arguments, Draft, DraftValue
 
-IN_PLACE = 15
+IN_PLACE = 30
 """Of a hundred calls of an op that has an in-place form, how many are of that form."""
 
 
@@ -24,7 +24,7 @@ class OpRule:
     ``op`` is its name there, variant included; ``target`` the public name that is called; ``draw`` draws the arguments.
     ``jumps``: the result is no continuous function of the operands. ``exact``: no rounding happens in it;
     ``cuts``: it jumps in the complex plane. ``inplace`` is its form that writes the result to the first operand, where
-    there is one; an ``elementwise`` one may be given that operand twice.
+    there is one; an ``elementwise`` one may be given that operand twice. ``is_view``: the result is part of an operand.
     """
 
     op: str
@@ -36,11 +36,17 @@ class OpRule:
     cuts: bool
     inplace: str | None = None
     elementwise: bool = False
+    is_view: bool = False
+
+    @property
+    def assigns(self) -> bool:
+        """Whether every call writes to its first operand."""
+        return self.inplace == self.target
 
     def add_to(self, draft: Draft) -> None:
         """Append a call of this op to the program; raises CallRejected when the drawn call does not do."""
         draft.needs_exact, draft.dtypes = self.jumps, self.dtypes
-        draft.writes = self.inplace is not None and (self.inplace == self.target or draft.choices.chance(IN_PLACE))
+        draft.writes = self.inplace is not None and (self.assigns or draft.choices.chance(IN_PLACE))
         writes = draft.writes
         arguments = self.draw(draft)
         takes = bool(arguments.args) and isinstance(arguments.args[0], DraftValue)
@@ -76,14 +82,14 @@ def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = 
     dtypes = frozenset(info.supported_dtypes("cpu"))
     exact = rounding.exact(op, info.name)
     jumps = rounding.jumps(op, info.name) or not (info.supports_autograd or exact)
-    inplace, elementwise = _inplace_form(info.name), isinstance(info, UnaryUfuncInfo | BinaryUfuncInfo)
-    yield OpRule(op, target, draw, dtypes, jumps, exact, rounding.cuts(op, info.name), inplace, elementwise)
+    is_view = rounding.is_view(info.name)
+    inplace = None if is_view else _inplace_form(info.name)  # a view's changes no number, but the tensor's own shape
+    elementwise = isinstance(info, UnaryUfuncInfo | BinaryUfuncInfo)
+    yield OpRule(op, target, draw, dtypes, jumps, exact, rounding.cuts(op, info.name), inplace, elementwise, is_view)
 
 
 def _inplace_form(name: str) -> str | None:
-    """The public name of an op's in-place form. Not of a view's: it changes no number, but the tensor's own shape."""
-    from torchstone.fuzz.generator import rounding
-
-    if name in DRAWS_RANDOM_NUMBERS.ops or rounding.is_view(name):
+    """The public name of an op's in-place form, where it has one."""
+    if name in DRAWS_RANDOM_NUMBERS.ops:
         return None
     return next((form for form in (f"torch.Tensor.{name}_", f"torch.{name}_") if lookup(form) is not None), None)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from torchstone.conformance.program.literals import map_leaves
-
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, rules_for
 
@@ -21,7 +20,7 @@ def rules() -> Iterator[OpRule]:
     for name, drawn in ASSIGNMENTS:
         target = f"torch.Tensor.{name}"
         for rule in rules_for("__getitem__", drawn, target):  # which takes the same dtypes
-            yield replace(rule, op=name, exact=True, jumps=False, inplace=target)
+            yield replace(rule, op=name, exact=True, jumps=False, inplace=target, is_view=False)
 
 
 def _operand(draft: Draft) -> tuple[DraftValue, int, int]:
