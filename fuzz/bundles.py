@@ -16,6 +16,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.runner.retry import case_labels
 from torchstone.conformance.runner.run import Workers
+from torchstone.conformance.variants.registry import compiled_alone, is_run_as_it_is
 from torchstone.fuzz.generator.generate import DRAWS
 
 SIZES = (1, 2, 4, 8, 16)
@@ -63,10 +64,11 @@ def verdicts(workers: Workers, cases: Iterable[Case]) -> Iterator[tuple[Case, Ve
 
 
 def _bundled(cases: Iterable[Case], size: BundleSize, members: dict[str, Sequence[Case]]) -> Iterator[Case]:
-    """Bundles of the cases; one that draws random numbers stays alone: the others would change what it draws."""
+    """Bundles of the cases. One that draws random numbers stays alone: the others would change what it draws. So does
+    one that its variant compiles or calls in a way of its own."""
     waiting: list[Case] = []
     for case in cases:
-        alone = DRAWS in case.tags
+        alone = DRAWS in case.tags or compiled_alone(case) or not is_run_as_it_is(case)
         if not alone:
             waiting.append(case)
         for group in ([case],) if alone else (waiting,) if len(waiting) >= size.best() else ():

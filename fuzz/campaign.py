@@ -17,8 +17,9 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.fuzz.bundles import verdicts
 from torchstone.fuzz.findings import Findings, FuzzFinding
-from torchstone.fuzz.generator.generate import Drafts, nth_program
+from torchstone.fuzz.generator.generate import Drafts
 from torchstone.fuzz.generator.rules import OpRule
+from torchstone.fuzz.generator.variants import nth_case
 from torchstone.fuzz.saved import save
 from torchstone.fuzz.vocabulary import Vocabulary
 from torchstone.reducers import failure
@@ -145,7 +146,7 @@ def _stream(plan: CampaignOptions, tally: Tally) -> Iterator[Case]:
     for index in itertools.count(tally.next):
         if tally.seconds >= plan.seconds or (plan.programs is not None and index >= plan.programs):
             return
-        case = nth_program(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts)
+        case = nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts)
         case = tally.findings.spared(case)
         tally.drawn = index + 1
         tally.pending.append(index)

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.program.call_targets import resolve
-from torchstone.conformance.program.literals import Ref, leaves, map_leaves
+from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.tensor_storage import copy_tensors
 from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.choices import Choices
+from torchstone.fuzz.generator.writes import Memory, is_writable, why_undefined
 
-LIMIT = 1e4
-"""Magnitude above which a result is refused: what follows it would overflow a half or drown in rounding."""
+LIMITS = {False: 1e4, True: 1e12}
+"""Magnitude above which a result is refused: what follows it would overflow a half or drown in rounding.
+
+The second is that of programs whose inputs are of all magnitudes.
+"""
+ALL_MAGNITUDES = 10
+"""Of a hundred programs, how many these are."""
+ANY = (-4.0, 4.0)
+"""The bounds of an op that takes all numbers."""
 NUMEL = 4096
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
 
 
 @dataclass(frozen=True)
 class DraftValue:
-    """A tensor of the program. ``exact``: no rounding went into it, so every backend must have its very bits."""
+    """A tensor of the program. ``exact``: no rounding went into it, so every backend must have its very bits.
+
+    It is what the calls so far have made of it: a call that writes changes all values that share the memory.
+    """
 
     ref: Ref
     tensor: Tensor
@@ -60,6 +73,7 @@ class Draft:
 
     ``needs_exact`` holds while a rule draws for an op that jumps (floor, argmax, ``==``): its operands must be exact,
     or a last-bit difference that is nobody's fault becomes a difference of one. ``dtypes`` are what the op takes.
+    ``writes`` holds until the operand is drawn that the op is going to write to.
     ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results.
     """
 
@@ -72,7 +86,9 @@ class Draft:
         self.used: set[str] = set()
         self.drawn: set[Ref] = set()
         self.base = choices.weighted(values.DTYPES)
-        self.needs_exact = False
+        self.all_magnitudes = choices.chance(ALL_MAGNITUDES)
+        self.needs_exact = self.writes = False
+        self._copies: dict[int, torch.UntypedStorage] = {}
         self.dtypes: frozenset[torch.dtype] = frozenset()
 
     # What rules draw
@@ -84,7 +100,7 @@ class Draft:
         shape: Sequence[int] | None = None,
         ranks: Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
-        bounds: tuple[float, float] = (-4.0, 4.0),
+        bounds: tuple[float, float] = ANY,
         distinct: bool = False,
     ) -> DraftValue:
         """Draw an operand: mostly a value the program already has, if one fits, otherwise a new input.
@@ -93,9 +109,12 @@ class Draft:
         every element must lie; ``distinct`` asks for no ties. ``where`` filters the values at hand.
         """
 
+        writes, self.writes = self.writes, False
+
         def fits(value: DraftValue) -> bool:
             return (
-                (shape is None or value.shape == tuple(shape))
+                (not writes or is_writable(value.tensor))
+                and (shape is None or value.shape == tuple(shape))
                 and (ranks is None or value.dim in ranks)
                 and (value.dtype == dtype if dtype else not self.dtypes or value.dtype in self.dtypes)
                 and (value.exact or not self.needs_exact)
@@ -109,13 +128,16 @@ class Draft:
             fitting = [value for value in fitting if value.ref not in self.drawn]
         # Results that nothing takes yet come first: a program of five calls should be a chain more often than a heap.
         waiting = [v for v in fitting if v.ref.name not in self.used and v.ref.name not in self.inputs]
-        if waiting and self.choices.chance(75):
+        views = [v for v in fitting if self._shares_memory(v)] if writes else []
+        if views and self.choices.chance(75):  # what is written has to be seen under another name
+            chosen = self.choices.pick(views)
+        elif waiting and self.choices.chance(75):
             chosen = self.choices.pick(waiting)
         elif fitting and not self.choices.chance(20):
             chosen = self.choices.pick(fitting)
         else:
             wanted = tuple(shape) if shape is not None else values.draw_shape(self.choices, ranks)
-            chosen = self.fresh(wanted, dtype or self.dtype(), bounds, distinct)
+            chosen = self.fresh(wanted, dtype or self.dtype(), bounds, distinct, writes)
         self.drawn.add(chosen.ref)
         return chosen
 
@@ -132,23 +154,36 @@ class Draft:
         self,
         shape: Sequence[int],
         dtype: torch.dtype,
-        bounds: tuple[float, float] = (-4.0, 4.0),
+        bounds: tuple[float, float] = ANY,
         distinct: bool = False,
+        writes: bool = False,
     ) -> DraftValue:
-        """Add an input."""
+        """Add an input; one that is written to has each element in a place of its own."""
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
             raise CallRejected(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
-        drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
-        if self.specials and not distinct:
+        if bounds == ANY and not distinct and self.choices.chance(values.SHARED):
+            part = values.draw_part(self.choices, list(self.inputs.values()), shape, dtype)
+            if part is not None:
+                return self.given(part)
+        if self.all_magnitudes and bounds == ANY and not distinct and (dtype.is_floating_point or dtype.is_complex):
+            drawn = values.draw_magnitudes(self.choices, shape, dtype)
+        else:
+            drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
+        anything = bounds == ANY or self.specials
+        if anything and not distinct and self.choices.chance(values.SPECIAL_ROWS[self.specials]):
+            drawn = values.draw_row(self.choices, drawn, self.specials)
+        elif self.specials and not distinct:
             drawn = values.insert_specials(self.choices, drawn)
-        return self.given(values.draw_layout(self.choices, drawn, expand=not distinct))
+        laid = values.draw_layout(self.choices, drawn, expand=not distinct)
+        return self.given(laid if not writes or is_writable(laid) else drawn)
 
     def given(self, tensor: Tensor) -> DraftValue:
         """Add this very tensor as an input."""
-        _check("an input", tensor, self.specials)
+        self._check("an input", tensor)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
-        self.values.append(DraftValue(Ref(name), tensor, exact=True))
+        (copy,) = copy_tensors((tensor,), copies=self._copies)  # a call may write to it
+        self.values.append(DraftValue(Ref(name), copy, exact=True))
         return self.values[-1]
 
     def broadcast(self, value: DraftValue, dtypes: Iterable[torch.dtype] | None = None, **wanted: Any) -> DraftValue:
@@ -194,76 +229,114 @@ class Draft:
 
     # What becomes of a drawn call
 
-    def call(self, target: str, arguments: Arguments, exact: bool, cuts: bool) -> None:
-        """Append a call if eager runs it and its results are worth comparing; raises Refused otherwise."""
-        name = f"v{len(self.calls)}"
-        both = (arguments.args, arguments.kwargs)
-        operands = [leaf for leaf in leaves(both) if isinstance(leaf, DraftValue)]
-        args, kwargs = map_leaves(both, lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
+    def call(self, target: str, arguments: Arguments, exact: bool, cuts: bool, elementwise: bool = False) -> None:
+        """Append a call if eager runs it and its results are worth comparing; raises CallRejected otherwise.
+
+        ``elementwise``: it may write to an operand that it is given twice.
+        """
+        operands = [leaf for leaf in leaves((arguments.args, arguments.kwargs)) if isinstance(leaf, DraftValue)]
+        memory = Memory([operand.tensor for operand in operands])
         try:
-            result = resolve(target)(*args, **kwargs)
+            self._append(Call(target, arguments.args, arguments.kwargs, ""), operands, memory, exact, cuts, elementwise)
+        except CallRejected:
+            memory.restore()
+            raise
+
+    def _append(
+        self, drawn: Call, operands: list[DraftValue], memory: Memory, exact: bool, cuts: bool, elementwise: bool
+    ) -> None:
+        target = drawn.target
+        filled = drawn.map_arguments(lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
+        try:
+            result = resolve(target)(*filled.args, **filled.kwargs)
         except Exception as error:
             raise CallRejected(f"{target}: {error}") from None
+        places = memory.written()
+        written = [operand.tensor for operand in operands if storage_key(operand.tensor) in places]
+        if undefined := why_undefined(written, [operand.tensor for operand in operands], elementwise):
+            raise CallRejected(f"{target}: {undefined}")
+        changed = [value for value in self.values if storage_key(value.tensor) in places]
         found = list(_results(result))
-        if not found:
+        if not found and not written:
             raise CallRejected(f"{target}: no tensor among its results")
-        for _, tensor in found:
-            _check(target, tensor, self.specials)
+        returned = [tensor for _, tensor in found]
+        for tensor in [*returned, *(value.tensor for value in changed)]:
+            self._check(target, tensor)
         blurred = not all(operand.exact for operand in operands)
-        if blurred and not all(t.dtype.is_floating_point or t.dtype.is_complex for _, t in found):
+        if blurred and not all(map(_rounds, [*returned, *written])):
             raise CallRejected(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
         if cuts and any(operand.dtype.is_complex and not operand.exact for operand in operands):
             raise CallRejected(f"{target}: a rounded zero would choose the side of a branch cut")
         all_exact = exact and not blurred
-        args, kwargs = map_leaves(both, lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
-        self.calls.append(Call(target, args, kwargs, name))
-        for path, tensor in found:
-            rounds = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-            self.values.append(DraftValue(Ref(name, path), tensor, all_exact or not rounds))
+        if not all_exact and any(map(_rounds, written)):
+            if not all(_rounds(value.tensor) for value in changed):
+                raise CallRejected(f"{target}: integers that share memory with rounded numbers")
+            self.values = [replace(v, exact=False) if storage_key(v.tensor) in places else v for v in self.values]
+        name = f"v{len(self.calls)}"
+        call = drawn.map_arguments(lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
+        self.calls.append(replace(call, result=name))
         self.used |= {operand.ref.name for operand in operands}
+        # What shares memory with what was written is another value now, which has to be seen, unless it is the result.
+        unseen = {v.ref.name for v in changed if not any(v.tensor is tensor for tensor in returned)}
+        self.used -= unseen - set(self.inputs)
+        for path, tensor in found:
+            self.values.append(DraftValue(Ref(name, path), tensor, all_exact or not _rounds(tensor)))
 
     def attempt(self, draw: Callable[[Draft], None]) -> bool:
         """Run ``draw`` and keep what it added to the program, unless it is refused."""
-        before = (dict(self.inputs), list(self.values), list(self.calls), set(self.used))
-        self.drawn = set()
+        before = (dict(self.inputs), list(self.values), list(self.calls), set(self.used), dict(self._copies))
+        self.drawn, self.writes = set(), False
         try:
             draw(self)
         except CallRejected:
-            self.inputs, self.values, self.calls, self.used = before
+            self.inputs, self.values, self.calls, self.used, self._copies = before
             return False
         return True
 
     def program(self) -> Program:
-        """Return the program; its outputs are every value no later call takes, so that no call is dead."""
+        """Return the program; its outputs are every value no later call takes, so that no call is dead.
+
+        One that does nothing but write to its inputs returns these.
+        """
         results = [value.ref for value in self.values if value.ref.name not in self.inputs]
         leaves = [ref for ref in results if ref.name not in self.used]
-        outputs = leaves[0] if len(leaves) == 1 else tuple(leaves)
         taken = [name for name in self.inputs if name in self.used]
+        leaves = leaves or [Ref(name) for name in taken]
+        outputs = leaves[0] if len(leaves) == 1 else tuple(leaves)
         return Program(tuple(taken), tuple(self.calls), outputs)
+
+    def _check(self, target: str, tensor: Tensor) -> None:
+        if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
+            raise CallRejected(f"{target}: a {tensor.layout} {tensor.dtype} result")
+        if tensor.numel() > NUMEL:
+            raise CallRejected(f"{target}: a result of {tensor.numel()} elements")
+        if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+            sizes = tensor.detach().abs()
+            largest = float(
+                sizes[sizes.isfinite()].amax() if self.specials and sizes.isfinite().any() else sizes.amax()
+            )
+            if self.specials and not math.isfinite(largest):
+                return
+            if not math.isfinite(largest) or largest > LIMITS[self.all_magnitudes]:
+                raise CallRejected(f"{target}: a result as large as {largest}")
+
+    def _shares_memory(self, value: DraftValue) -> bool:
+        key = storage_key(value.tensor)
+        return any(other is not value and storage_key(other.tensor) == key for other in self.values)
+
+
+def _rounds(tensor: Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def _inside(tensor: Tensor, low: float, high: float) -> bool:
-    if (low, high) == (-4.0, 4.0) or tensor.numel() == 0 or tensor.dtype.is_complex or tensor.dtype == torch.bool:
+    if (low, high) == ANY or tensor.numel() == 0 or tensor.dtype.is_complex or tensor.dtype == torch.bool:
         return True
     return low < float(tensor.min()) and float(tensor.max()) < high
 
 
 def _broadcasts(one: Sequence[int], other: Sequence[int]) -> bool:
     return all(a == b or 1 in (a, b) for a, b in zip(reversed(one), reversed(other), strict=False))
-
-
-def _check(target: str, tensor: Tensor, specials: bool) -> None:
-    if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
-        raise CallRejected(f"{target}: a {tensor.layout} {tensor.dtype} result")
-    if tensor.numel() > NUMEL:
-        raise CallRejected(f"{target}: a result of {tensor.numel()} elements")
-    if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
-        sizes = tensor.detach().abs()
-        largest = float(sizes[sizes.isfinite()].amax() if specials and sizes.isfinite().any() else sizes.amax())
-        if specials and not math.isfinite(largest):
-            return
-        if not math.isfinite(largest) or largest > LIMIT:
-            raise CallRejected(f"{target}: a result as large as {largest}")
 
 
 def _results(result: Any, path: tuple[int, ...] = ()) -> Iterable[tuple[tuple[int, ...], Tensor]]:

@@ -40,11 +40,11 @@ def _exact(name: str) -> bool:
     if ROUNDS_IN_THE_FUZZER.has(name):
         return False
     operator = name.removeprefix("nn.functional.").replace(".", "_")
-    never_rounds = NEVER_ROUNDS.has(operator) or _is_view(operator) or NEVER_ROUNDS_BY_ANOTHER_NAME.has(name)
+    never_rounds = NEVER_ROUNDS.has(operator) or is_view(operator) or NEVER_ROUNDS_BY_ANOTHER_NAME.has(name)
     return never_rounds and not GIVES_INTEGERS_OR_BOOLEANS.has(operator)
 
 
-def _is_view(operator: str) -> bool:
+def is_view(operator: str) -> bool:
     """Whether ATen's operator of this name returns a view of its operand."""
     packet = getattr(torch.ops.aten, operator, None)
     return packet is not None and any(getattr(packet, overload).is_view for overload in packet.overloads())

@@ -9,8 +9,12 @@ from typing import Any
 
 import torch
 
+from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS
 from torchstone.conformance.program.call_targets import lookup
-from torchstone.fuzz.generator.draft import Arguments, Draft
+from torchstone.fuzz.generator.draft import Arguments, Draft, DraftValue
+
+IN_PLACE = 30
+"""Of a hundred calls of an op that has an in-place form, how many are of that form."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,8 @@ class OpRule:
 
     ``op`` is its name there, variant included; ``target`` the public name that is called; ``draw`` draws the arguments.
     ``jumps``: the result is no continuous function of the operands. ``exact``: no rounding happens in it;
-    ``cuts``: it jumps in the complex plane.
+    ``cuts``: it jumps in the complex plane. ``inplace`` is its form that writes the result to the first operand, where
+    there is one; an ``elementwise`` one may be given that operand twice. ``is_view``: the result is part of an operand.
     """
 
     op: str
@@ -29,11 +34,24 @@ class OpRule:
     jumps: bool
     exact: bool
     cuts: bool
+    inplace: str | None = None
+    elementwise: bool = False
+    is_view: bool = False
+
+    @property
+    def assigns(self) -> bool:
+        """Whether every call writes to its first operand."""
+        return self.inplace == self.target
 
     def add_to(self, draft: Draft) -> None:
-        """Append a call of this op to the program; raises Refused when the drawn call does not do."""
+        """Append a call of this op to the program; raises CallRejected when the drawn call does not do."""
         draft.needs_exact, draft.dtypes = self.jumps, self.dtypes
-        draft.call(self.target, self.draw(draft), self.exact, self.cuts)
+        draft.writes = self.inplace is not None and (self.assigns or draft.choices.chance(IN_PLACE))
+        writes = draft.writes
+        arguments = self.draw(draft)
+        takes = bool(arguments.args) and isinstance(arguments.args[0], DraftValue)
+        target = self.inplace if self.inplace and writes and takes else self.target
+        draft.call(target, arguments, self.exact, self.cuts, self.elementwise)
 
 
 @functools.cache
@@ -54,6 +72,7 @@ def public_target(name: str) -> str | None:
 
 def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = None) -> Iterator[OpRule]:
     """Yield the rule of an op, if this PyTorch has it under a public name: dtypes from the database."""
+    from torchstone.compiler._torch.op_database import BinaryUfuncInfo, UnaryUfuncInfo
     from torchstone.fuzz.generator import rounding
 
     info = op_database().get(op)
@@ -61,5 +80,16 @@ def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = 
     if info is None or target is None:
         return
     dtypes = frozenset(info.supported_dtypes("cpu"))
-    jumps = rounding.jumps(op, info.name) or not (info.supports_autograd or rounding.exact(op, info.name))
-    yield OpRule(op, target, draw, dtypes, jumps, rounding.exact(op, info.name), rounding.cuts(op, info.name))
+    exact = rounding.exact(op, info.name)
+    jumps = rounding.jumps(op, info.name) or not (info.supports_autograd or exact)
+    is_view = rounding.is_view(info.name)
+    inplace = None if is_view else _inplace_form(info.name)  # a view's changes no number, but the tensor's own shape
+    elementwise = isinstance(info, UnaryUfuncInfo | BinaryUfuncInfo)
+    yield OpRule(op, target, draw, dtypes, jumps, exact, rounding.cuts(op, info.name), inplace, elementwise, is_view)
+
+
+def _inplace_form(name: str) -> str | None:
+    """The public name of an op's in-place form, where it has one."""
+    if name in DRAWS_RANDOM_NUMBERS.ops:
+        return None
+    return next((form for form in (f"torch.Tensor.{name}_", f"torch.{name}_") if lookup(form) is not None), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -24,6 +25,12 @@ DTYPES = (
     (torch.complex64, 3),
 )
 """The dtypes a program starts from, simplest first, with their weights."""
+
+SPECIAL_ROWS = {False: 5, True: 30}
+"""Of a hundred inputs, how many have a row of one number: without and with special values."""
+
+SHARED = 4
+"""Of a hundred inputs, how many lie in the memory of an earlier one, where one has room."""
 
 LAYOUTS = (("contiguous", 58), ("transposed", 14), ("strided", 12), ("offset", 8), ("lazy", 2), ("expanded", 6))
 SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0, -float("nan"))
@@ -76,6 +83,31 @@ def draw_contents(
     return drawn.to(dtype)
 
 
+def draw_magnitudes(choices: Choices, size: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Draw floating-point numbers of both signs, their logarithms even from 1e-6 to 1e6, or what squares in a half."""
+    generator = torch.Generator().manual_seed(choices.integer(0, 2**31 - 1))
+    shape = (*size, 2) if dtype.is_complex else tuple(size)
+    largest = math.log10(min(1e6, math.sqrt(torch.finfo(dtype).max)))
+    sizes = 10 ** torch.empty(shape, dtype=torch.float64).uniform_(-6, largest, generator=generator)
+    signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+    return torch.view_as_complex(sizes * signs).to(dtype) if dtype.is_complex else (sizes * signs).to(dtype)
+
+
+def draw_row(choices: Choices, tensor: Tensor, specials: bool) -> Tensor:
+    """Return a floating-point tensor of which one row along a drawn dim, or all, is one number: 0, or its first one.
+
+    ``specials``: infinities and nan, too. Rows of this kind divide by zero, and have no maximum of their own.
+    """
+    if not tensor.dtype.is_floating_point or tensor.numel() == 0:
+        return tensor
+    drawn = tensor.clone()
+    dim = choices.integer(0, tensor.dim())  # the last: all of it
+    row = drawn if dim == tensor.dim() else drawn.select(dim, choices.integer(0, tensor.shape[dim] - 1))
+    given = choices.pick((None, 0.0, -float("inf"), float("nan"), float("inf")) if specials else (None, 0.0))
+    row.fill_(float(row.flatten()[0]) if given is None else given)
+    return drawn
+
+
 def insert_specials(choices: Choices, tensor: Tensor) -> Tensor:
     """Return a floating-point tensor with, mostly, one to three elements made special; others as they are."""
     if not tensor.dtype.is_floating_point or tensor.numel() == 0 or choices.chance(30):
@@ -84,6 +116,18 @@ def insert_specials(choices: Choices, tensor: Tensor) -> Tensor:
     for _ in range(choices.integer(1, 3)):
         flat[choices.integer(0, flat.numel() - 1)] = choices.pick(SPECIALS)
     return flat.reshape(tensor.shape)
+
+
+def draw_part(choices: Choices, wholes: Sequence[Tensor], shape: Sequence[int], dtype: torch.dtype) -> Tensor | None:
+    """Return some elements that lie together in the memory of one of ``wholes``; None where none has so many."""
+    count = torch.Size(shape).numel()
+    fitting = [t for t in wholes if t.dtype == dtype and t.numel() >= count > 0 and t.is_contiguous()]
+    fitting = [t for t in fitting if not (t.is_neg() or t.is_conj())]
+    if not fitting:
+        return None
+    row = choices.pick(fitting).view(-1)
+    first = choices.integer(0, row.numel() - count)
+    return row[first : first + count].view(tuple(shape))
 
 
 def draw_layout(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:

@@ -1,19 +1,26 @@
-"""Ops that read or write by index: gather, scatter, index_select, take, embedding and the like."""
+"""Ops that read or write by index: ``x[i]``, ``x[i] = v``, gather, scatter, index_select, embedding and the like."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 
+from torchstone.conformance.program.literals import map_leaves
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, rules_for
 
 
 def rules() -> Iterator[OpRule]:
-    """Yield a rule for each op of the table."""
+    """Yield a rule for each op of the table, and for the assignments that the database does not have."""
     for op, drawn in TABLE:
         yield from rules_for(op, drawn)
+    for name, drawn in ASSIGNMENTS:
+        target = f"torch.Tensor.{name}"
+        for rule in rules_for("__getitem__", drawn, target):  # which takes the same dtypes
+            yield replace(rule, op=name, exact=True, jumps=False, inplace=target, is_view=False)
 
 
 def _operand(draft: Draft) -> tuple[DraftValue, int, int]:
@@ -30,6 +37,80 @@ def _indices(draft: Draft, shape: Sequence[int], bound: int, distinct: bool = Fa
     if distinct:
         return draft.given(torch.randperm(bound, generator=generator)[: shape[0]])
     return draft.given(torch.randint(0, bound, tuple(shape), generator=generator))
+
+
+def _index(draft: Draft, operand: DraftValue, masks: bool) -> Any:
+    """Draw what stands between the brackets: a mask, or for some dims a number, a slice or places, none of them twice.
+
+    The places of several dims go together; those of the first dim differ, so that no two writes go to one place.
+    """
+    choices, dims = draft.choices, operand.dim
+    if masks and choices.chance(25):
+        return draft.tensor(shape=operand.shape[: choices.integer(1, dims)], dtype=torch.bool)
+    last = dims > 1 and choices.chance(25)  # the dims at the end
+    count = choices.integer(1, dims - 1 if last else dims)
+    bounds = operand.shape[dims - count :] if last else operand.shape[:count]
+    length = choices.integer(1, max(min(bounds), 1))
+    places = 0
+    items: list[Any] = [...] if last else []
+    for bound in bounds:
+        kind = choices.weighted((("slice", 50), ("number", 25), ("places", 25)))
+        if kind == "places" or (kind == "number" and not bound):
+            items.append(_indices(draft, [length], bound, distinct=not places))
+            places += 1
+        elif kind == "number":
+            items.append(choices.integer(-bound, bound - 1))
+        else:
+            start, stop = choices.integer(-1, 2), choices.pick((None, -1, bound, 1))
+            items.append(slice(start or None, stop, choices.pick((None, None, 2))))
+    return tuple(items) if len(items) > 1 or choices.chance(30) else items[0]
+
+
+def _getitem(draft: Draft) -> Arguments:
+    operand, _, _ = _operand(draft)
+    return Arguments((operand, _index(draft, operand, masks=False)))
+
+
+def _setitem(draft: Draft) -> Arguments:
+    operand, _, _ = _operand(draft)
+    index = _index(draft, operand, masks=True)
+    if isinstance(index, DraftValue) and index.dtype == torch.bool:
+        shape: Sequence[int] = operand.shape[index.dim :] if draft.choices.chance(50) else ()
+    else:
+        filled = map_leaves(index, lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
+        shape = operand.tensor[filled].shape
+    if draft.choices.chance(40):
+        return Arguments((operand, index, draft.scalar(operand.dtype)))
+    return Arguments((operand, index, _broadcast_to(draft, operand, shape)))
+
+
+def _broadcast_to(draft: Draft, operand: DraftValue, shape: Sequence[int]) -> DraftValue:
+    """Draw what may be written to a part of ``operand`` that has this shape: leading dims may lack, others be 1."""
+    keep = draft.choices.integer(0, len(shape)) if draft.choices.chance(30) else 0
+    size = [1 if draft.choices.chance(20) else length for length in shape[keep:]]
+    value = draft.tensor(shape=size, dtype=operand.dtype if draft.choices.chance(80) else None)
+    if not torch.can_cast(value.dtype, operand.dtype):
+        raise CallRejected(f"a {value.dtype} beyond what {operand.dtype} holds")
+    return value
+
+
+def _copy(draft: Draft) -> Arguments:
+    operand = draft.tensor()
+    return Arguments((operand, _broadcast_to(draft, operand, operand.shape)))
+
+
+def _index_put(draft: Draft) -> Arguments:
+    operand, _, _ = _operand(draft)
+    accumulate, count = draft.choices.chance(50), draft.choices.integer(1, operand.dim)
+    if draft.choices.chance(20):
+        index = (draft.tensor(shape=operand.shape[:count], dtype=torch.bool),)
+        value = draft.tensor(shape=(), dtype=operand.dtype)
+    else:
+        length = draft.choices.integer(1, 6 if accumulate else operand.shape[0])
+        first = _indices(draft, [length], operand.shape[0], distinct=not accumulate)
+        index = (first, *(_indices(draft, [length], bound) for bound in operand.shape[1:count]))
+        value = draft.tensor(shape=(length, *operand.shape[count:]), dtype=operand.dtype)
+    return Arguments((operand, index, value), {"accumulate": True} if accumulate else {})
 
 
 def _gather(draft: Draft) -> Arguments:
@@ -112,6 +193,8 @@ def _bucketize(draft: Draft) -> Arguments:
 
 
 TABLE: tuple[tuple[str, Callable[[Draft], Arguments]], ...] = (
+    ("__getitem__", _getitem),
+    ("index_put", _index_put),
     ("gather", _gather),
     ("take_along_dim", _take_along_dim),
     ("index_select", _index_select),
@@ -126,3 +209,5 @@ TABLE: tuple[tuple[str, Callable[[Draft], Arguments]], ...] = (
     ("searchsorted", _searchsorted),
     ("bucketize", _bucketize),
 )
+
+ASSIGNMENTS: tuple[tuple[str, Callable[[Draft], Arguments]], ...] = (("__setitem__", _setitem), ("copy_", _copy))
