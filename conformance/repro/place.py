@@ -10,9 +10,8 @@ from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Program
 
-_STEP = r"\[(?:\d{1,6}|'[^'\\\n]{0,500}')\]"
+_STEP = r"\[(?:\d{1,6}|'[\w.-]{1,200}')\]"  # of other keys a script could not speak as they are
 _NAME = rf"(?:output|input)(?:{_STEP})*"
-_WHERE = re.compile(rf"(?:around )?({_NAME})")
 _SAID = re.compile(rf"(?:^|: )({_NAME}): expected ")
 
 
@@ -32,12 +31,19 @@ def failing_place(verdict: Verdict) -> Place | None:
     if verdict.outcome is not Outcome.MISMATCH or verdict.message.startswith("the part "):
         return None
     where: Any = verdict.evidence.get("where")
-    found = _WHERE.fullmatch(where) if isinstance(where, str) else _SAID.search(verdict.message)
-    if found is None:
+    if isinstance(where, str):
+        return place_of(where.removeprefix("around "))
+    found = _SAID.search(verdict.message)
+    return None if found is None else place_of(found[1])
+
+
+def place_of(name: str) -> Place | None:
+    """Read what ``str`` makes of a place; None for any other text."""
+    if not re.fullmatch(_NAME, name):
         return None
-    steps = re.findall(_STEP, found[1])
+    steps = re.findall(_STEP, name)
     path = tuple(step[2:-2] if step[1] == "'" else int(step[1:-1]) for step in steps)
-    return Place(found[1].partition("[")[0], path)
+    return Place(name.partition("[")[0], path)
 
 
 def ref_at(program: Program, path: tuple[int | str, ...]) -> Ref | None:
