@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torchstone.conformance.execution.later_calls import LaterCall
-from torchstone.conformance.execution.verdict import Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.repro import later_calls
-from torchstone.conformance.repro.compiler_paths import LOWERINGS, PATHS
+from torchstone.conformance.repro.compiler_paths import OUTPUT_TYPES, PATHS, compiled_by_torch_mlir
 from torchstone.conformance.repro.source import python_source
 
 BUILT_IN = ("linalg", "tosa", "stablehlo", "stablehlo-interpreter", "stablehlo-xla", "tensorrt")
@@ -76,11 +75,10 @@ class Exported(Compiler):
         return [f"expected = [leaf for leaf in tree_leaves({run}) if isinstance(leaf, torch.Tensor)]"]
 
 
-def _by_export(path: Callable[..., Any]) -> Callable[[str, str], str]:
+def _by_export(path: Callable[..., Any], more: str = "") -> Callable[[str, str], str]:
     modules = {"program": "Module", later_calls.ANOTHER: "AnotherModule"}
-    return lambda program, inputs: (
-        f"{path.__name__}(torch.export.export({modules[program]}(), {inputs}(), strict=False))"
-    )
+    exported = "torch.export.export({}(), {}(), strict=False)"
+    return lambda program, inputs: f"{path.__name__}({exported.format(modules[program], inputs)}{more})"
 
 
 def _module(name: str, body: list[str]) -> list[str]:
@@ -88,7 +86,7 @@ def _module(name: str, body: list[str]) -> list[str]:
     return [*lines, *(f"        {line}" for line in body), "", ""]
 
 
-def find_compiler(backend: str, verdict: Verdict | None, case: Case) -> Compiler:
+def find_compiler(backend: str, case: Case) -> Compiler:
     """Return how a script reaches a backend."""
     if backend == "eager":
         return Compiler(backend, lambda program, inputs: program)
@@ -98,10 +96,11 @@ def find_compiler(backend: str, verdict: Verdict | None, case: Case) -> Compiler
     if backend in BUILT_IN:
         call = "torchstone.compile({}, {}(), target={})"
         return Compiler(backend, lambda program, inputs: call.format(program, inputs, name), ("import torchstone",))
-    early = verdict is not None and verdict.stage in (Stage.CAPTURE, Stage.LOWER)
-    path = PATHS.get(backend) or (LOWERINGS.get(backend) if early else None)
-    if path is not None:
-        return Exported(backend, _by_export(path), (), path, writes(case))
+    if backend in PATHS:
+        return Exported(backend, _by_export(PATHS[backend]), (), PATHS[backend], writes(case))
+    if backend in OUTPUT_TYPES:
+        path = compiled_by_torch_mlir
+        return Exported(backend, _by_export(path, f', "{OUTPUT_TYPES[backend]}"'), (), path, writes(case))
     needed = "from torchstone.conformance.backends import load"
     return Compiler(backend, lambda program, inputs: f"load({name}).compile({program}, {inputs}())", (needed,))
 

@@ -209,7 +209,7 @@ def test_a_script_calls_again_where_a_later_call_differs(tmp_path: Path):
     for backend, flat in (("iree", True), ("linalg", False)):
         for verdict, code in ((once, 0), (again, 1)):
             text = render_script(case, backend, verdict)
-            made = find_compiler(backend, verdict, case).compile()
+            made = find_compiler(backend, case).compile()
             stands = adds_up if flat else adds_up.replace("[sum(kept)]", "sum(kept)")
             assert text.count(made) == 1
             (tmp_path / SCRIPT).write_text(text.replace(made, stands))

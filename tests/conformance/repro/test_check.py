@@ -203,3 +203,31 @@ def test_a_script_for_an_exported_program_finds_the_place_in_a_flat_list(side: s
         else:
             with pytest.raises(SystemExit, match=f"wrong {verdict.kind}: "):
                 runpy.run_path(str(tmp_path / "script.py"))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export's own
+@pytest.mark.parametrize("backend", ["torch-mlir-linalg", "torch-mlir-tosa", "torch-mlir-stablehlo"])
+def test_torch_mlirs_scripts_run_what_it_lowers_to_by_itself(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch_mlir")
+    calls = (
+        Call("torch.Tensor.mul_", (Ref("x0"), 2), {}, "v0"),
+        Call("torch.expm1", (Ref("x0"),), {}, "v1"),
+        Call("torch.gt", (Ref("v1"), 0.5), {}, "v2"),
+        Call("torch.sum", (Ref("x1"), (0,)), {}, "v3"),
+    )
+    inputs = {"x0": torch.tensor([[1e-7, 2.0]]).t(), "x1": torch.arange(6).reshape(2, 3)}
+    program = Program(("x0", "x1"), calls, (Ref("v1"), Ref("v2"), Ref("v3")))
+    case = Case(program, inputs, "test", "expm1", "float32")
+
+    def bend(result: Any, args: Any) -> Any:
+        result[2][1] += 1
+        return result
+
+    text = render_script(case, backend, run_case(case, Bent(bend)))
+    assert "torchstone" not in text
+    (tmp_path / "script.py").write_text(text)
+    runpy.run_path(str(tmp_path / "script.py"))
+    out = capfd.readouterr().out
+    assert "func.func @main" in out and out.rstrip().endswith("right: output[2][1]: expected 5, got 5, float64 5")
