@@ -164,7 +164,7 @@ def _reduced(
 def _same(record: dict[str, Any], failure: Failure, seen: dict[str, str]) -> str | None:
     if "reduced" not in record:
         return None
-    known = {key: record["signature"][key] for key in ("stage", "outcome", "kind", "error", "message")}
+    known = {key: record["signature"].get(key) for key in ("stage", "outcome", "kind", "error", "message", "wrong")}
     key = json.dumps([record["reduced"]["program"], record["reduced"]["dtypes"], known])
     first = seen.setdefault(key, failure.name)
     return None if first == failure.name else first

@@ -15,6 +15,8 @@ from torchstone.conformance.runner.pool import Pool
 from torchstone.reducers import engine, order
 from torchstone.reducers.edit import has_special_values, tidy
 from torchstone.reducers.engine import Budget, Step
+from torchstone.reducers.keywords import essential_keywords, kept
+from torchstone.reducers.lineage import Lineage
 from torchstone.reducers.passes import passes
 from torchstone.reducers.problem import Problem
 from torchstone.reducers.signature import Signature, signature
@@ -79,7 +81,7 @@ def reduce_case(
         if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
         try:
-            found = engine.reduce(case_problem(case, target, judge), passes(), budget, verdicts, progress)
+            found = engine.reduce(case_problem(case, first, judge), passes(), budget, verdicts, progress)
         except engine.NotInteresting as error:
             raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
         if confirm is None:
@@ -95,12 +97,14 @@ def reduce_case(
         trials=found.trials,
         seconds=time.monotonic() - started,
         complete=found.complete,
-        confirmed=signature(last) == target,
+        confirmed=signature(last) == target and Lineage.of(tidy(case), first).holds(found.value, last),
     )
 
 
-def case_problem(case: Case, target: Signature, judge: Judge) -> Problem[Case]:
+def case_problem(case: Case, verdict: Verdict, judge: Judge) -> Problem[Case]:
+    """Return what is to be reduced: the case in so far as it fails as the verdict says, in the same place."""
     initial = tidy(case)
+    target, lineage = signature(verdict), Lineage.of(initial, verdict)
     had_special = has_special_values(initial)
     had_empty = any(tensor.numel() == 0 for tensor in initial.args)
 
@@ -112,9 +116,14 @@ def case_problem(case: Case, target: Signature, judge: Judge) -> Problem[Case]:
         has_special = has_special_values(candidate)
         return has_special is not None and (had_special is not False or not has_special)
 
+    def fails(candidate: Case) -> bool:
+        its = judge(candidate)
+        return signature(its) == target and lineage.holds(candidate, its)
+
+    keywords = essential_keywords(initial, lambda candidate: not valid(candidate) or fails(candidate))
     return Problem(
         initial=initial,
-        interesting=lambda candidate: signature(judge(candidate)) == target,
+        interesting=lambda candidate: kept(keywords, candidate) and fails(candidate),
         size=order.size,
         content=lambda candidate: candidate.to_bytes(),
         valid=valid,

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
+from torchstone.conformance.repro.check import HEAD
 from torchstone.conformance.repro.standalone import SECONDS
+from torchstone.reducers.signature import contrast
 
 TAIL = 600
 
@@ -52,14 +55,27 @@ def run_script(script: Path, verdict: Verdict, python: str | None = None, *, bes
 
 
 def shows_failure(verdict: Verdict, stderr: str) -> bool:
-    """Whether a script that failed did so as the verdict says: it could lack a package, or fail at something else."""
-    differs = "AssertionError: " in stderr and "AssertionError" not in verdict.message  # which may be the compiler's
+    """Whether a script that failed did so as the verdict says: it could lack a package, or fail at something else.
+
+    A script looks only at the place that the verdict names, so that this is left: what differs, and how.
+    """
     if verdict.outcome is Outcome.MISMATCH:
-        return differs
+        head = f"{HEAD} {verdict.kind}: "
+        said = [line for line in stderr.splitlines() if line.startswith(head)]
+        return any(map(partial(_as_wrong, verdict), said)) if said else "AssertionError: " in stderr
     if verdict.outcome is Outcome.CRASH:
-        return not differs and ("killed by signal" in stderr or "exited with" in stderr or "rror code" in stderr)
+        return "killed by signal" in stderr or "exited with" in stderr or "rror code" in stderr
     if verdict.outcome in (Outcome.TIMEOUT, Outcome.OOM):
-        return not differs and ("timed out after" in stderr or "killed by signal" in stderr)
+        return "timed out after" in stderr or "killed by signal" in stderr
     words = set(re.findall(r"[A-Za-z_]{4,}", verdict.message))
-    said = set(re.findall(r"[A-Za-z_]{4,}", stderr))
-    return not differs and len(words & said) * 2 >= len(words)
+    said_words = set(re.findall(r"[A-Za-z_]{4,}", stderr))
+    return len(words & said_words) * 2 >= len(words)
+
+
+def _as_wrong(verdict: Verdict, said: str) -> bool:
+    """Whether numbers in a script's last line are to each other what those of the verdict are."""
+    numbers = re.search(r"expected (\S+), got ([^\s,]+)", said)
+    told = verdict.evidence
+    if numbers is None or "expected" not in told or "actual" not in told or verdict.kind == Kind.NONDETERMINISTIC:
+        return True
+    return contrast(numbers[1], numbers[2]) == contrast(told["expected"], told["actual"])

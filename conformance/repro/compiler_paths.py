@@ -1,7 +1,7 @@
 """Programs through each compiler's own path, as its users write it: what standalone scripts carry the source of.
 
 ``compiled_by_x(exported)`` compiles an ``ExportedProgram`` to a function from tensors to the list of its results, flat.
-A ``lower_to_x(exported)`` only lowers. They use nothing of torchstone's and none of each other.
+They use nothing of torchstone's and none of each other.
 """
 
 # Compilers that are not installed, and values whose types their users do not spell out either.
@@ -56,22 +56,49 @@ def compiled_by_xla(exported: torch.export.ExportedProgram) -> Callable[..., lis
     return call
 
 
-def lower_to_linalg(exported: torch.export.ExportedProgram) -> None:
+def compiled_by_torch_mlir(
+    exported: torch.export.ExportedProgram, output_type: str
+) -> Callable[..., list[torch.Tensor]]:
+    import ctypes
+
     from torch_mlir import fx
+    from torch_mlir._mlir_libs._stablehlo import register_stablehlo_passes
+    from torch_mlir.execution_engine import ExecutionEngine
+    from torch_mlir.passmanager import PassManager
 
-    print(fx.export_and_import(exported, output_type="linalg-on-tensors"))
+    module = fx.export_and_import(exported, output_type=output_type)
+    print(module)  # what torch-mlir lowers to; what follows are MLIR's own passes, and its execution engine
+    to_linalg = {
+        "linalg-on-tensors": "canonicalize",
+        "tosa": "func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-tensor,"
+        "tosa-to-arith{include-apply-rescale=true},tosa-to-scf),canonicalize",
+        "stablehlo": "func.func(chlo-legalize-to-stablehlo),stablehlo-legalize-to-linalg,canonicalize",
+    }
+    to_llvm = (
+        "one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map},"
+        "buffer-results-to-out-params{modify-public-functions},"
+        "func.func(llvm-request-c-wrappers,convert-linalg-to-loops,lower-affine,convert-scf-to-cf),"
+        "expand-strided-metadata,lower-affine,convert-math-to-libm,convert-to-llvm,reconcile-unrealized-casts"
+    )
+    register_stablehlo_passes()
+    with module.context:
+        PassManager.parse(f"builtin.module({to_linalg[output_type]},{to_llvm})").run(module.operation)
+        engine = ExecutionEngine(module)
+    kinds = [node.meta["val"] for node in exported.graph.output_node().args[0]]
 
+    def memref(tensor):
+        numbers = ctypes.c_int64 * (1 + 2 * tensor.dim())  # the offset, sizes, strides
+        fields = [("allocated", ctypes.c_void_p), ("aligned", ctypes.c_void_p), ("numbers", numbers)]
+        at, kind = tensor.data_ptr(), type("MemRef", (ctypes.Structure,), {"_fields_": fields})
+        return ctypes.pointer(ctypes.pointer(kind(at, at, numbers(0, *tensor.shape, *tensor.stride()))))
 
-def lower_to_tosa(exported: torch.export.ExportedProgram) -> None:
-    from torch_mlir import fx
+    def call(*args):
+        given = [arg.contiguous() for arg in args]
+        results = [torch.empty(kind.shape, dtype=kind.dtype) for kind in kinds]
+        engine.invoke("main", *map(memref, [*given, *results]))
+        return results
 
-    print(fx.export_and_import(exported, output_type="tosa"))
-
-
-def lower_to_stablehlo(exported: torch.export.ExportedProgram) -> None:
-    from torch_mlir import fx
-
-    print(fx.export_and_import(exported, output_type="stablehlo"))
+    return call
 
 
 def compiled_by_openvino(exported: torch.export.ExportedProgram) -> Callable[..., list[torch.Tensor]]:
@@ -213,9 +240,9 @@ PATHS = {
     "executorch": compiled_by_executorch,
     "iree": compiled_by_iree,
 }
-# What torch-mlir makes is run by torchstone.
-LOWERINGS = {
-    "torch-mlir-linalg": lower_to_linalg,
-    "torch-mlir-tosa": lower_to_tosa,
-    "torch-mlir-stablehlo": lower_to_stablehlo,
+# torch-mlir's output types, by the names of the backends
+OUTPUT_TYPES = {
+    "torch-mlir-linalg": "linalg-on-tensors",
+    "torch-mlir-tosa": "tosa",
+    "torch-mlir-stablehlo": "stablehlo",
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import torch
 
-from torchstone.conformance.escape import string_literal
 from torchstone.conformance.execution.later_calls import (
     CALLS,
     COMPANION,
@@ -17,6 +16,7 @@ from torchstone.conformance.execution.later_calls import (
     plan_calls,
 )
 from torchstone.conformance.execution.repeatability import observe
+from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import FAILURES, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.repro import source
@@ -60,22 +60,25 @@ def functions(calls: list[LaterCall]) -> list[str]:
     return lines
 
 
-def statements(calls: list[LaterCall], check: list[str], run_other: str) -> list[str]:
-    """Statements that make the calls.
+def statements(calls: list[LaterCall], eager: list[str], check: list[str], run_other: str) -> list[str]:
+    """Statements that make the calls of ``compiled``.
 
-    ``check`` compares one: it has ``given``, the compiled program's inputs, and ``expected_inputs``, the same for
-    eager. ``run_other`` compiles and runs the other program.
+    ``eager`` computes what the last one should give, from ``expected_inputs``, and ``check`` compares that with what it
+    has given, ``got`` from ``given``. ``run_other`` compiles and runs the other program.
     """
-    lines = ["def check(call, given, expected_inputs):", "    print(call)", *(f"    {line}" for line in check)]
-    lines += ["    return given", "", ""]
-    lines += [f"given = check({string_literal(repr(name))}, inputs(), inputs())" for name in FIRST]
+    seed = f"torch.manual_seed({SEED})"
+    lines: list[str] = []
+    for _ in FIRST:
+        lines += ["given = inputs()", "compiled(*given)"]
     for call in calls:
+        last = call is calls[-1]
         if call.after_companion:
             lines.append(run_other)
         made = "inputs()" if call.in_place or call.after_companion else f"{_inputs_name(call)}()"
         given = f"overwritten(given, {made})" if call.in_place and _follows_values(calls) else made
-        lines.append(f"given = check({string_literal(repr(call.name))}, {given}, {made})")
-    return lines
+        lines += [f"given = {given}  # {call.name}", *([seed] if last else [])]
+        lines += [f"{'got = ' if last else ''}compiled(*given)"]
+    return [*lines, f"expected_inputs = {made}", seed, *eager, *check]
 
 
 def _follows_values(calls: list[LaterCall]) -> bool:

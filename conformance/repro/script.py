@@ -9,50 +9,47 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
-from typing import Any
 
 import torch
 
 from torchstone.conformance.custom.registration import OPS_FROM
 from torchstone.conformance.escape import docstring, visible
 from torchstone.conformance.execution.later_calls import LaterCall
-from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.execution.undefined_behavior import SEED
+from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Verdict
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.repro import later_calls, source, standalone
+from torchstone.conformance.repro import later_calls, source
+from torchstone.conformance.repro.check import HEAD, Check, Results, check
+from torchstone.conformance.repro.compilers import Compiler, find_compiler, writes
 from torchstone.conformance.repro.source import python_source
+from torchstone.conformance.repro.standalone import calls_differ, kills_process, repeat_calls, subprocess_guard
 
 MESSAGE_LINES = 12
 STORAGE = re.compile("s[0-9]+")  # what inputs() calls a storage that inputs share
 RESERVED = frozenset(["torch", "base64", "zlib", "bytearray", "float", "complex", "slice", "getattr"])
 """What the bodies of ``program`` and ``inputs`` mean by these names is Python's, or an import of the script's."""
-BUILT_IN = ("linalg", "tosa", "stablehlo", "stablehlo-interpreter", "stablehlo-xla", "tensorrt")
 
 
 def render_script(case: Case, backend: str | None = None, verdict: Verdict | None = None) -> str:
-    """The script's text. With a backend it asserts, to the oracle's ULPs, that both runs agree.
+    """The script's text. With a backend it compares what the backend gives with eager's.
 
-    ``verdict`` is the case's verdict there. The script's docstring has it, and a script for a compiler that dies
-    survives it.
+    ``verdict`` is the case's verdict there: the script looks at what it names, as it did (``check``), has it in its
+    docstring, and survives a compiler that dies. Without one the results are compared whole, to the oracle's ULPs.
     """
     case = _renamed(case)
     later = later_calls.calls_to_failure(case, verdict) if backend is not None else []
-    known = backend in (*BUILT_IN, "eager", "inductor")
-    path = None if known or backend is None else standalone.compiler_path(backend, verdict)
+    compiler = None if backend is None else find_compiler(backend, case)
     lines = source.function("program", case.program.inputs, source.body(case))
     lines += source.function("inputs", (), source.inputs(case)) + later_calls.functions(later)
-    packed = any("b64decode" in line for line in lines)
-    imports = [*_imports(packed, backend, verdict, path), *_modules(case)]
-    lines = [*_title(case, backend, verdict), "", *imports, "", "", *lines]
-    if path is not None:
-        lines += standalone.definitions(path, case, later)
-    lines += standalone.subprocess_guard() if standalone.kills_process(verdict) else []
-    lines.append("torch.manual_seed(20)")
-    if path is None:
-        lines += _main(case, backend, verdict, later)
-    else:
-        lines += standalone.comparison(path, str(backend), case, verdict, _closeness(case), later)
-    return "\n".join(lines) + "\n"
+    if compiler is not None:
+        lines += compiler.definitions(later)
+    lines += subprocess_guard() if kills_process(verdict) else []
+    lines.append(f"torch.manual_seed({SEED})")
+    lines += ["expected = program(*inputs())", 'print("eager:", expected)'] if compiler is None else []
+    lines += [] if compiler is None else _main(case, compiler, verdict, later)
+    imports = [*_imports(lines, compiler), *_modules(case)]
+    return "\n".join([*_title(case, backend, verdict), "", *imports, "", "", *lines]) + "\n"
 
 
 def _renamed(case: Case) -> Case:
@@ -80,20 +77,15 @@ def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str
     return docstring([head, "", *lines[:MESSAGE_LINES]])
 
 
-def _imports(packed: bool, backend: str | None, verdict: Verdict | None, path: Any) -> list[str]:
-    lines = ["import base64"] if packed else []
-    lines += ["import ctypes"] if standalone.calls_differ(verdict) and backend is not None else []
-    lines += ["import subprocess", "import sys"] if standalone.kills_process(verdict) else []
-    lines += ["import zlib"] if packed else []
-    lines += ["from collections.abc import Callable"] if path is not None else []
-    lines += ["", "import torch"] if lines else ["import torch"]
-    if path is not None:
-        lines.append("from torch.utils._pytree import tree_leaves")
-    elif backend in BUILT_IN:
-        lines += ["", "import torchstone"]
-    elif backend not in (None, "eager", "inductor"):
-        lines += ["", "from torchstone.conformance.backends import load"]
-    return lines
+def _imports(lines: list[str], compiler: Compiler | None) -> list[str]:
+    """The imports that the statements need."""
+    text = "\n".join(lines)
+    standard = [name for name in ("base64", "ctypes", "subprocess", "sys", "zlib") if f"{name}." in text]
+    found = [f"import {name}" for name in standard]
+    found += ["from collections.abc import Callable"] if "-> Callable" in text else []
+    found += ["", "import torch"] if found else ["import torch"]
+    found += ["from torch.utils._pytree import tree_leaves"] if "tree_leaves(" in text else []
+    return found + (["", *compiler.imports] if compiler is not None and compiler.imports else [])
 
 
 def _modules(case: Case) -> list[str]:
@@ -104,46 +96,60 @@ def _modules(case: Case) -> list[str]:
     return ["", *(f"import {name}  # noqa: F401, which defines ops" for name in used)] if used else []
 
 
-def _main(case: Case, backend: str | None, verdict: Verdict | None, later: list[LaterCall]) -> list[str]:
-    if backend is None:
-        return ["expected = program(*inputs())", 'print("eager:", expected)']
-    rtol, atol = _closeness(case)
-    compared = "(actual, given), (expected, expected_inputs)"
-    check = [
-        "torch.manual_seed(20)",
-        "actual = compiled(*given)",
-        f"print({python_source(f'{backend}:')}, actual)",
-        f"torch.testing.assert_close({compared}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)",
-    ]
-    eager = ["expected = program(*expected_inputs)", 'print("eager:", expected)']
-    compiled = f"compiled = {_compiled(backend, 'program', 'inputs()')}"
+def _main(case: Case, compiler: Compiler, verdict: Verdict | None, later: list[LaterCall]) -> list[str]:
+    """Statements that run the program in both ways and compare."""
+    seed = f"torch.manual_seed({SEED})"
+    results = Results.of(later[-1].case if later else case, flat=compiler.flat, writes=compiler.flat and writes(case))
+    raises = verdict is not None and verdict.outcome in FAILURES and verdict.outcome is not Outcome.MISMATCH
+    found = Check([], ['print("no error:", got)']) if raises else check(verdict, results)
+    if found is None:
+        found = _whole(case, compiler, verdict)
+    inputs_too = any("given" in line or "expected_inputs" in line for line in found.wrong)
+    compiled = f"compiled = {compiler.compile()}"
     if later:
-        other = _compiled(backend, later_calls.ANOTHER, f"{later_calls.ANOTHER}_inputs()")
-        run_other = f"{other}(*{later_calls.ANOTHER}_inputs())"
-        check = ["torch.manual_seed(20)", *eager, *check]
-        return [compiled, "", "", *later_calls.statements(later, check, run_other)]
+        eager, checked = compiler.eager("expected_inputs"), [*found.wrong, *found.right]
+        return [compiled, *later_calls.statements(later, eager, checked, compiler.run_other())]
+    once = not calls_differ(verdict) and not any("compiled(" in line for line in found.wrong)
+    called = compiler.compile() if once and verdict is not None else "compiled"
+    call = ["given = inputs()", f"got = {called}(*given)"] if inputs_too else [f"got = {called}(*inputs())"]
+    before = [] if called != "compiled" else [compiled]
+    again = [seed] if results is None or results.draws else []
+    if raises:
+        return [*before, *again, *call, *found.right]
+    if verdict is not None and verdict.kind == Kind.ACCEPTED:
+        return _accepted([*before, *call])
+    eager = ["expected_inputs = inputs()"] if inputs_too else []
+    eager += compiler.eager("expected_inputs" if inputs_too else "inputs()")
+    return [*eager, *before, *repeat_calls([*again, *call, *found.wrong], verdict), *found.right]
+
+
+def _accepted(statements: list[str]) -> list[str]:
+    """Statements for inputs that eager refuses."""
     return [
-        "expected_inputs = inputs()",
-        *eager,
-        "",
-        compiled,
-        *standalone.repeat_calls(["given = inputs()", *check], verdict),
+        "try:",
+        *(f"    {line}" for line in statements),
+        "except Exception as error:",
+        '    print("right: it refuses them, as eager does:", error)',
+        "else:",
+        f'    raise SystemExit(f"{HEAD} {Kind.ACCEPTED}: gives {{got}} for inputs that eager refuses")',
     ]
 
 
-def _compiled(backend: str, program: str, args: str) -> str:
-    """An expression for what a backend makes of a program."""
-    if backend == "eager":
-        return program
-    if backend == "inductor":
-        return f"torch.compile({program})"
-    if backend in BUILT_IN:
-        return f"torchstone.compile({program}, {args}, target={python_source(backend)})"
-    return f"load({python_source(backend)}).compile({program}, {args})"
+def _whole(case: Case, compiler: Compiler, verdict: Verdict | None) -> Check:
+    """A comparison of all results, to the ULPs of the least precise floating dtype among the inputs."""
+    rtol, atol = _closeness(case)
+    one, other = ("got", "expected") if compiler.flat else ("(got, given)", "(expected, expected_inputs)")
+    shown = (
+        []
+        if calls_differ(verdict)
+        else ['print("eager:", expected)', f"print({python_source(f'{compiler.name}:')}, got)"]
+    )
+    compared = f"torch.testing.assert_close({one}, {other}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)"
+    return Check([*shown, compared])
 
 
 def _closeness(case: Case) -> tuple[float, float]:
-    """The oracle's ULPs as a relative tolerance, for the least precise floating dtype among the inputs."""
+    """The oracle's ULPs as a relative tolerance."""
     floating = [t.dtype for t in case.args if t.dtype.is_floating_point or t.dtype.is_complex]
     coarsest = max(floating, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
     row = tolerance(coarsest, [call.target for call in case.program.calls]) if floating else TABLE[torch.float32]

@@ -38,6 +38,8 @@ def body(case: Case) -> list[str]:
     lines = []
     for call in case.program.calls:
         text = _call(call)
+        if call is case.program.calls[-1] and case.program.outputs == Ref(call.result):
+            return [*lines, f"return {text}"]
         lines.append(f"{call.result} = {text}" if call.result in used else text)
     return [*lines, f"return {python_source(case.program.outputs)}"]
 
@@ -126,7 +128,10 @@ def inputs(case: Case) -> list[str]:
             geometry = f"{tuple(plain.shape)}, {tuple(plain.stride())}, {plain.storage_offset()}"
             text = f"{bases[key]}{typed}.as_strided({geometry})"
         text += ".conj()" if tensor.is_conj() else ""
-        lines.append(f"{name} = torch._neg_view({text})" if tensor.is_neg() else f"{name} = {text}")
+        text = f"torch._neg_view({text})" if tensor.is_neg() else text
+        if len(case.inputs) == 1:
+            return [*lines, f"return ({text},)"]
+        lines.append(f"{name} = {text}")
     return [*lines, f"return {tuple_of(case.program.inputs)}"]
 
 

@@ -17,14 +17,21 @@ from torchstone.reducers import engine
 from torchstone.reducers.engine import Budget, Reduced
 from torchstone.reducers.failure import case_problem
 from torchstone.reducers.passes import passes
-from torchstone.reducers.signature import signature
 
 
 def case(calls: list[tuple], outputs: Any, **inputs: Tensor) -> Case:
-    """Return a case; a call is (result, target below torch, arguments), where a name is a string ending in a digit."""
-    made = tuple(Call(f"torch.{target}", tuple(_refs(args)), {}, result) for result, target, *args in calls)
+    """Return a case; a call is (result, target below torch, arguments), where a name is a string ending in a digit.
+
+    A dict for the last argument holds the keywords.
+    """
+    made = tuple(_call(result, f"torch.{target}", list(args)) for result, target, *args in calls)
     program = Program(tuple(inputs), made, _refs(outputs))
     return Case(program, inputs, source="test", op="test", dtype="float32")
+
+
+def _call(result: str, target: str, args: list[Any]) -> Call:
+    keywords = args.pop() if args and isinstance(args[-1], dict) else {}
+    return Call(target, tuple(_refs(args)), {key: _refs(value) for key, value in keywords.items()}, result)
 
 
 def _refs(tree: Any) -> Any:
@@ -44,29 +51,36 @@ def judge(backend: Any) -> Callable[[Case], Verdict]:
             found = pytree.tree_leaves(backend.compile(candidate.program, candidate.args)(*candidate.fresh_args()))
         except Exception as error:
             return _verdict(candidate, Stage.COMPILE, Outcome.ERROR, "", str(error))
-        for one, other in zip(wanted, found, strict=True):
+        for at, (one, other) in enumerate(zip(wanted, found, strict=True)):
             if one.shape != other.shape:
                 return _verdict(candidate, Stage.COMPARE, Outcome.MISMATCH, "shape", f"{one.shape}, {other.shape}")
             if not torch.equal(one.nan_to_num(nan=77.0), other.nan_to_num(nan=77.0)):
-                return _verdict(candidate, Stage.COMPARE, Outcome.MISMATCH, "value", f"{one}, {other}")
+                wrong = ~((one == other) | (one.isnan() & other.isnan()))
+                where = f"output[{at}]" if isinstance(candidate.program.outputs, list | tuple) else "output"
+                evidence = {
+                    "where": where,
+                    "expected": str(one[wrong][0].item()),
+                    "actual": str(other[wrong][0].item()),
+                }
+                return _verdict(candidate, Stage.COMPARE, Outcome.MISMATCH, "value", f"{one}, {other}", **evidence)
         return _verdict(candidate, Stage.COMPARE, Outcome.PASS, "", "")
 
     return try_case
 
 
-def _verdict(candidate: Case, stage: Stage, outcome: Outcome, kind: str, message: str) -> Verdict:
-    return Verdict(candidate.id, "mutant", "", "", "", "", stage, outcome, kind, message)
+def _verdict(candidate: Case, stage: Stage, outcome: Outcome, kind: str, message: str, **evidence: Any) -> Verdict:
+    return Verdict(candidate.id, "mutant", "", "", "", "", stage, outcome, kind, message, evidence)
 
 
 def reduced(start: Case, backend: Any, budget: Budget | None = None, verdicts: dict | None = None) -> Reduced[Case]:
     """Reduce a case that fails on a backend, in this process."""
     trial = judge(backend)
-    return engine.reduce(case_problem(start, signature(trial(start)), trial), passes(), budget, verdicts)
+    return engine.reduce(case_problem(start, trial(start), trial), passes(), budget, verdicts)
 
 
 def shrunk(start: Case, interesting: Callable[[Case], bool]) -> Case:
     """Reduce a case by any predicate on cases."""
     failed = Verdict("", "", "", "", "", "", Stage.COMPARE, Outcome.MISMATCH, "value")
     passed = Verdict("", "", "", "", "", "", Stage.COMPARE, Outcome.PASS)
-    asked = case_problem(start, signature(failed), lambda candidate: failed if interesting(candidate) else passed)
+    asked = case_problem(start, failed, lambda candidate: failed if interesting(candidate) else passed)
     return engine.reduce(asked, passes()).value

@@ -16,6 +16,7 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.repro.compilers import find_compiler
 from torchstone.conformance.repro.script import render_script
 from torchstone.reducers.batch import Failure, _done, distinct_failures
 from torchstone.reducers.failure import reduce_case
@@ -154,11 +155,18 @@ def test_a_script_that_fails_otherwise_does_not_show_the_failure():
     assert shows_failure(error, "Traceback …\nValueError: Cannot reduce a scalar")
     assert not shows_failure(error, missing) and not shows_failure(error, differs)
     asserts = fails(Outcome.ERROR, "AssertionError: Cannot detect fake_mode.")  # the compiler's own
-    assert shows_failure(asserts, "Traceback …\nAssertionError: Cannot detect fake_mode.") and not shows_failure(
-        asserts, differs
-    )
+    assert shows_failure(asserts, "Traceback …\nAssertionError: Cannot detect fake_mode.")
+    assert not shows_failure(asserts, differs)
     assert shows_failure(fails(Outcome.CRASH, "killed by SIGSEGV"), "killed by signal 11")
     assert not shows_failure(fails(Outcome.CRASH, "killed by SIGSEGV"), missing)
+
+
+def test_a_script_that_finds_another_kind_of_wrong_number_does_not_either():
+    evidence = {"expected": 1.5, "actual": "nan"}
+    lost = dataclasses.replace(fails(Outcome.MISMATCH, "output: …"), kind=Kind.VALUE, evidence=evidence)
+    assert shows_failure(lost, "wrong value: output[3]: expected 2.5, got nan, float64 2.5")
+    assert not shows_failure(lost, "wrong value: output[3]: expected 2.5, got 2.75, float64 2.5, 7 ULPs off")
+    assert not shows_failure(lost, "wrong dtype: output: expected torch.float32, got torch.float64")
 
 
 def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
@@ -167,7 +175,7 @@ def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
     verdict = fails(Outcome.CRASH, "killed by SIGSEGV")
     script = tmp_path / SCRIPT
     dies = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"
-    script.write_text(render_script(case, "eager", verdict).replace("compiled = program", dies))
+    script.write_text(render_script(case, "eager", verdict).replace("got = program(*inputs())", dies))
     assert run_script(script, verdict).shows
 
 
@@ -180,11 +188,11 @@ def test_scripts_of_third_parties_use_nothing_of_torchstones(tmp_path: Path):
         compile(text, "reproducer.py", "exec")
     # The path itself is eager's here: what is left of the script finds nothing wrong, and then something.
     text = render_script(case, "tvm")
-    path = "compiled_by_tvm(exported)"
+    path = "compiled_by_tvm(torch.export.export(Module(), inputs(), strict=False))"
     assert text.count(path) == 1
     for stands, code in (
-        ("lambda *args: tree_leaves(exported.module()(*args))", 0),
-        ("lambda *args: [args[0]]", 1),
+        ("(lambda *args: tree_leaves(Module()(*args)))", 0),
+        ("(lambda *args: [args[0]])", 1),
     ):
         (tmp_path / SCRIPT).write_text(text.replace(path, stands))
         found, told = run_here(tmp_path / SCRIPT)
@@ -198,12 +206,13 @@ def test_a_script_calls_again_where_a_later_call_differs(tmp_path: Path):
     once = fails(Outcome.MISMATCH, "output: …")
     again = dataclasses.replace(once, kind=Kind.NONDETERMINISTIC)
     adds_up = "(lambda kept: lambda *args: kept.append(args[0].abs()) or [sum(kept)])([])"
-    for backend, compiled in (("iree", "compiled_by_iree(exported)"), ("linalg", "torchstone.compile(")):
+    for backend, flat in (("iree", True), ("linalg", False)):
         for verdict, code in ((once, 0), (again, 1)):
             text = render_script(case, backend, verdict)
-            (line,) = (line for line in text.splitlines() if line.startswith(f"compiled = {compiled}"))
-            stands = adds_up if backend == "iree" else adds_up.replace("[sum(kept)]", "sum(kept)")
-            (tmp_path / SCRIPT).write_text(text.replace(line, f"compiled = {stands}"))
+            made = find_compiler(backend, case).compile()
+            stands = adds_up if flat else adds_up.replace("[sum(kept)]", "sum(kept)")
+            assert text.count(made) == 1
+            (tmp_path / SCRIPT).write_text(text.replace(made, stands))
             found, told = run_here(tmp_path / SCRIPT)
             assert found == code, (backend, told)
             assert shows_failure(verdict, told) is bool(code)

@@ -60,3 +60,22 @@ def test_a_mismatch_is_its_kind():
     third = _verdict(Stage.COMPARE, Outcome.MISMATCH, "shape", "element 0 is off by 9999 ULP")
     assert signature(one) == signature(other) != signature(third)
     assert str(signature(one)) == "mismatch (value) at compare"
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "more", "wrong"),
+    [
+        (1.0, 2.0, {}, ""),
+        (1.0, "nan", {}, "NaN for a number"),
+        ("inf", 1.0, {}, "a number for infinity"),
+        ("-inf", "inf", {}, ""),
+        ("(nan+0j)", "(1+2j)", {}, "a number for NaN"),
+        (0.0, -0.0, {"note": "the sign of zero"}, "the sign of zero"),
+        (1.0, 1.1, {"note": "no float64 run: …"}, ""),
+        ("1.0", "nan", {"bytes": 4}, "a stray write"),
+    ],
+)
+def test_how_a_number_is_wrong_is_part_of_it(expected, actual, more, wrong):
+    told = _verdict(Stage.COMPARE, Outcome.MISMATCH, "value", "", expected=expected, actual=actual, **more)
+    assert signature(told).wrong == wrong
+    assert str(signature(told)) == f"mismatch (value{': ' if wrong else ''}{wrong}) at compare"

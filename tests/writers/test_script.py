@@ -59,6 +59,30 @@ def test_labels_backends_and_messages(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
+def test_what_a_verdict_says_of_its_worst_element(name: str) -> None:
+    """A worker may say anything there: it is a number of a script, or it is not in it."""
+    text = TEXTS[name]
+    told = {
+        "where": "output[0]",
+        "index": [0],
+        "expected": 1.0,
+        "actual": 2.0,
+        "float64": 1.0,
+        "bound": 0.5,
+        "ulps": 3.0,
+    }
+    told |= {"dtype": "float32", "note": "x"}
+    asked = dataclasses.replace(verdict("x"), stage=Stage.COMPARE)
+    known = [shape(render_script(PLAIN, "inductor", dataclasses.replace(asked, evidence=told)))]
+    for key in told:
+        known.append(shape(render_script(PLAIN, "inductor", dataclasses.replace(asked, evidence=told | {key: None}))))
+    for key in told:
+        for hostile in (text, [text]) if key != "where" else (f"output['{text}']",):
+            found = render_script(PLAIN, "inductor", dataclasses.replace(asked, evidence=told | {key: hostile}))
+            assert shape(found) in known
+
+
+@pytest.mark.parametrize("name", TEXTS)
 def test_literals(name: str, tmp_path: Path) -> None:
     """Texts in arguments, keys and keywords are the same texts in the script."""
     text = TEXTS[name]

@@ -119,7 +119,8 @@ def test_backends_are_reached_the_way_their_users_do() -> None:
     case = one_call("torch.abs", Ref("x0"), inputs={"x0": torch.ones(1)})
     assert "torch.compile(program)" in render_script(case, "inductor")
     assert 'torchstone.compile(program, inputs(), target="tosa")' in render_script(case, "tosa")
-    assert 'load("torch-mlir-tosa").compile(program, inputs())' in render_script(case, "torch-mlir-tosa")
+    exported = "torch.export.export(Module(), inputs(), strict=False)"
+    assert f'compiled_by_torch_mlir({exported}, "tosa")' in render_script(case, "torch-mlir-tosa")
 
 
 def test_literals_print_as_python() -> None:

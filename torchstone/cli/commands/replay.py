@@ -63,14 +63,14 @@ def replay(
     check_backend_names({backend} - set(pythons))
     for name in (*(after or ()), case):
         check_case(name, store, run)
-    if not script:  # the text of a script needs no backend
-        check_usable([backend], pythons)
-    found = find_case(case, store, run)
-    if script:
+    if script:  # which needs no backend: it says how its users reach it
         from torchstone.conformance.repro.script import render_script
 
-        write_raw(render_script(found, backend))  # nothing in it is a command, and no word of it may be another
+        told = render_script(find_case(case, store, run), backend)
+        write_raw(told)  # nothing in it is a command, and no word of it may be another
         return OK
+    check_usable([backend], pythons)
+    found = find_case(case, store, run)
     from torchstone.conformance.runner.pool import Pool
     from torchstone.conformance.runner.run import in_sequence
 

@@ -1,0 +1,218 @@
+"""The part of a script that looks at what the verdict names, and at nothing else, as the verdict did.
+
+It looks at one element, within the bound that the verdict held it to; where there is no bound (integers, a lost sign,
+a written input) the number has to be the same. What it prints has eager's number, the compiler's and the float64 run's.
+A failure is one line on stderr that begins with ``wrong`` and the verdict's kind.
+"""
+
+from __future__ import annotations
+
+import cmath
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.execution.undefined_behavior import SEED
+from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
+from torchstone.conformance.oracle.pytree import paths
+from torchstone.conformance.oracle.ulp import ulp
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import DTYPES
+from torchstone.conformance.repro.place import Place, failing_place, place_of
+from torchstone.conformance.repro.source import python_source
+
+HEAD = "wrong"
+_FORMS = {Kind.SHAPE: "tuple({}.shape)", Kind.DTYPE: "{}.dtype", Kind.DEVICE: "{}.device"}
+_FORM = "({0}.dtype, tuple({0}.shape))"
+_KINDS = (Kind.VALUE, Kind.MUTATION, Kind.NONDETERMINISTIC, Kind.LATER_CALL)
+_NAME = r"((?:output|input)(?:\[[^\]\n]+\])*)"
+_SHARED = (
+    (re.compile(rf"{_NAME} shares memory with {_NAME}, where"), "shares memory with {}"),
+    (
+        re.compile(rf"{_NAME} lies in the memory of {_NAME} of an earlier call"),
+        "lies in the memory of {} of a call before",
+    ),
+    (re.compile(rf"elements of {_NAME} lie in one place in memory"), "has several elements in one place"),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Statements that come after the call. They read ``expected`` and ``got``, and ``expected_inputs`` and ``given``.
+
+    ``right`` are those of a script that has found nothing wrong.
+    """
+
+    wrong: list[str]
+    right: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What eager gives for a case, and how a script gets at it: ``flat``, a list of all tensors, or as it is."""
+
+    names: list[tuple[str, Any]]
+    inputs: tuple[Tensor, ...]
+    draws: bool
+    flat: bool = False
+    writes: bool = False
+
+    @classmethod
+    def of(cls, case: Case, *, flat: bool = False, writes: bool = False) -> Results | None:
+        """Run the case in eager; None where it raises. ``writes``: inputs are among what a flat script returns."""
+        args = case.fresh_args()
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                before = torch.default_generator.manual_seed(SEED).get_state()
+                outputs = case.program(*args)
+                draws = not torch.equal(before, torch.get_rng_state())
+        except Exception:
+            return None
+        return cls(list(paths(outputs, "output")), args, draws, flat, writes)
+
+    def leaf(self, place: Place) -> Any:
+        """Return what is at a place, None if nothing is."""
+        if place.side == "input":
+            at = place.path[0] if len(place.path) == 1 else None
+            return self.inputs[at] if isinstance(at, int) and at < len(self.inputs) else None
+        return dict(self.names).get(str(place))
+
+    def expressions(self, place: Place) -> tuple[str, str] | None:
+        """Return how a script writes eager's and the compiler's at a place; None where it cannot be reached."""
+        if self.leaf(place) is None:
+            return None
+        if not self.flat:
+            steps = "".join(f"[{python_source(step)}]" for step in place.path)
+            sides = ("expected_inputs", "given") if place.side == "input" else ("expected", "got")
+            return f"{sides[0]}{steps}", f"{sides[1]}{steps}"
+        leaf, kept = self.leaf(place), self._flat()
+        name = next((f"input[{at}]" for at, tensor in enumerate(self.inputs) if tensor is leaf), str(place))
+        name = name if name in kept else str(place)
+        return (f"expected[{kept.index(name)}]", f"got[{kept.index(name)}]") if name in kept else None
+
+    def _flat(self) -> list[str]:
+        """What a flat script has: the tensors of the results, but those that are inputs, and inputs after them."""
+        inputs = self.inputs if self.writes else ()
+        tensors = [(name, leaf) for name, leaf in self.names if isinstance(leaf, Tensor)]
+        own = [name for name, leaf in tensors if not any(leaf is tensor for tensor in inputs)]
+        return own + [f"input[{at}]" for at in range(len(inputs))]
+
+
+def check(verdict: Verdict | None, results: Results | None) -> Check | None:
+    """Return what looks at the failure of a verdict; None where it takes more than that to see it."""
+    if verdict is None or verdict.outcome is not Outcome.MISMATCH or results is None:
+        return None
+    if verdict.kind == Kind.ALIASING:
+        return _aliasing(verdict, results)
+    place = failing_place(verdict)
+    if verdict.kind == Kind.STRUCTURE:
+        leaf = "[(type(leaf).__name__, getattr(leaf, 'layout', None)) for leaf in tree_leaves({})]"
+        return _compared(verdict, place or Place("output"), (leaf.format("expected"), leaf.format("got")))
+    sides = None if place is None else results.expressions(place)
+    if place is None or sides is None:
+        return None
+    if verdict.kind in _KINDS and "index" in verdict.evidence:
+        return _number(verdict, place, sides, results.leaf(place))
+    if verdict.kind == Kind.MUTATION and "bytes" in verdict.evidence:
+        one, other = (f"{side}.untyped_storage().tolist()" for side in sides)
+        return _compared(verdict, place, (one, other))
+    if verdict.kind in (*_FORMS, *_KINDS) and isinstance(results.leaf(place), Tensor):
+        form = _FORMS.get(Kind(verdict.kind), _FORM)
+        return _compared(verdict, place, (form.format(sides[0]), form.format(sides[1])))
+    return None
+
+
+def _compared(verdict: Verdict, place: Place, sides: tuple[str, str]) -> Check:
+    """A check that two things are the same which are not numbers."""
+    return Check(
+        [
+            f"e, g = {sides[0]}, {sides[1]}",
+            "if g != e:",
+            f'    raise SystemExit(f"{HEAD} {Kind(verdict.kind)}: {place}: expected {{e}}, got {{g}}")',
+        ],
+        [f'print(f"right: {place}: {{g}}")'],
+    )
+
+
+def _number(verdict: Verdict, place: Place, sides: tuple[str, str], leaf: Any) -> Check | None:
+    """A check of the worst number."""
+    evidence = verdict.evidence
+    index = evidence["index"]
+    if not isinstance(index, list) or not all(isinstance(at, int) and 0 <= at < 2**63 for at in index):
+        return None
+    at = f"[{', '.join(map(str, index))}]" if index else ""
+    item = f"{at}.item()" if isinstance(leaf, Tensor) else ""
+    if isinstance(leaf, Tensor) and leaf.layout is not torch.strided:
+        item = f".to_dense(){item}"
+    exact, bound = _as_number(evidence.get("float64")), _as_number(evidence.get("bound"))
+    unit = _unit(evidence)
+    names, values = ["e", "g"], [f"{sides[0]}{item}", f"{sides[1]}{item}"]
+    told = f"{place}{at}: expected {{e!r}}, got {{g!r}}"
+    if exact is not None:
+        names, values = [*names, "exact"], [*values, python_source(exact)]
+        told += ", float64 {exact!r}"
+    if unit is not None:
+        told += f", {{abs(g - e) / {unit!r}:.4g}} ULPs off"
+    wanted = _as_number(evidence.get("expected"))
+    same = "g == e" if wanted == wanted else "g != g"
+    if evidence.get("note") == "the sign of zero":
+        same = "str(g) == str(e)"
+    elif evidence.get("note") == "the sign of NaN":
+        names = [*names, "signs"]
+        values = [*values, f"[torch.signbit(side{at}).item() for side in ({', '.join(sides)})]"]
+        same = "signs[0] == signs[1]"
+    elif isinstance(bound, float) and cmath.isfinite(bound):
+        same += f" or abs(g - {'e' if exact is None else 'exact'}) <= {bound!r}"
+    return Check(
+        [
+            f"{', '.join(names)} = {', '.join(values)}",
+            f'told = f"{told}"',
+            f"if not ({same}):",
+            f'    raise SystemExit(f"{HEAD} {Kind(verdict.kind)}: {{told}}")',
+        ],
+        ['print(f"right: {told}")'],
+    )
+
+
+def _unit(evidence: dict[str, Any]) -> float | None:
+    """The unit in the last place at eager's number, None where the two are not that far apart or not that near."""
+    dtype, number = DTYPES.get(str(evidence.get("dtype"))), _as_number(evidence.get("expected"))
+    distance = evidence.get("ulps")
+    if dtype is None or number is None or not isinstance(distance, int | float) or not 0 < distance < float("inf"):
+        return None
+    return float(ulp(torch.tensor(abs(number), dtype=torch.float64), dtype))
+
+
+def _as_number(value: Any) -> int | float | complex | None:
+    """A number of a verdict's evidence, which has those as texts that JSON has none for."""
+    try:
+        if isinstance(value, str):
+            return complex(value) if "j" in value else float(value)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except ValueError:
+        return None
+
+
+def _aliasing(verdict: Verdict, results: Results) -> Check | None:
+    for pattern, words in _SHARED:
+        found = pattern.search(verdict.message)
+        places = [place_of(name) for name in found.groups()] if found else []
+        sides = [results.expressions(place) for place in places if place is not None]
+        if not found or not all(sides) or len(sides) < len(places):
+            continue
+        shown = f"{HEAD} {Kind.ALIASING}: {places[0]} {words.format(*places[1:])}"
+        got = [side[1] for side in sides if side is not None]
+        wrong = [f'    raise SystemExit("{shown}")']
+        if len(got) == 1:
+            return Check(
+                [f"if 0 in [step for step, size in zip({got[0]}.stride(), {got[0]}.shape) if size > 1]:", *wrong]
+            )
+        storage = ".untyped_storage().data_ptr()"
+        if "earlier" in found[0]:
+            again = [f"before, got = {got[1]}, compiled(*inputs())", f"if before{storage} == {got[0]}{storage}:"]
+            return Check([*again, *wrong], ['print("right: memory of its own")'])
+        return Check([f"if {got[0]}{storage} == {got[1]}{storage}:", *wrong], ['print("right: memory of its own")'])
+    return None

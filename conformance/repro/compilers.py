@@ -1,0 +1,113 @@
+"""How a script reaches a compiler: the way its users do, with nothing of torchstone's where there is such a way.
+
+None of it needs the compiler's package: what a script says is known without.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torchstone.conformance.execution.later_calls import LaterCall
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.repro import later_calls
+from torchstone.conformance.repro.compiler_paths import OUTPUT_TYPES, PATHS, compiled_by_torch_mlir
+from torchstone.conformance.repro.source import python_source
+
+BUILT_IN = ("linalg", "tosa", "stablehlo", "stablehlo-interpreter", "stablehlo-xla", "tensorrt")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler that a script reaches by an expression, of the names of a program and of its inputs' function."""
+
+    name: str
+    of: Callable[[str, str], str]
+    imports: tuple[str, ...] = ()
+    flat: ClassVar = False
+
+    def definitions(self, later: list[LaterCall]) -> list[str]:
+        """Return what has to be defined before."""
+        return []
+
+    def eager(self, args: str) -> list[str]:
+        """Return statements that compute ``expected``."""
+        return [f"expected = program(*{args})"]
+
+    def compile(self) -> str:
+        """Return an expression for the compiled program."""
+        return self.of("program", "inputs")
+
+    def run_other(self) -> str:
+        """Return a statement that compiles and runs the other program of ``later_calls``."""
+        inputs = f"{later_calls.ANOTHER}_inputs"
+        return f"{self.of(later_calls.ANOTHER, inputs)}(*{inputs}())"
+
+
+@dataclass(frozen=True)
+class Exported(Compiler):
+    """A compiler of an exported program, by a function whose source the script carries.
+
+    Results are a flat list; arguments that the program writes to are among them.
+    """
+
+    path: Callable[..., Any] = print
+    writes: bool = False
+    flat: ClassVar = True
+
+    def definitions(self, later: list[LaterCall]) -> list[str]:
+        lines = [*inspect.getsource(self.path).rstrip().splitlines(), "", ""]
+        if any(call.after_companion for call in later):
+            lines += _module("AnotherModule", [f"return {later_calls.ANOTHER}(*args)"])
+        if not self.writes:
+            return [*lines, *_module("Module", ["return program(*args)"])]
+        body = [
+            "args = [arg.clone() for arg in args]",
+            "results = tree_leaves(program(*args))",
+            "return [leaf for leaf in results if not any(leaf is arg for arg in args)], args",
+        ]
+        return [*lines, *_module("Module", body)]
+
+    def eager(self, args: str) -> list[str]:
+        run = f"{'Module()' if self.writes else 'program'}(*{args})"
+        return [f"expected = [leaf for leaf in tree_leaves({run}) if isinstance(leaf, torch.Tensor)]"]
+
+
+def _by_export(path: Callable[..., Any], more: str = "") -> Callable[[str, str], str]:
+    modules = {"program": "Module", later_calls.ANOTHER: "AnotherModule"}
+    exported = "torch.export.export({}(), {}(), strict=False)"
+    return lambda program, inputs: f"{path.__name__}({exported.format(modules[program], inputs)}{more})"
+
+
+def _module(name: str, body: list[str]) -> list[str]:
+    lines = [f"class {name}(torch.nn.Module):", "    def forward(self, *args):"]
+    return [*lines, *(f"        {line}" for line in body), "", ""]
+
+
+def find_compiler(backend: str, case: Case) -> Compiler:
+    """Return how a script reaches a backend."""
+    if backend == "eager":
+        return Compiler(backend, lambda program, inputs: program)
+    if backend == "inductor":
+        return Compiler(backend, lambda program, inputs: f"torch.compile({program})")
+    name = python_source(backend)
+    if backend in BUILT_IN:
+        call = "torchstone.compile({}, {}(), target={})"
+        return Compiler(backend, lambda program, inputs: call.format(program, inputs, name), ("import torchstone",))
+    if backend in PATHS:
+        return Exported(backend, _by_export(PATHS[backend]), (), PATHS[backend], writes(case))
+    if backend in OUTPUT_TYPES:
+        path = compiled_by_torch_mlir
+        return Exported(backend, _by_export(path, f', "{OUTPUT_TYPES[backend]}"'), (), path, writes(case))
+    needed = "from torchstone.conformance.backends import load"
+    return Compiler(backend, lambda program, inputs: f"load({name}).compile({program}, {inputs}())", (needed,))
+
+
+def writes(case: Case) -> bool:
+    """Whether the program may write to its arguments: in place, to an output, to running statistics."""
+    return any(
+        call.target.endswith(("_", "batch_norm", "instance_norm")) or "out" in call.kwargs
+        for call in case.program.calls
+    )

@@ -1,0 +1,48 @@
+"""Keyword arguments that a failure hangs on: they are found on the case as it was, before anything else has changed.
+
+Later, on other numbers or shapes, the program may fail without one of them too: that is another failure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, leaves
+from torchstone.reducers.edit import prune_and_rename
+
+Keywords: TypeAlias = Mapping[tuple[str, str], frozenset[str]]
+"""For a call's target and a keyword, the values that it may have as source; none where any value will do."""
+
+
+def essential_keywords(case: Case, may_go: Callable[[Case], bool]) -> Keywords:
+    """Return the keywords that the case does not fail without.
+
+    ``may_go``: whether the case without one still fails, or eager refuses it. A number may become a smaller one; of a
+    flag or a name there is no smaller one that is not another argument.
+    """
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for call in case.program.calls:
+        for key, value in call.kwargs.items():
+            if any(isinstance(leaf, Ref) for leaf in leaves(value)):
+                continue
+            rest = {name: given for name, given in call.kwargs.items() if name != key}
+            without = dataclasses.replace(call, kwargs=rest)
+            program = case.program.rewrite(lambda c, old=call, new=without: new if c is old else c)
+            if not may_go(prune_and_rename(case, program, case.inputs)):
+                fixed = frozenset({repr(value)}) if isinstance(value, bool | str) else frozenset()
+                known = found.get((call.target, key), fixed)
+                found[call.target, key] = known | fixed if known and fixed else frozenset()
+    return found
+
+
+def kept(keywords: Keywords, case: Case) -> bool:
+    """Whether each call that is left has the keywords that the failure hangs on."""
+    return all(
+        key in call.kwargs and (not values or repr(call.kwargs[key]) in values)
+        for (target, key), values in keywords.items()
+        for call in case.program.calls
+        if call.target == target
+    )
