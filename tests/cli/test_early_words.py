@@ -31,7 +31,8 @@ PATHS = {
     "run --corpus": READ_FOLDER, "run --store": WRITTEN_STORE, "run --expect": READ_FILE, "run --junit": WRITTEN_FILE,
     "report --out": WRITTEN_FOLDER, "report --store": READ_STORE, "replay --store": READ_STORE,
     "bisect --store": READ_STORE,
-    "fuzz --out": WRITTEN_FOLDER, "fuzz --store": READ_STORE, "reduce --out": WRITTEN_FOLDER,
+    "fuzz --out": WRITTEN_FOLDER, "fuzz --store": READ_STORE, "fuzz --known": READ_FOLDER,
+    "compile --engine-cache": WRITTEN_FOLDER, "reduce --out": WRITTEN_FOLDER,
     "reduce --keep": WRITTEN_FOLDER, "reduce --mlir": READ_FILE, "reduce --store": READ_STORE,
     "selftrial --out": WRITTEN_FILE, "controls --out": WRITTEN_FILE,
     "runs --store": READ_STORE, "runs list --store": READ_STORE, "runs show --store": READ_STORE,
@@ -55,7 +56,7 @@ TEXTS = {
 NEEDED = {
     "run": ["--backend", "eager", "--op", "add"], "replay": ["opinfo:add:float32:0", "--backend", "eager"],
     "reduce": ["opinfo:add:float32:0", "--backend", "eager"], "bisect": ["opinfo:add:float32:0", "--backend", "linalg"],
-    "fuzz": ["--backend", "eager"],
+    "fuzz": ["--backend", "eager"], "compile": ["model.py:forward"],
     "runs show": ["r1"], "runs diff": ["r1", "r1"], "runs prune": ["r1"], "runs export": ["--out", "x.csv"],
     "expect update": ["--expect", "x.toml"],
 }  # fmt: skip

@@ -13,6 +13,7 @@ import typer
 
 from torchstone.cli.options import CpuLevelOption, check_known, set_cpu_level
 from torchstone.cli.output import say, warn
+from torchstone.cli.paths import output_folder
 from torchstone.compiler.passes import timing
 
 if TYPE_CHECKING:
@@ -52,9 +53,8 @@ Profiles = Annotated[
 ]
 EngineCache = Annotated[
     Path | None,
-    typer.Option(
+    output_folder(
         "--engine-cache",
-        metavar="FOLDER",
         help="Keep the engine in this folder, and take one that is there already. For the target tensorrt.",
     ),
 ]

@@ -15,7 +15,7 @@ import typer
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.options import OpsFromOption, StoreOption, check_known, load_ops, parse_duration
 from torchstone.cli.output import replace_line, say, warn
-from torchstone.cli.paths import output_folder
+from torchstone.cli.paths import input_folder, output_folder
 from torchstone.cli.workers import (
     PythonOption,
     check_backend_names,
@@ -70,7 +70,7 @@ def fuzz(
     out: Annotated[Path | None, output_folder("--out", help=_OUT)] = None,
     known: Annotated[
         list[Path] | None,
-        typer.Option("--known", metavar="DIR", help="Folder of an earlier campaign: what it found is left out."),
+        input_folder("--known", help="Folder of an earlier campaign: what it found is left out."),
     ] = None,
     python: PythonOption = None,
     store: StoreOption = None,
