@@ -124,6 +124,10 @@ def _refuse(func: Any, operand: Tensor, *args: Any, **kwargs: Any) -> Any:
     return func(operand, *args, **kwargs)
 
 
+def _lost_through_a_view(func: Any, written: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return func(written.clone() if written._base is not None else written, *args, **kwargs)
+
+
 swapped_sub = MutatedEager("swapped-sub", {aten.sub: swapped})
 max_without_nan = MutatedEager("max-without-nan", {aten.maximum: _max_without_nan})
 sum_wrong_axis = MutatedEager("sum-wrong-axis", {aten.sum: _sum_over_next_axis})
@@ -131,6 +135,9 @@ slice_off_by_one = MutatedEager("slice-off-by-one", {aten.slice: _slice_off_by_o
 round_half_up = MutatedEager("round-half-up", {aten.round: _round_half_up})
 crashing_cumsum = MutatedEager("crashing-cumsum", {aten.cumsum: _abort})
 failing_softmax = MutatedEager("failing-softmax", {aten._softmax: _refuse})
+lost_through_a_view = MutatedEager(
+    "lost-through-a-view", dict.fromkeys((aten.copy_, aten.fill_, aten.add_, aten.mul_), _lost_through_a_view)
+)
 correct = MutatedEager("correct", {})
 
 linalg_swapped_sub = MutatedRow("linalg-swapped-sub", "FLOAT", "sub", _arith("subf", 1, 0))

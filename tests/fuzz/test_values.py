@@ -60,3 +60,25 @@ def test_distinct_contents_have_no_ties():
     for dtype in (torch.float32, torch.int64, torch.float16, torch.int8, torch.uint8):
         drawn = values.draw_contents(SeededChoices("distinct"), (7, 5), dtype, distinct=True)
         assert drawn.unique().numel() == 35
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.complex64])
+def test_magnitudes_are_even_in_their_logarithms_and_of_both_signs(dtype):
+    drawn = values.draw_magnitudes(SeededChoices("magnitudes"), (40, 25), dtype)
+    parts = torch.view_as_real(drawn) if dtype.is_complex else drawn
+    most = 6 if dtype != torch.float16 else 2.4
+    logs = parts.abs().double().log10()
+    assert drawn.dtype == dtype and bool(parts.isfinite().all())
+    assert {True, False} == set((parts < 0).flatten().tolist())
+    assert abs(float(logs.mean()) - (most - 6) / 2) < 0.5 and float(logs.max()) < most + 0.01
+
+
+def test_a_row_of_one_number_is_one_along_a_dim_or_all_of_it():
+    rows, wholes = set(), set()
+    for seed in range(60):
+        tensor = torch.arange(1.0, 13.0).reshape(3, 4)
+        changed = values.draw_row(SeededChoices(f"row {seed}"), tensor, True) != tensor
+        if changed.all(0).any() or changed.all(1).any():
+            rows.add(int(changed.sum()))
+        wholes.add(bool(changed.all()))
+    assert rows >= {3, 4, 12} and wholes == {True, False}

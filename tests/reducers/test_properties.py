@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 
 import pytest
 from cases import judge, reduced, shrunk
 
 from tests import mutants
+from torchstone.conformance.program.program import Ref
 from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.generator.generate import nth_program
 from torchstone.reducers import order
@@ -31,6 +33,19 @@ def test_a_swapped_sub_comes_down_to_one_sub_of_one_element(seed):
     assert order.size(found.value) <= order.size(tidy(start))
     again = reduced(start, mutants.swapped_sub)
     assert again.value.to_bytes() == found.value.to_bytes()
+
+
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_a_write_that_is_lost_through_a_view_comes_down_to_the_view_and_the_write(seed):
+    views = select_rules(("select", "narrow", "transpose"))
+    pool, writes = (*views, *select_rules(("add", "sin", "cat"))), select_rules(("copy_",))
+    backend = mutants.lost_through_a_view
+    trial = judge(backend)
+    cases = (nth_program(seed, index, pool, must=writes) for index in itertools.count())
+    start = next(case for case in cases if len(case.program.calls) > 3 and trial(case).failed)
+    view, write = reduced(start, backend).value.program.calls
+    assert view.target in {rule.target for rule in views}
+    assert write.target == "torch.Tensor.copy_" and write.args[0] == Ref(view.result)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
