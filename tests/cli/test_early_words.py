@@ -44,6 +44,8 @@ PATHS = {
 
 TEXTS = {
     "run --python",
+    "fuzz --python",
+    "replay --python",
     "bisect FILE|CASE",
     "replay FILE|CASE",
     "replay --after",
@@ -285,6 +287,8 @@ WRONG = [
     (["run", "-b", "nowhere.at:all"], "there is no module nowhere"),
     (["run", "-b", "eager", "--python", "eager=/nowhere"], "no Python at /nowhere"),
     (["run", "-b", "eager", "--python", "egaer=/nowhere"], 'unknown backend "egaer"'),
+    (["fuzz", "-b", "eager", "--python", "eager=/nowhere"], "no Python at /nowhere"),
+    (["replay", "opinfo:add:float32:0", "-b", "eager", "--python", "eager=/nowhere"], "no Python at /nowhere"),
     (["replay", "opinfo:sofmax:float32:0", "-b", "eager"], 'unknown op "sofmax"'),
     (["replay", "opinfo:softmax:flaot32:0", "-b", "eager"], 'unknown dtype "flaot32"'),
     (["replay", "missing.safetensors", "-b", "eager"], "neither a file nor a case id"),
