@@ -330,6 +330,11 @@ class Draft:
             if not math.isfinite(largest) or largest > LIMITS[self.all_magnitudes]:
                 raise CallRejected(f"{target}: a result as large as {largest}")
 
+    @property
+    def has_views(self) -> bool:
+        """Whether two values share memory, so that one can be written through the other."""
+        return len({storage_key(value.tensor) for value in self.values}) < len(self.values)
+
     def _shares_memory(self, value: DraftValue) -> bool:
         key = storage_key(value.tensor)
         return any(other is not value and storage_key(other.tensor) == key for other in self.values)
