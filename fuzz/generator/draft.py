@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import storage_key
+from torchstone.conformance.oracle.op_traits.execution import VIEW_OR_COPY
 from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
@@ -30,6 +32,9 @@ ANY = (-4.0, 4.0)
 """The bounds of an op that takes all numbers."""
 NUMEL = 4096
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
+
+_STATE = ("inputs", "values", "calls", "used", "_loose", "_copies")
+"""What of a draft is as it was after a call that is refused."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ class Draft:
         self.base = choices.weighted(values.DTYPES)
         self.all_magnitudes = choices.chance(ALL_MAGNITUDES)
         self.needs_exact = self.writes = False
+        self._loose: set[int] = set()  # storages of which PyTorch leaves open whether they are one with another
         self._copies: dict[int, torch.UntypedStorage] = {}
         self.dtypes: frozenset[torch.dtype] = frozenset()
 
@@ -182,8 +188,8 @@ class Draft:
         self._check("an input", tensor)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
-        (copy,) = copy_tensors((tensor,), copies=self._copies)  # a call may write to it
-        self.values.append(DraftValue(Ref(name), copy, exact=True))
+        (own,) = copy_tensors((tensor,), copies=self._copies)  # a call may write to it
+        self.values.append(DraftValue(Ref(name), own, exact=True))
         return self.values[-1]
 
     def broadcast(self, value: DraftValue, dtypes: Iterable[torch.dtype] | None = None, **wanted: Any) -> DraftValue:
@@ -253,6 +259,8 @@ class Draft:
             raise CallRejected(f"{target}: {error}") from None
         places = memory.written()
         written = [operand.tensor for operand in operands if storage_key(operand.tensor) in places]
+        if places & self._loose:
+            raise CallRejected(f"{target}: it writes to what is a view or a copy")
         if undefined := why_undefined(written, [operand.tensor for operand in operands], elementwise):
             raise CallRejected(f"{target}: {undefined}")
         changed = [value for value in self.values if storage_key(value.tensor) in places]
@@ -272,6 +280,8 @@ class Draft:
             if not all(_rounds(value.tensor) for value in changed):
                 raise CallRejected(f"{target}: integers that share memory with rounded numbers")
             self.values = [replace(v, exact=False) if storage_key(v.tensor) in places else v for v in self.values]
+        if VIEW_OR_COPY.has(drawn.operator):
+            self._loose |= {storage_key(tensor) for tensor in (*returned, *(operand.tensor for operand in operands))}
         name = f"v{len(self.calls)}"
         call = drawn.map_arguments(lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
         self.calls.append(replace(call, result=name))
@@ -284,12 +294,12 @@ class Draft:
 
     def attempt(self, draw: Callable[[Draft], None]) -> bool:
         """Run ``draw`` and keep what it added to the program, unless it is refused."""
-        before = (dict(self.inputs), list(self.values), list(self.calls), set(self.used), dict(self._copies))
+        before = {name: copy.copy(getattr(self, name)) for name in _STATE}
         self.drawn, self.writes = set(), False
         try:
             draw(self)
         except CallRejected:
-            self.inputs, self.values, self.calls, self.used, self._copies = before
+            vars(self).update(before)
             return False
         return True
 
@@ -319,6 +329,11 @@ class Draft:
                 return
             if not math.isfinite(largest) or largest > LIMITS[self.all_magnitudes]:
                 raise CallRejected(f"{target}: a result as large as {largest}")
+
+    @property
+    def has_views(self) -> bool:
+        """Whether two values share memory, so that one can be written through the other."""
+        return len({storage_key(value.tensor) for value in self.values}) < len(self.values)
 
     def _shares_memory(self, value: DraftValue) -> bool:
         key = storage_key(value.tensor)

@@ -25,7 +25,7 @@ ATTEMPTS = 20
 """How often a call is redrawn, and a program started over, before giving up."""
 
 
-WEIGHTS = (12, 6, 82)
+WEIGHTS, WEIGHTS_BESIDE_VIEWS = (15, 5, 80), (10, 25, 65)
 """Of a hundred calls, how many are drawn from the views, from the assignments, and from all ops."""
 
 DRAWS = "draws"
@@ -105,7 +105,7 @@ def _draw_calls(
 
 def _extend(draft: Draft, pool: Sequence[OpRule], drafts: Drafts) -> bool:
     for _ in range(ATTEMPTS):
-        kept = draft.attempt(_pick(draft.choices, pool).add_to)
+        kept = draft.attempt(_pick(draft, pool).add_to)
         drafts.calls += 1
         drafts.calls_kept += kept
         if kept:
@@ -113,10 +113,12 @@ def _extend(draft: Draft, pool: Sequence[OpRule], drafts: Drafts) -> bool:
     return False
 
 
-def _pick(choices: Choices, pool: Sequence[OpRule]) -> OpRule:
+def _pick(draft: Draft, pool: Sequence[OpRule]) -> OpRule:
     """Draw an op; views and assignments, which are few among hundreds, more often: compilers lose writes to views."""
     kinds = ([rule for rule in pool if rule.is_view], [rule for rule in pool if rule.assigns], pool)
-    return choices.pick(choices.weighted([(kind, weight) for kind, weight in zip(kinds, WEIGHTS, strict=True) if kind]))
+    weights = WEIGHTS_BESIDE_VIEWS if draft.has_views else WEIGHTS
+    weighted = [(kind, weight) for kind, weight in zip(kinds, weights, strict=True) if kind]
+    return draft.choices.pick(draft.choices.weighted(weighted))
 
 
 def _draws(draft: Draft) -> bool | None:

@@ -13,8 +13,8 @@ from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NU
 from torchstone.conformance.program.call_targets import lookup
 from torchstone.fuzz.generator.draft import Arguments, Draft, DraftValue
 
-IN_PLACE = 30
-"""Of a hundred calls of an op that has an in-place form, how many are of that form."""
+IN_PLACE, IN_PLACE_ON_VIEW = 20, 60
+"""Of a hundred calls of an op that has an in-place form, how many are of that form: first, and beside a view."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class OpRule:
     def add_to(self, draft: Draft) -> None:
         """Append a call of this op to the program; raises CallRejected when the drawn call does not do."""
         draft.needs_exact, draft.dtypes = self.jumps, self.dtypes
-        draft.writes = self.inplace is not None and (self.assigns or draft.choices.chance(IN_PLACE))
+        percent = IN_PLACE_ON_VIEW if draft.has_views else IN_PLACE
+        draft.writes = self.inplace is not None and (self.assigns or draft.choices.chance(percent))
         writes = draft.writes
         arguments = self.draw(draft)
         takes = bool(arguments.args) and isinstance(arguments.args[0], DraftValue)

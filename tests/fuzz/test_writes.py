@@ -90,6 +90,10 @@ def test_writes_whose_result_pytorch_leaves_open_are_refused():
         with pytest.raises(CallRejected, match=r"it reads or writes|given twice|clone\(\)"):
             write(target, *others)
     draft = _draft()
+    draft.call("torch.reshape", Arguments((draft.values[0], (3, 2))), exact=True, cuts=False)
+    with pytest.raises(CallRejected, match="a view or a copy"):
+        draft.call("torch.Tensor.neg_", Arguments((draft.values[0],)), exact=True, cuts=False)
+    draft = _draft()
     mean, var = draft.given(torch.ones(1).expand(3)), draft.given(torch.ones(3))
     with pytest.raises(CallRejected, match="in one place"):  # of which eager's batch norm takes no notice
         arguments = Arguments((draft.values[0], mean, var), {"training": True})

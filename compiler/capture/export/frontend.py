@@ -296,7 +296,7 @@ def _record(program: torch.export.ExportedProgram, name: str) -> _Replayed:
     lifted = [s for s in signature.input_specs if s.kind is not InputKind.USER_INPUT]
     for spec in (*user, *lifted):
         fake = fakes[getattr(spec.arg, "name", "")]
-        if not isinstance(fake, torch.Tensor):
+        if not isinstance(fake, torch.Tensor) or spec.kind is InputKind.TOKEN:  # which orders effects, as a graph does
             continue
         names[spec.target or spec.arg.name] = number = len(recorder.graph.args)
         if spec.kind is InputKind.USER_INPUT:
@@ -312,7 +312,7 @@ def _record(program: torch.export.ExportedProgram, name: str) -> _Replayed:
             out.written.append(value)
         elif spec.kind is OutputKind.USER_OUTPUT:
             out.returned.append(value)
-        else:
+        elif spec.kind is not OutputKind.TOKEN:
             raise Unsupported(f"an output of kind {spec.kind.name}", stage="capture")
     return out
 

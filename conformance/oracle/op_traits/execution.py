@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from torchstone.conformance.oracle.op_traits.trait import Names, Trait, each
 
+_UNSAFE = "safe as long as either the operand or the result is not written to"
+
 VIEW_OR_COPY = Trait(
     "Returns a view or a copy",
     Names.PUBLIC,
-    each("contiguous flatten ravel reshape reshape_as resolve_conj resolve_neg to"),
+    each(
+        "contiguous flatten ravel reshape reshape_as resolve_conj resolve_neg to",
+        **dict.fromkeys(("unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"), _UNSAFE),
+    ),
     reason="The documentation leaves open whether the result shares memory with the operand.",
-    effect="A backend's result may share memory with an input where eager's does not.",
-    read_by=("conformance.execution.repeatability",),
+    effect=(
+        "A backend's result may share memory with an input where eager's does not. The fuzzer writes to neither of "
+        "them afterwards."
+    ),
+    read_by=("conformance.execution.repeatability", "fuzz.generator.draft"),
     waives=True,
 )
 

@@ -45,7 +45,7 @@ DRAWS_RANDOM_NUMBERS = Trait(
         "The fuzzer calls those that it knows how to, not as the samples do. The oracle has no list: it sees whether "
         "eager took numbers from the generator."
     ),
-    read_by=("fuzz.generator.families.samples",),
+    read_by=("fuzz.generator.families.samples", "fuzz.generator.rules"),
 )
 
 LOSES_NAN = Trait(

@@ -56,7 +56,8 @@ def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
         dtype, row = rows[storage_key(storage)]
         if dtype != plain.dtype:
             raise NoTwin(f"two inputs view the same memory as {dtype} and as {plain.dtype}")
-        copy = row.as_strided(plain.size(), plain.stride(), plain.storage_offset())
+        # No view of the row: what a program writes to while it takes gradients must not be one made without them.
+        copy = row.new_empty(0).set_(row.untyped_storage(), plain.storage_offset(), plain.size(), plain.stride())
         result.append(flip_bits_of(copy, tensor))
     return tuple(result)
 

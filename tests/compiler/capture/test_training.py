@@ -173,6 +173,21 @@ def test_ops_with_effects_under_functionalization() -> None:
     torch.testing.assert_close(compile(program, (x,))(x), program(x), rtol=1e-4, atol=1e-4)
 
 
+def test_ops_with_effects_beside_a_size_that_varies() -> None:
+    """PyTorch's export hands the program a token, which puts effects in order."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(torch.linalg.eigvals(x).abs().sum(), x)
+        return gradient.sum() + y
+
+    x = torch.randn(3, 3) + torch.diag(torch.arange(3.0) * 5)
+    exe = compile(program, (x, torch.randn(4)), dynamic_shapes=(None, {0: torch.export.Dim.DYNAMIC}))
+    y = torch.randn(6)
+    torch.testing.assert_close(exe(x, y), program(x, y), rtol=1e-4, atol=1e-4)
+
+
 def test_an_lstm_is_made_of_simpler_ops() -> None:
     lstm = torch.nn.LSTM(3, 4).eval()
     x = torch.randn(5, 2, 3)
