@@ -20,6 +20,7 @@ from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.store import parse_evidence as read
+from torchstone.reducers.blame import blamed
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.failure import reduce_case
 from torchstone.reducers.signature import Signature, signature
@@ -98,7 +99,8 @@ def reduce_failures(
             if record is None:
                 if pool is None:
                     pool = stack.enter_context(Pool(failure.backend, python=python, timeout=timeout, retry=False))
-                record = {"cases": list(failure.cases)} | _reduced(store, run, failure, folder, budget, pool, python)
+                record = {"cases": list(failure.cases)}
+                record |= _reduced(store, run, failure, folder, budget, timeout, pool, python)
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / SUMMARY).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
             yield failure, record | {"same_as": _same(record, failure, seen)}, before
@@ -142,7 +144,14 @@ _FORM: dict[str, type | tuple[type, ...]] = {
 
 
 def _reduced(
-    store: Store, run: str, failure: Failure, folder: Path, budget: Budget, pool: Pool, python: str | None
+    store: Store,
+    run: str,
+    failure: Failure,
+    folder: Path,
+    budget: Budget,
+    timeout: float,
+    pool: Pool,
+    python: str | None,
 ) -> dict[str, Any]:
     """Reduce the first of a failure's cases that fails again as it did; its script confirms it, in a new process."""
     why = "no case is stored"
@@ -156,6 +165,7 @@ def _reduced(
         except InputError as error:
             why = str(error)
             continue
+        found = found if python else blamed(found, timeout)
         write_reduction(found, folder)
         return summary(found) | {"script": dataclasses.asdict(confirm_script(found, folder, python))}
     return {"backend": failure.backend, "signature": dataclasses.asdict(failure.signature), "not_reduced": why}

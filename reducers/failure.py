@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
@@ -28,7 +28,9 @@ Judge = Callable[[Case], Verdict]
 class Reduction:
     """A reduced failure. ``verdict`` is the reduced case's own; ``confirmed``: a fresh worker failed the same way.
 
-    ``complete`` is false when the budget ended the search before nothing more could be taken away.
+    ``complete`` is false when the budget ended the search before nothing more could be taken away. ``blame`` is the
+    stage that the failure comes from, where that is known, and ``texts`` the program ``before`` and ``after`` it, each
+    with the name of what it is.
     """
 
     case: Case
@@ -41,6 +43,8 @@ class Reduction:
     seconds: float
     complete: bool
     confirmed: bool
+    blame: str = ""
+    texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def script(self) -> str:

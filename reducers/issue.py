@@ -55,6 +55,8 @@ def issue(reduction: Reduction, script: str) -> str:
         lines += ["| worst element | |", "| --- | --- |"]
         lines += [f"| {label} | {markdown(value)} |" for label, value in numbers]
         lines.append("")
+    if reduction.blame:
+        lines += [f"The first stage that shows it: {markdown(reduction.blame)}.{_attached(reduction)}", ""]
     lines += ["## To reproduce", ""]
     text = reduction.script
     if len(text) <= MOST:
@@ -67,6 +69,16 @@ def issue(reduction: Reduction, script: str) -> str:
     lines += ["", "Found by torchstone. With the case that is attached:", ""]
     lines += [markdown_block(replay_command("case.safetensors", reduction.backend))]
     return "\n".join(lines) + "\n"
+
+
+def text_name(side: str) -> str:
+    """Return what the file is called that has the program ``before`` the stage to blame, or ``after`` it."""
+    return f"{side}.txt"
+
+
+def _attached(reduction: Reduction) -> str:
+    told = [f"{side} it (`{text_name(side)}`, {markdown(stage)})" for side, (stage, _) in reduction.texts.items()]
+    return f" Attached is the program {' and '.join(told)}." if told else ""
 
 
 def title(case: Case, verdict: Verdict) -> str:

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.custom.registration import OPS_FROM
-from torchstone.conformance.escape import file_name, replay_command
+from torchstone.conformance.escape import file_name, replay_command, utf8
 from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.reducers.failure import Reduction
-from torchstone.reducers.issue import issue
+from torchstone.reducers.issue import issue, text_name
 from torchstone.reducers.script_run import ScriptRun, run_script
 
 SCRIPT, CASE, ORIGINAL, SUMMARY = "reproducer.py", "case.safetensors", "original.safetensors", "summary.json"
 ISSUE, TEST = "issue.md", "test_reproducer.py"
+SIDES = ("before", "after")
 
 _TEST = '''"""Fails for as long as the failure is there: the script beside this file exits with 1 where it shows."""
 
@@ -38,6 +39,10 @@ def write_reduction(reduction: Reduction, folder: Path) -> None:
     (folder / SCRIPT).write_text(reduction.script, encoding="utf-8", newline="\n")
     (folder / TEST).write_text(_TEST.format(script=SCRIPT), encoding="utf-8", newline="\n")
     (folder / ISSUE).write_text(issue(reduction, SCRIPT), encoding="utf-8", newline="\n")
+    for side in SIDES:
+        (folder / text_name(side)).unlink(missing_ok=True)  # of an earlier reduction
+    for side, (_, text) in reduction.texts.items():
+        (folder / text_name(side)).write_text(utf8(text), encoding="utf-8", newline="\n")
     reduction.case.save(folder / CASE)
     reduction.original.save(folder / ORIGINAL)
     (folder / SUMMARY).write_text(json.dumps(summary(reduction), indent=2) + "\n", encoding="utf-8")
@@ -69,6 +74,7 @@ def summary(reduction: Reduction) -> dict[str, Any]:
         "signature": dataclasses.asdict(reduction.signature),
         "message": reduction.verdict.message,
         "evidence": reduction.verdict.evidence,
+        "blame": reduction.blame,
         "confirmed": reduction.confirmed,
         "complete": reduction.complete,
         "reduced": measure_case(reduction.case),

@@ -85,7 +85,8 @@ class Backend(Protocol):
         Neither this nor the returned callable may run ``fn`` on the real tensors by way of eager. The callable may
         have ``evidence``, a dict of JSON values that goes into the verdict's, read after the call. Its key ``ran``
         proves that the backend did the work: what was executed, ``{executor: [op, ...]}``, an op as its name, with
-        `` x3`` after it when it ran three times. PyTorch's own kernels go under ``eager``.
+        `` x3`` after it when it ran three times. PyTorch's own kernels go under ``eager``. The callable may have
+        ``stages``, too: the text of the program at each of the compiler's stages, by name.
         Raises BackendUnsupported when the backend declines the program, BackendError when it fails; any other
         exception is taken as an ``error`` of the stage it was raised in. The callable is called several times, with
         other values and other strides, too: what it does not take of these it refuses with BackendUnsupported or

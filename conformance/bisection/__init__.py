@@ -7,5 +7,6 @@ tried alone (an expansion, the kernel of a primitive) or left out (a pass), so a
 """
 
 from torchstone.conformance.bisection.search import Blame, Tried, bisect
+from torchstone.conformance.bisection.texts import stage_texts
 
-__all__ = ["Blame", "Tried", "bisect"]
+__all__ = ["Blame", "Tried", "bisect", "stage_texts"]

@@ -26,7 +26,7 @@ def rungs(backend: Any) -> Sequence[Rung]:
     if not isinstance(backend, Inductor):
         return ()
     before = [Rung(stage, what, lambda n=name: DynamoBackend("inductor", n)) for stage, what, name in _BEFORE]
-    return (*before, Rung("inductor", "Inductor", lambda: backend, found=_named))
+    return (*before, Rung("inductor", "Inductor", lambda: backend, found=_named, made="output code"))
 
 
 def _named(is_right: Callable[[], bool]) -> str:

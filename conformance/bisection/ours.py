@@ -70,11 +70,26 @@ def rungs(backend: Any) -> Sequence[Rung]:
         passes = [part for path in paths for part in _passes(path, backend, change)]
         return [*passes, *(_levels(backend, change) if paths else ())]
 
+    own = backend.target
     return (
-        Rung("capture", "the captured program, run by PyTorch's kernels", up_to(_captured)),
-        Rung("expansions", "FlatIR, run by the primitives' evaluators", up_to(_evaluated), expansions),
-        Rung("kernels", f"each primitive in a kernel of {backend.target} of its own", up_to(_apart()), kernels),
-        Rung("together", f"kernels of {backend.target} as they are", lambda: backend, together),
+        Rung("capture", "the captured program, run by PyTorch's kernels", up_to(_captured), made="aten"),
+        Rung(
+            "expansions",
+            "FlatIR, run by the primitives' evaluators",
+            up_to(_evaluated),
+            expansions,
+            given="contract",
+            made="flat",
+        ),
+        Rung(
+            "kernels",
+            f"each primitive in a kernel of {own} of its own",
+            up_to(_apart()),
+            kernels,
+            given="flat",
+            made=own,
+        ),
+        Rung("together", f"kernels of {own} as they are", lambda: backend, together, given=own, made="llvm"),
     )
 
 

@@ -34,7 +34,8 @@ class Rung:
 
     ``stage`` is what it has more than the rung before. ``parts`` gives those of the stage, from the verdict on the rung
     before: its evidence names the ops. ``found`` is for a compiler that has a search of its own: it is given what says
-    whether the compiler is right as it is, and names the part.
+    whether the compiler is right as it is, and names the part. ``given`` and ``made`` name the texts of the program
+    before and after the stage, among the ``stages`` of what the backend compiles.
     """
 
     stage: str
@@ -42,3 +43,5 @@ class Rung:
     backend: Callable[[], Any]
     parts: Callable[[Verdict], Sequence[Part]] = lambda before: ()
     found: Callable[[Callable[[], bool]], str] | None = None
+    given: str = ""
+    made: str = ""

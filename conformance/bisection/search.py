@@ -50,7 +50,7 @@ def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried
     Each trial runs in a fork of this process, for ``seconds`` at most; ``say`` is told of each. Raises ``InputError``
     for a backend whose stages are not known.
     """
-    rungs = _rungs(backend)
+    rungs = known_rungs(backend)
     trials = _Trials(case, seconds, say)
     whole = trials.verdict(rungs[-1].backend)
     if whole.outcome not in FAILURES:
@@ -65,7 +65,8 @@ def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried
     return _in_parts(rungs[-1], before, trials)
 
 
-def _rungs(backend: str) -> Sequence[Rung]:
+def known_rungs(backend: str) -> Sequence[Rung]:
+    """Return the rungs of a backend. Raises ``InputError`` for one whose stages are not known."""
     loaded = load(backend)
     for family in (ours, inductor, exported):
         if found := family.rungs(loaded):

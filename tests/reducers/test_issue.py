@@ -62,6 +62,20 @@ def test_an_issue_has_the_numbers_the_script_and_the_versions():
     assert text.startswith("# torch.expm1 (float32): wrong value\n")
 
 
+def test_an_issue_names_the_stage_and_what_it_was_given(tmp_path):
+    texts = {"before": ("contract", "aten.expm1 \udc80"), "after": ("flat", "flat.exp")}
+    told = replace(reduction(WRONG), blame="expansions: aten.expm1.default", texts=texts)
+    write.write_reduction(told, tmp_path)
+    assert (
+        "The first stage that shows it: expansions: aten.expm1.default. "
+        "Attached is the program before it (`before.txt`, contract) and after it (`after.txt`, flat)."
+    ) in (tmp_path / "issue.md").read_text()
+    assert (tmp_path / "before.txt").read_text() == "aten.expm1 \\udc80"
+    assert (tmp_path / "after.txt").read_text() == "flat.exp"
+    write.write_reduction(reduction(WRONG), tmp_path)
+    assert not (tmp_path / "before.txt").exists() and "first stage" not in (tmp_path / "issue.md").read_text()
+
+
 def test_a_long_script_is_attached(monkeypatch):
     monkeypatch.setattr(issue, "MOST", 10)
     text = issue.issue(reduction(WRONG), "reproducer.py")

@@ -98,6 +98,7 @@ class Builtin:
                 raise _translate(error) from error
 
         ran = {self.executors[0]: counted(executable.compiled_ops), "eager": counted(executable.library_calls)}
+        run.__dict__["stages"] = executable.ir
         run.__dict__["evidence"] = {"ran": {executor: ops for executor, ops in ran.items() if ops}}
         return run
 

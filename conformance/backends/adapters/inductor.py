@@ -90,6 +90,7 @@ class Inductor:
             except Exception as error:
                 raise BackendError(_first_lines(error), "run") from error
         executable = _Executable(compiled, [kernel for source in sources for kernel in _KERNEL.findall(source)])
+        executable.stages = {"output code": "\n".join(sources)}
         self._in_use.add(executable)
         return executable
 
@@ -101,6 +102,7 @@ class _Executable:
         self.compiled = compiled
         self.kernels = kernels
         self.evidence: dict[str, Any] = {}
+        self.stages: dict[str, str] = {}
 
     def __call__(self, *args: Tensor) -> Any:
         if self.evidence:

@@ -8,15 +8,33 @@ import pytest
 import torch
 
 from torchstone.cli import invoke
+from torchstone.conformance.backends.adapters.builtin import Linalg
 from torchstone.conformance.backends.export_support import capture
-from torchstone.conformance.bisection import Tried, bisect
+from torchstone.conformance.backends.protocol import BackendError
+from torchstone.conformance.bisection import Blame, Tried, bisect, stage_texts
 from torchstone.conformance.bisection.search import same_failure
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.mutants import BACKEND_NAME
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import find_case
 
 CASE = "opinfo:add:float32:0"
+Text = tuple[str, str] | None
+
+
+def bisect_none(case: Case) -> Verdict:
+    """A verdict, of which the texts ask nothing."""
+    return Verdict(case.id, "", "", "", "", "", Stage.COMPARE, Outcome.MISMATCH, "value")
+
+
+class Refuses(Linalg):
+    """The target linalg, which makes no kernels."""
+
+    def compile(self, fn, args):
+        if "row" in vars(self):  # it is one up to a stage
+            return super().compile(fn, args)
+        raise BackendError("no kernel")
 
 
 @pytest.mark.parametrize(
@@ -39,6 +57,32 @@ def test_each_trial_is_told_as_it_ends() -> None:
     blame = bisect(find_case("opinfo:addcdiv:float32:0"), f"{BACKEND_NAME}+addcdiv-swapped", say=told.append)
     assert tuple(told) == blame.tried
     assert [(tried.name, tried.shows) for tried in told[:2]] == [("capture", False), ("expansions", True)]
+
+
+@pytest.mark.parametrize(
+    ("stage", "before", "after"),
+    [
+        ("capture", None, ("aten", "aten.add.Tensor")),
+        ("expansions", ("contract", "aten.add.Tensor"), ("flat", "flat.add")),
+        ("kernels", ("flat", "flat.add"), ("linalg", "linalg.generic")),
+        ("together", ("linalg", "linalg.generic"), ("llvm", "llvm.func")),
+    ],
+)
+def test_the_program_before_and_after_a_stage(stage: str, before: Text, after: Text) -> None:
+    case = find_case("opinfo:add:float32:2")
+    texts = stage_texts(case, "linalg", Blame(bisect_none(case), stage))
+    assert set(texts) == {side for side, text in (("before", before), ("after", after)) if text}
+    for side, text in (("before", before), ("after", after)):
+        if text:
+            assert texts[side][0] == text[0] and text[1] in texts[side][1]
+
+
+def test_what_dies_has_the_program_before_it() -> None:
+    """Or raises, which is the same for who asks: what the compiler made up to there is shown."""
+    case = find_case("opinfo:sub:float32:2")
+    blame = Blame(bisect_none(case), "kernels")
+    texts = stage_texts(case, f"{__name__}:Refuses", blame)
+    assert texts["before"][0] == "flat" and "flat.sub" in texts["before"][1] and "after" not in texts
 
 
 def test_what_does_not_fail_has_nobody_to_blame() -> None:

@@ -104,6 +104,7 @@ def _one(
     found: Case, backend: str, budget: Budget, timeout: float, out: Path | None, keep: Path | None, python: str | None
 ) -> int:
     """Reduce one case, and write and show what is left."""
+    from torchstone.reducers.blame import blamed
     from torchstone.reducers.failure import reduce_case
     from torchstone.reducers.write import add_to_corpus as keep_in
     from torchstone.reducers.write import confirm_script, write_reduction
@@ -120,6 +121,7 @@ def _one(
         python=python,
         progress=lambda step: warn(f"  {step.name}: {_size(step.size)}") if live else None,
     )
+    reduction = reduction if python else blamed(reduction, timeout)
     write_reduction(reduction, folder)
     ran = confirm_script(reduction, folder, python)
     _show(reduction, folder, ran)
@@ -228,6 +230,8 @@ def _show(reduction: Reduction, folder: Path, ran: ScriptRun) -> None:
     for name, tensor in reduction.case.inputs.items():
         say(f"input     {name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}")
     say(f"search    {reduction.trials} trials, {reduction.seconds:.1f} s, {_ended(reduction)}")
+    if reduction.blame:
+        say(f"blame     {one_line(reduction.blame)}")
     say(f"script    {_told(ran)}")
     say(f"written   {folder}")
 
