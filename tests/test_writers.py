@@ -33,6 +33,7 @@ WRITERS: dict[str, str] = {
     "torchstone.conformance.custom.source": "tests/conformance/custom/test_learning.py",
     "torchstone.reducers.batch": HERE + "store.py",
     "torchstone.fuzz.campaign": HERE + "terminal.py",
+    "torchstone.fuzz.saved": "tests/fuzz/test_cause.py",
     "torchstone.fuzz.selftrial.results": HERE + "terminal.py",
     "torchstone.conformance.controls.results": HERE + "terminal.py",
     "torchstone.fuzz.selftrial.mutation_results": HERE + "terminal.py",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -159,6 +162,27 @@ def test_exit_codes_and_the_ranked_list(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "12 programs in " in out and "seed 1: " in out
     assert any(line.split()[:5] == ["1", "mismatch", "sub", "1", "1"] for line in out.splitlines())
+
+
+@pytest.mark.torture
+def test_a_campaign_goes_on_after_a_sudden_end(tmp_path, capsys):
+    words = ["fuzz", "--backend", "eager", "--seed", "3", "--jobs", "1", "--time", "5m", "--out", str(tmp_path)]
+    process = subprocess.Popen([sys.executable, "-m", "torchstone", *words], stderr=subprocess.DEVNULL)
+    try:
+        while not (tmp_path / "campaign.json").exists():
+            time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+    done = json.loads((tmp_path / "campaign.json").read_text())
+    assert not done["finished"]
+    last = done["next"] + 5
+    assert invoke([*words, "--programs", str(last)]) == 0
+    streams = capsys.readouterr()
+    assert f"going on with the campaign in {tmp_path}: {done['programs']} programs and 0 findings" in streams.err
+    again = json.loads((tmp_path / "campaign.json").read_text())
+    assert again["finished"] and again["next"] == last
+    assert again["programs"] <= done["programs"] + 5
 
 
 @pytest.mark.usefixtures("scripts_not_run")

@@ -11,7 +11,8 @@ from torchstone.cli import invoke
 from torchstone.conformance.backends.adapters.builtin import Linalg
 from torchstone.conformance.backends.export_support import capture
 from torchstone.conformance.backends.protocol import BackendError
-from torchstone.conformance.bisection import Blame, Tried, bisect, stage_texts
+from torchstone.conformance.backends.registry import load
+from torchstone.conformance.bisection import Blame, Tried, bisect, exported, stage_texts
 from torchstone.conformance.bisection.search import same_failure
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
@@ -139,6 +140,12 @@ class OnWrongTable(AfterExport):
     shares_with = f"{__name__}:WrongTable"
 
 
+def test_torch_mlir_has_a_stage_for_what_its_output_types_share() -> None:
+    stages = [rung.stage for rung in exported.rungs(load("torch-mlir-tosa"))]
+    assert stages == ["torch.export", "decompositions", "shared with torch-mlir-linalg", "torch-mlir-tosa"]
+
+
+@pytest.mark.torture
 def test_a_table_of_decompositions_is_a_stage() -> None:
     blame = bisect(find_case("opinfo:expm1:float32:0"), f"{__name__}:WrongTable")
     assert blame.stage == "decompositions"

@@ -107,15 +107,18 @@ def fuzz(
             specials=special_values,
             python=pythons.get(name),
         )
-        warn(f"fuzzing {name} with seed {seed}")
-        again = shell_command(["torchstone", "fuzz", "--backend", name, "--seed", str(seed), "--out", str(folder)])
-        with sigterm_interrupts(), Progress() as progress, _full_disk_named(folder, again):
-            codes.append(
-                _alone(plan, op or (), progress) if alone else _together(plan, op or (), known or (), progress)
-            )
+        codes.append(_campaign(plan, op or (), known or (), alone))
         if codes[-1] == INTERRUPTED:
             break
     return max(codes)
+
+
+def _campaign(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], alone: bool) -> int:
+    """One backend's campaign, with its progress; the exit code."""
+    warn(f"fuzzing {plan.backend} with seed {plan.seed}")
+    words = ["torchstone", "fuzz", "--backend", plan.backend, "--seed", str(plan.seed), "--out", str(plan.out)]
+    with sigterm_interrupts(), Progress() as progress, _full_disk_named(plan.out, shell_command(words)):
+        return _alone(plan, ops, progress) if alone else _together(plan, ops, known, progress)
 
 
 def _together(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], progress: Progress) -> int:
