@@ -143,11 +143,12 @@ def _pool(plan: CampaignOptions, tick: Callable[[], None]) -> Pool:
 
 def _stream(plan: CampaignOptions, tally: Tally) -> Iterator[Case]:
     """The programs that have no verdict yet, without the causes that are known."""
+    asked_for = {rule.target for rule in plan.must}
     for index in itertools.count(tally.next):
         if tally.seconds >= plan.seconds or (plan.programs is not None and index >= plan.programs):
             return
         case = nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts)
-        case = tally.findings.spared(case)
+        case = tally.findings.spared(case, asked_for)
         tally.drawn = index + 1
         tally.pending.append(index)
         if case is not None:

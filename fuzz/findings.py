@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,13 +166,16 @@ class Findings:
                 known.asked += 1
                 known.failed += verdict.failed
 
-    def spared(self, case: Case) -> Case | None:
+    def spared(self, case: Case, kept: Collection[str] = ()) -> Case | None:
         """Return the case without the known causes that would make it fail; None where nothing else is left of it.
 
-        A trait is taken away; of an op, what eager computes for it becomes an input.
+        A trait is taken away; of an op, what eager computes for it becomes an input. ``kept`` are ops that programs
+        are to call, whatever is known of them.
         """
         for known in self._found:
             if not known.is_sure or known.cause is None or not known.cause.is_in(case):
+                continue
+            if known.cause.ops and known.cause.ops <= set(kept):
                 continue
             known.left_out += 1
             rest = _without(case, known)

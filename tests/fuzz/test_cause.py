@@ -109,6 +109,7 @@ def test_an_op_is_left_out_once_most_programs_that_call_it_failed():
     spared = findings.spared(longer)
     assert spared is not None and [call.target for call in spared.program.calls] == ["torch.sin"]
     assert findings.spared(_case("exp", _plain())) is None
+    assert findings.spared(longer, kept=["torch.exp"]) is longer
 
 
 @pytest.mark.parametrize("name", sorted({"not contiguous", "offset", "lazy negative", "expanded", "0-d", "bfloat16"}))
