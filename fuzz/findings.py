@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.escape import file_name
-from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
 from torchstone.fuzz.cause import Cause, find_cause
@@ -33,6 +33,8 @@ SEVERITY = (
 
 WITHOUT_CULPRIT = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
 """Outcomes that do not say which op is at fault: two of these are one bug only if the same ops are."""
+
+_WRONG_NUMBERS = {Kind.VALUE, Kind.DISTRIBUTION}
 
 SURE = 3
 """Cases that failed of a cause before it is left out of what is generated."""
@@ -192,7 +194,7 @@ class Findings:
         and what is left is tried again.
         """
         found = signature(verdict)
-        same = [known for known in self._found if known.signature == found]
+        same = [known for known in self._found if _alike(known.signature, found)]
         if not same:
             return case
         if verdict.outcome not in WITHOUT_CULPRIT:
@@ -205,10 +207,15 @@ class Findings:
         rest: Case | None = case
         for known in suspects:
             rest = _without(rest, known) if rest is not None else None
-        if rest is not None and signature(judge(rest)) == found:
+        if rest is not None and _alike(signature(judge(rest)), found):
             return rest
         suspects[0].seen.append(case.id)
         return None
+
+
+def _alike(one: Signature, other: Signature) -> bool:
+    """Whether two failures have the same symptom. Behind a random op, wrong numbers are a wrong distribution."""
+    return one == other or ({one.kind, other.kind} <= _WRONG_NUMBERS and one.stage == other.stage)
 
 
 def _same(known: FuzzFinding, finding: FuzzFinding) -> bool:

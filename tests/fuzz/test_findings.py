@@ -67,6 +67,14 @@ def test_a_wrong_result_of_other_ops_is_news():
     assert findings.unexplained(start, judge(start), judge) is start
 
 
+def test_wrong_numbers_behind_a_random_op_are_blamed_on_what_made_them():
+    judge, findings = _judge(mutants.swapped_sub), Findings()
+    findings.add(_finding(_case("sub"), judge(_case("sub"))))
+    drawn = _case("sub", "add")
+    assert findings.unexplained(drawn, dataclasses.replace(judge(drawn), kind="distribution"), judge) is None
+    assert findings.unexplained(drawn, dataclasses.replace(judge(drawn), kind="dtype"), judge) is drawn
+
+
 def test_errors_are_one_if_they_say_the_same():
     findings = Findings()
     error = Verdict("a", "b", "", "", "", "", Stage.LOWER, Outcome.ERROR, "", "no rule for x1 of shape [2, 3]")
