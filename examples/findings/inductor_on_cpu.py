@@ -18,3 +18,20 @@ def transform(x):
 x = torch.randn(5, 6, 7)
 compiled, other = torch.compile(transform), x.permute(2, 1, 0).contiguous().permute(2, 1, 0)  # the same numbers
 print([(compiled(y) - transform(y)).abs().max().item() for y in (x, other)])  # 0, and not 0: the conjugate
+
+
+def copied(x, index, row):
+    return torch.index_copy((x + 0).expand(2, 2), 0, index, row)
+
+
+args = torch.zeros(2), torch.tensor(1), torch.tensor([[-2.5, -0.25]])
+print(torch.compile(copied)(*args)[0], copied(*args)[0])  # the row that is not written to: -2.5 and -0.25, not 0
+
+
+def filled(x, index):
+    return torch.index_fill(torch.as_strided(x, (1,), (1,), 0), 0, index, 0.0)
+
+
+memory = torch.arange(1.0, 5.0)
+torch.compile(filled)(memory[2:], torch.tensor(0))
+print(memory)  # begins with 0, not 1: memory before the argument was written to
