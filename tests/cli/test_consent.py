@@ -49,7 +49,13 @@ def test_a_program_that_a_store_names_is_not_run(
     program.write_text("#!/bin/sh\ntouch ran\n")
     program.chmod(0o755)
     path = store(tmp_path / "other.sqlite", "eager", pythons={"eager": str(program)})
-    for args in (["run", "--resume", "r1"], ["reduce", "--all", "-b", "eager", "--run", "r1"]):
+    one = ["opinfo:add:float32:0", "-b", "eager", "--run", "r1"]
+    for args in (
+        ["run", "--resume", "r1"],
+        ["reduce", "--all", "-b", "eager", "--run", "r1"],
+        ["reduce", *one],
+        ["replay", *one],
+    ):
         assert cli.invoke([*args, "--store", str(path)]) == 2
         assert f"add --python eager={program}\n" in capfd.readouterr().err
         assert not Path("ran").exists()

@@ -70,7 +70,7 @@ def fuzz(
     out: Annotated[Path | None, output_folder("--out", help=_OUT)] = None,
     known: Annotated[
         list[Path] | None,
-        input_folder("--known", help="Folder of an earlier campaign: what it found is left out."),
+        input_folder("--known", help="Folder of an earlier campaign: what it found is left out; repeatable."),
     ] = None,
     python: PythonOption = None,
     store: StoreOption = None,

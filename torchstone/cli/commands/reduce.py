@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from torchstone.cli.commands.replay import check_case, find_case, interpreters
 from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import OpsFromOption, StoreOption, load_ops, parse_duration
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
@@ -93,8 +94,6 @@ def reduce(
     if every:
         pythons = parse_pythons(python or [], [backend])
         return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
-    from torchstone.cli.commands.replay import interpreters
-
     pythons = interpreters(backend, python, run, store)
     found = _found(case or "", backend, pythons, store, run)
     return _one(found, backend, Budget(trials=trials, seconds=budget), timeout, out, keep, pythons.get(backend))
@@ -140,8 +139,6 @@ def _check_module_options(mlir: Path | None, of_cases: list[Any], of_modules: li
 
 def _found(case: str, backend: str, pythons: dict[str, str], store: Path | None, run: str | None) -> Case:
     """Return the case that is meant; what is misspelt is said before PyTorch is loaded. Raises InputError."""
-    from torchstone.cli.commands.replay import check_case, find_case
-
     check_backend_names({backend} - set(pythons))
     check_case(case, store, run)
     check_usable([backend], pythons)
