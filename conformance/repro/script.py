@@ -39,7 +39,7 @@ def render_script(case: Case, backend: str | None = None, verdict: Verdict | Non
     """
     case = _renamed(case)
     later = later_calls.calls_to_failure(case, verdict) if backend is not None else []
-    compiler = None if backend is None else find_compiler(backend, case)
+    compiler = None if backend is None else find_compiler(backend, case, tried=verdict is not None)
     lines = source.function("program", case.program.inputs, source.body(case))
     lines += source.function("inputs", (), source.inputs(case)) + later_calls.functions(later)
     if compiler is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.backends.protocol import Availability
+from torchstone.conformance.backends.registry import load
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.case import Case
@@ -175,6 +176,22 @@ def test_a_script_for_torch_compile_is_short(backend: str, monkeypatch: pytest.M
     monkeypatch.setattr(bent, "bend", _put(2, 7.0))
     text = render_script(case, backend, run_case(case, bent))
     assert len(text.splitlines()) < 30 and "torchstone" not in text and text.count("import ") == 1
+
+
+def graph_compiler(graph: torch.fx.GraphModule, example: Any) -> Callable[..., Any]:
+    """A backend of ``torch.compile``, which gives one more."""
+    return lambda *args: [result + 1 for result in graph(*args)]
+
+
+def test_a_script_for_a_users_backend_of_torch_compile_imports_that_alone(tmp_path: Path) -> None:
+    name, case = f"{__name__}:graph_compiler", _one("torch.exp", SMALL)
+    text = render_script(case, name, run_case(case, load(name)))
+    assert f"torch.compile(program, backend={__name__}.graph_compiler)" in text and "import torchstone" not in text
+    assert len(text.splitlines()) < 30 and "from torchstone" not in text
+    (tmp_path / "script.py").write_text(text)
+    with pytest.raises(SystemExit, match="wrong value: output"):
+        runpy.run_path(str(tmp_path / "script.py"))
+    assert "backend=" not in render_script(case, name), "what has not run is not imported"
 
 
 @pytest.mark.parametrize(("side", "at"), [("output", 0), ("output", 1), ("input", 0)])
