@@ -261,7 +261,7 @@ def _distribution() -> Check:
             "for power in (1, 2):",
             "    one, other = (each**power for each in (e, g))",
             f"    chance = {DEVIATIONS} * ((one.var() + other.var()) / len(one)) ** 0.5",
-            '    told = f"mean of the powers {power} of all numbers: expected {one.mean():.6g}, got {other.mean():.6g}"',
+            '    told = f"mean of powers {power} of all numbers: expected {one.mean():.6g}, got {other.mean():.6g}"',
             "    if not abs(one.mean() - other.mean()) <= chance:",
             f'        raise SystemExit(f"{HEAD} {Kind.DISTRIBUTION}: {{told}}")',
         ],

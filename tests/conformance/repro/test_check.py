@@ -200,7 +200,7 @@ def test_a_script_compares_distributions_of_random_numbers(tmp_path: Path, monke
     script = tmp_path / "script.py"
     script.write_text(render_script(case, f"{__name__}:bent", verdict))
     with pytest.raises(
-        SystemExit, match=r"wrong distribution: .* powers 1 of all numbers: expected 0\.49\d*, got 0\.[67]"
+        SystemExit, match=r"wrong distribution: .* of powers 1 of all numbers: expected 0\.49\d*, got 0\.[67]"
     ):
         runpy.run_path(str(script))
     monkeypatch.setattr(bent, "bend", lambda result, args: result.flip(0))
