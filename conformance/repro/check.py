@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.execution.leak import SUSPICIOUS
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
 from torchstone.conformance.oracle.pytree import paths
@@ -25,6 +26,10 @@ from torchstone.conformance.repro.place import Place, failing_place, place_of
 from torchstone.conformance.repro.source import python_source
 
 HEAD = "wrong"
+WARM, CALLS = 6, 20
+"""Calls before memory is looked at, and calls in which it may not grow."""
+DRAWS, DEVIATIONS = 400, 6
+"""Calls whose random numbers are taken together, and how many standard deviations their means may be apart."""
 _FORMS = {Kind.SHAPE: "tuple({}.shape)", Kind.DTYPE: "{}.dtype", Kind.DEVICE: "{}.device"}
 _FORM = "({0}.dtype, tuple({0}.shape))"
 _KINDS = (Kind.VALUE, Kind.MUTATION, Kind.NONDETERMINISTIC, Kind.LATER_CALL)
@@ -107,6 +112,10 @@ def check(verdict: Verdict | None, results: Results | None) -> Check | None:
         return None
     if verdict.kind == Kind.ALIASING:
         return _aliasing(verdict, results)
+    if verdict.kind == Kind.LEAK:
+        return _leak()
+    if verdict.kind == Kind.DISTRIBUTION:
+        return _distribution()
     place = failing_place(verdict)
     if verdict.kind == Kind.STRUCTURE:
         leaf = "[(type(leaf).__name__, getattr(leaf, 'layout', None)) for leaf in tree_leaves({})]"
@@ -216,3 +225,45 @@ def _aliasing(verdict: Verdict, results: Results) -> Check | None:
             return Check([*again, *wrong], ['print("right: memory of its own")'])
         return Check([f"if {got[0]}{storage} == {got[1]}{storage}:", *wrong], ['print("right: memory of its own")'])
     return None
+
+
+def _leak() -> Check:
+    """A check that later calls leave the process as large as it was."""
+    return Check(
+        [
+            "def size():  # in pages of memory",
+            '    return int(pathlib.Path("/proc/self/statm").read_text().split()[1])',
+            "",
+            "",
+            f"for _ in range({WARM}):",
+            "    compiled(*inputs())",
+            "before = size()",
+            f"for _ in range({CALLS}):",
+            "    compiled(*inputs())",
+            f"grown = (size() - before) * os.sysconf('SC_PAGESIZE') / {CALLS}",
+            f"if grown > {SUSPICIOUS // 2}:",
+            f'    raise SystemExit(f"{HEAD} {Kind.LEAK}: {{grown / 2**20:.1f}} MB more with each call")',
+        ],
+        ['print(f"right: {grown / 2**20:.1f} MB more with each call")'],
+    )
+
+
+def _distribution() -> Check:
+    """A check of the first two moments of all numbers, beside what chance allows."""
+    return Check(
+        [
+            "def numbers(function):",
+            f"    drawn = [leaf for _ in range({DRAWS}) for leaf in tree_leaves(function(*inputs()))]",
+            "    return torch.cat([leaf.double().flatten() for leaf in drawn if isinstance(leaf, torch.Tensor)])",
+            "",
+            "",
+            "e, g = numbers(program), numbers(compiled)",
+            "for power in (1, 2):",
+            "    one, other = (each**power for each in (e, g))",
+            f"    chance = {DEVIATIONS} * ((one.var() + other.var()) / len(one)) ** 0.5",
+            '    told = f"mean of powers {power} of all numbers: expected {one.mean():.6g}, got {other.mean():.6g}"',
+            "    if not abs(one.mean() - other.mean()) <= chance:",
+            f'        raise SystemExit(f"{HEAD} {Kind.DISTRIBUTION}: {{told}}")',
+        ],
+        ['print(f"right: {told}")'],
+    )

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from torchstone.conformance.backends.adapters.dynamo_backend import DynamoBackend
+from torchstone.conformance.backends.registry import load
 from torchstone.conformance.execution.later_calls import LaterCall
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.repro import later_calls
@@ -86,8 +88,8 @@ def _module(name: str, body: list[str]) -> list[str]:
     return [*lines, *(f"        {line}" for line in body), "", ""]
 
 
-def find_compiler(backend: str, case: Case) -> Compiler:
-    """Return how a script reaches a backend."""
+def find_compiler(backend: str, case: Case, tried: bool = False) -> Compiler:
+    """Return how a script reaches a backend. One that was ``tried`` here may be imported to see what it is."""
     if backend == "eager":
         return Compiler(backend, lambda program, inputs: program)
     if backend == "inductor":
@@ -101,8 +103,28 @@ def find_compiler(backend: str, case: Case) -> Compiler:
     if backend in OUTPUT_TYPES:
         path = compiled_by_torch_mlir
         return Exported(backend, _by_export(path, f', "{OUTPUT_TYPES[backend]}"'), (), path, writes(case))
+    module, colon, attribute = backend.partition(":")
+    if (
+        tried
+        and colon
+        and all(part.isidentifier() for part in [*module.split("."), attribute])
+        and _is_dynamos(backend)
+    ):
+        return Compiler(
+            backend,
+            lambda program, inputs: f"torch.compile({program}, backend={module}.{attribute})",
+            (f"import {module}",),
+        )
     needed = "from torchstone.conformance.backends import load"
     return Compiler(backend, lambda program, inputs: f"load({name}).compile({program}, {inputs}())", (needed,))
+
+
+def _is_dynamos(backend: str) -> bool:
+    """Whether a backend is a function that ``torch.compile`` takes for one."""
+    try:
+        return isinstance(load(backend), DynamoBackend)
+    except Exception:  # anything: it is the user's own, and may have run in another environment
+        return False
 
 
 def writes(case: Case) -> bool:

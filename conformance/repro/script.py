@@ -39,7 +39,7 @@ def render_script(case: Case, backend: str | None = None, verdict: Verdict | Non
     """
     case = _renamed(case)
     later = later_calls.calls_to_failure(case, verdict) if backend is not None else []
-    compiler = None if backend is None else find_compiler(backend, case)
+    compiler = None if backend is None else find_compiler(backend, case, tried=verdict is not None)
     lines = source.function("program", case.program.inputs, source.body(case))
     lines += source.function("inputs", (), source.inputs(case)) + later_calls.functions(later)
     if compiler is not None:
@@ -80,7 +80,9 @@ def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str
 def _imports(lines: list[str], compiler: Compiler | None) -> list[str]:
     """The imports that the statements need."""
     text = "\n".join(lines)
-    standard = [name for name in ("base64", "ctypes", "subprocess", "sys", "zlib") if f"{name}." in text]
+    standard = [
+        name for name in ("base64", "ctypes", "os", "pathlib", "subprocess", "sys", "zlib") if f"{name}." in text
+    ]
     found = [f"import {name}" for name in standard]
     found += ["from collections.abc import Callable"] if "-> Callable" in text else []
     found += ["", "import torch"] if found else ["import torch"]
@@ -109,7 +111,7 @@ def _main(case: Case, compiler: Compiler, verdict: Verdict | None, later: list[L
     if later:
         eager, checked = compiler.eager("expected_inputs"), [*found.wrong, *found.right]
         return [compiled, *later_calls.statements(later, eager, checked, compiler.run_other())]
-    once = not calls_differ(verdict) and not any("compiled(" in line for line in found.wrong)
+    once = not calls_differ(verdict) and not any("compiled" in line for line in found.wrong)
     called = compiler.compile() if once and verdict is not None else "compiled"
     call = ["given = inputs()", f"got = {called}(*given)"] if inputs_too else [f"got = {called}(*inputs())"]
     before = [] if called != "compiled" else [compiled]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.backends.protocol import Availability
+from torchstone.conformance.backends.registry import load
 from torchstone.conformance.execution.run_case import run_case
-from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.repro.script import render_script
@@ -175,6 +177,50 @@ def test_a_script_for_torch_compile_is_short(backend: str, monkeypatch: pytest.M
     monkeypatch.setattr(bent, "bend", _put(2, 7.0))
     text = render_script(case, backend, run_case(case, bent))
     assert len(text.splitlines()) < 30 and "torchstone" not in text and text.count("import ") == 1
+
+
+def test_a_script_counts_what_calls_leave_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, kept = _one("torch.exp", SMALL), []
+    monkeypatch.setattr(bent, "bend", _put(0, 7.0))
+    verdict = replace(run_case(case, bent), kind=Kind.LEAK)
+    script = tmp_path / "script.py"
+    script.write_text(render_script(case, f"{__name__}:bent", verdict))
+    monkeypatch.setattr(bent, "bend", lambda result, args: result)
+    runpy.run_path(str(script))
+    monkeypatch.setattr(bent, "bend", lambda result, args: (result, kept.append(torch.ones(2**19)))[0])
+    with pytest.raises(SystemExit, match=r"wrong leak: 2\.\d MB more with each call"):
+        runpy.run_path(str(script))
+
+
+def test_a_script_compares_distributions_of_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = _one("torch.bernoulli", torch.full((16,), 0.5))
+    monkeypatch.setattr(bent, "bend", lambda result, args: torch.bernoulli(torch.full((16,), 0.7)))
+    verdict = run_case(case, bent)
+    assert verdict.kind == Kind.DISTRIBUTION
+    script = tmp_path / "script.py"
+    script.write_text(render_script(case, f"{__name__}:bent", verdict))
+    with pytest.raises(
+        SystemExit, match=r"wrong distribution: .* of powers 1 of all numbers: expected 0\.49\d*, got 0\.[67]"
+    ):
+        runpy.run_path(str(script))
+    monkeypatch.setattr(bent, "bend", lambda result, args: result.flip(0))
+    runpy.run_path(str(script))
+
+
+def graph_compiler(graph: torch.fx.GraphModule, example: Any) -> Callable[..., Any]:
+    """A backend of ``torch.compile``, which gives one more."""
+    return lambda *args: [result + 1 for result in graph(*args)]
+
+
+def test_a_script_for_a_users_backend_of_torch_compile_imports_that_alone(tmp_path: Path) -> None:
+    name, case = f"{__name__}:graph_compiler", _one("torch.exp", SMALL)
+    text = render_script(case, name, run_case(case, load(name)))
+    assert f"torch.compile(program, backend={__name__}.graph_compiler)" in text and "import torchstone" not in text
+    assert len(text.splitlines()) < 30 and "from torchstone" not in text
+    (tmp_path / "script.py").write_text(text)
+    with pytest.raises(SystemExit, match="wrong value: output"):
+        runpy.run_path(str(tmp_path / "script.py"))
+    assert "backend=" not in render_script(case, name), "what has not run is not imported"
 
 
 @pytest.mark.parametrize(("side", "at"), [("output", 0), ("output", 1), ("input", 0)])

@@ -105,8 +105,7 @@ def _one(
     """Reduce one case, and write and show what is left."""
     from torchstone.reducers.blame import blamed
     from torchstone.reducers.failure import reduce_case
-    from torchstone.reducers.write import add_to_corpus as keep_in
-    from torchstone.reducers.write import confirm_script, write_reduction
+    from torchstone.reducers.write import add_to_corpus, confirm_script, write_reduction
 
     folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(found.id, backend))
     if keep is not None:
@@ -125,7 +124,7 @@ def _one(
     ran = confirm_script(reduction, folder, python)
     _show(reduction, folder, ran)
     if keep is not None and reduction.confirmed:
-        say(f"kept      {keep_in(reduction, keep)}")
+        say(f"kept      {add_to_corpus(reduction, keep)}")
     return OK if reduction.confirmed and ran.shows else FAILURES
 
 
