@@ -59,6 +59,15 @@ class Inductor:
         self.compile(lambda x: x + 1, (torch.ones(8),))
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        return self._compile(fn, args, dynamic=False)
+
+    def compile_dynamic(
+        self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Any]:
+        """Compile with every size free: torch.compile has no way of freeing some, but to mark the tensors."""
+        return self._compile(fn, args, dynamic=True)
+
+    def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
         import torch
 
         from torchstone.conformance.program.fx import as_module
@@ -74,7 +83,7 @@ class Inductor:
             # a hook, None by default
             mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True),
         ):
-            compiled = torch.compile(module, fullgraph=True, dynamic=False, backend="inductor")
+            compiled = torch.compile(module, fullgraph=True, dynamic=dynamic, backend="inductor")
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
                 compiled(*copy_tensors(args))
             except (dynamo.Unsupported, dynamo.UserError) as error:  # the second: a branch that hangs on data

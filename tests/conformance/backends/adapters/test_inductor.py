@@ -28,3 +28,13 @@ def test_programs_in_use_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
     del first, second
     backend.compile(double, args)
     assert len(resets) == 2
+
+
+def test_every_size_is_free_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(dynamo, "reset", lambda: None, raising=False)
+    monkeypatch.setattr(torch, "compile", lambda module, **options: asked.append(options["dynamic"]) or module)
+    backend, args = Inductor(), (torch.ones(2),)
+    backend.compile(torch.neg, args)
+    backend.compile_dynamic(torch.neg, args, ((0,),))
+    assert asked == [False, True]
