@@ -252,7 +252,14 @@ def test_a_script_for_an_exported_program_finds_the_place_in_a_flat_list(side: s
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export's own
-@pytest.mark.parametrize("backend", ["torch-mlir-linalg", "torch-mlir-tosa", "torch-mlir-stablehlo"])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "torch-mlir-tosa",
+        pytest.param("torch-mlir-linalg", marks=pytest.mark.torture),
+        pytest.param("torch-mlir-stablehlo", marks=pytest.mark.torture),
+    ],
+)
 def test_torch_mlirs_scripts_run_what_it_lowers_to_by_itself(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
