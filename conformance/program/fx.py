@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.literals import leaves as literals
+from torchstone.conformance.program.program import Call, Program
 
 METHODS = "torch.Tensor."
 
@@ -55,26 +57,76 @@ def to_module(program: Program) -> fx.GraphModule:
     return fx.GraphModule(torch.nn.Module(), graph, class_name="Program")
 
 
+def compiled_forward(
+    fn: Callable[..., Any], compile: Callable[[torch.nn.Module], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """A program with what ``compile`` makes of it; of one that takes gradients, of its forward part.
+
+    Then autograd runs through what the compiler made, as in training.
+    """
+    parts = around_gradients(fn)
+    if parts is None:
+        return compile(as_module(fn))
+    leaves, forward, rest = parts
+    compiled = compile(as_module(forward))
+
+    def run(*tensors: Tensor) -> Any:
+        with torch.enable_grad():
+            known = (*tensors, *leaves(*tensors))
+            return rest(*known, *compiled(*known))
+
+    return run
+
+
 def around_gradients(fn: Callable[..., Any]) -> tuple[Program, Program, Program] | None:
     """A program that takes gradients in three parts: its leaves, the forward part, and what follows from there.
 
     So a user trains with a compiled model: the forward part alone is compiled, autograd calls what the compiler made.
-    The first part gives the leaves; the second takes the inputs and the leaves; the third these and the results of all
-    calls of the second. None for a program that takes no gradients.
+    The first part gives the leaves; the second takes the inputs and the leaves; the third these, and the results of the
+    second that it uses. None for a program that takes no gradients.
     """
     if not isinstance(fn, Program) or not any(call.target == _GRADIENTS for call in fn.calls):
         return None
-    calls = list(fn.calls)
-    first = next((at for at, call in enumerate(calls) if call.target not in _LEAVES), len(calls))
-    last = next(at for at, call in enumerate(calls) if call.target == _GRADIENTS)
-    leaves, forward, rest = calls[:first], calls[first:last], calls[last:]
+    leaves, forward, rest = _split(fn)
     names = (*fn.inputs, *(call.result for call in leaves))
-    results = tuple(call.result for call in forward)
+    used = {ref.name for call in rest for ref in call.refs()}
+    used |= {leaf.name for leaf in literals(fn.outputs) if isinstance(leaf, Ref)}
+    results = tuple(call.result for call in forward if call.result in used)
     return (
         Program(fn.inputs, tuple(leaves), tuple(Ref(call.result) for call in leaves)),
         Program(names, tuple(forward), tuple(map(Ref, results))),
         Program((*names, *results), tuple(rest), fn.outputs),
     )
+
+
+def _split(program: Program) -> tuple[list[Call], list[Call], list[Call]]:
+    """The calls that make leaves of inputs, those that hang on no gradient, and the others.
+
+    Of a program that writes to memory in place, all that comes after its first gradients is the others.
+    """
+    leaves: list[Call] = []
+    forward: list[Call] = []
+    rest: list[Call] = []
+    given, after = set(program.inputs), set[str]()
+    ordered = any(_may_write(call) for call in program.calls)
+    for call in program.calls:
+        names = {ref.name for ref in call.refs()}
+        if call.target == _GRADIENTS or names & after or (ordered and rest):
+            # What was compiled as one is one step of autograd: it is gone back through for each of the results.
+            kept = {"retain_graph": True} if call.target == _GRADIENTS else {}
+            rest.append(replace(call, kwargs={**call.kwargs, **kept}))
+            after.add(call.result)
+        elif call.target in _LEAVES and names <= given:
+            leaves.append(call)
+            given.add(call.result)
+        else:
+            forward.append(call)
+    return leaves, forward, rest
+
+
+def _may_write(call: Call) -> bool:
+    name = call.target.rpartition(".")[2]
+    return call.target not in _LEAVES and (name.endswith("_") or "out" in call.kwargs or "batch_norm" in name)
 
 
 _GRADIENTS = "torch.autograd.grad"

@@ -41,34 +41,18 @@ class DynamoBackend:
         return self._compile(fn, args, dynamic=True)
 
     def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
-        from torchstone.conformance.program.fx import around_gradients, as_module
+        import torch
+
+        from torchstone.conformance.program.fx import compiled_forward
         from torchstone.conformance.program.tensor_storage import copy_tensors
-
-        parts = around_gradients(fn)
-        if parts is None:
-            return self._whole(as_module(fn), copy_tensors(args), dynamic)
-        import torch
-
-        leaves, forward, rest = parts
-        given = copy_tensors(args)
-        with torch.enable_grad():
-            compiled = self._whole(as_module(forward), (*given, *leaves(*given)), dynamic)
-
-        def run(*tensors: Tensor) -> Any:
-            with torch.enable_grad():
-                known = (*tensors, *leaves(*tensors))
-                return rest(*known, *compiled(*known))
-
-        return run
-
-    def _whole(self, module: Any, args: tuple[Any, ...], dynamic: bool) -> Callable[..., Any]:
-        import torch
 
         dynamo.reset()
         with dynamo.config.patch(suppress_errors=False):
-            compiled = torch.compile(module, fullgraph=True, dynamic=dynamic, backend=self.function)
+            compiled = compiled_forward(
+                fn, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend=self.function)
+            )
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
-                compiled(*args)
+                compiled(*copy_tensors(args))
             except (dynamo.Unsupported, dynamo.UserError) as error:
                 raise BackendUnsupported(_brief(error), "capture") from error
             except dynamo.BackendCompilerFailed as error:

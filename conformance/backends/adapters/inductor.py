@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class Inductor:
-    """Each program is compiled from scratch: inductor's caches of finished graphs are off, and dynamo is reset where no
+    """Of a program that takes gradients the forward part is compiled, and its backward with it, as in training.
+
+    Each program is compiled from scratch: inductor's caches of finished graphs are off, and dynamo is reset where no
     program of before is in use.
 
     What dynamo cannot put into one graph is ``unsupported`` at capture. An op that inductor leaves to ATen, for want of
@@ -70,12 +72,11 @@ class Inductor:
     def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
         import torch
 
-        from torchstone.conformance.program.fx import as_module
+        from torchstone.conformance.program.fx import compiled_forward
         from torchstone.conformance.program.tensor_storage import copy_tensors
 
         if not self._in_use:  # a program that may be called again would be compiled again
             dynamo.reset()
-        module = as_module(fn)
         sources: list[str] = []
         with (
             dynamo.inductor_config.patch(_OPTIONS),
@@ -83,7 +84,9 @@ class Inductor:
             # a hook, None by default
             mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True),
         ):
-            compiled = torch.compile(module, fullgraph=True, dynamic=dynamic, backend="inductor")
+            compiled = compiled_forward(
+                fn, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend="inductor")
+            )
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
                 compiled(*copy_tensors(args))
             except (dynamo.Unsupported, dynamo.UserError) as error:  # the second: a branch that hangs on data
