@@ -1,7 +1,8 @@
 """Which results of a smaller program are the one that failed, or led to it.
 
 Outputs and inputs that go away renumber the others, and a fault that shows in a result may come from one before it.
-What stays is which call made a result, and with which argument a call was given an input: passes add no calls.
+What stays is which call made a result, and with which argument a call was given an input: passes add no calls, but may
+put another op in the place of one.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ Role: TypeAlias = "tuple[str, tuple[int | str, ...]]"
 
 @dataclass(frozen=True)
 class Lineage:
-    """The roles of what failed at first and of all that it was made from. Without a place there is nothing to keep."""
+    """The roles of what failed at first and of all that it was made from, and the targets of all calls.
+
+    Without a place there is nothing to keep.
+    """
 
     place: Place | None
     roles: frozenset[Role] = frozenset()
+    targets: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, case: Case, verdict: Verdict) -> Lineage:
@@ -34,7 +39,7 @@ class Lineage:
         if place is None:
             return cls(None)
         made = _led_to(case.program, place) if place.side == "output" else _follows(case.program, place)
-        return cls(place, frozenset(made))
+        return cls(place, frozenset(made), frozenset(call.target for call in case.program.calls))
 
     def holds(self, case: Case, verdict: Verdict) -> bool:
         """Whether the failure of a smaller case is in a result of this lineage."""
@@ -49,6 +54,8 @@ class Lineage:
         if ref is None or ref.name in case.program.inputs:
             return True
         (target,) = (call.target for call in case.program.calls if call.result == ref.name)
+        if target not in self.targets:  # a plainer op in the place of one that led to it
+            return True
         return any(target == role and ref.path[: len(path)] == path for role, path in self.roles)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, fx
@@ -78,6 +78,11 @@ def compiled_forward(
     return run
 
 
+def takes_gradients(fn: Callable[..., Any]) -> TypeGuard[Program]:
+    """Whether a callable is a program that calls ``torch.autograd.grad``."""
+    return isinstance(fn, Program) and any(call.target == _GRADIENTS for call in fn.calls)
+
+
 def around_gradients(fn: Callable[..., Any]) -> tuple[Program, Program, Program] | None:
     """A program that takes gradients in three parts: its leaves, the forward part, and what follows from there.
 
@@ -85,7 +90,7 @@ def around_gradients(fn: Callable[..., Any]) -> tuple[Program, Program, Program]
     The first part gives the leaves; the second takes the inputs and the leaves; the third these, and the results of the
     second that it uses. None for a program that takes no gradients.
     """
-    if not isinstance(fn, Program) or not any(call.target == _GRADIENTS for call in fn.calls):
+    if not takes_gradients(fn):
         return None
     leaves, forward, rest = _split(fn)
     names = (*fn.inputs, *(call.result for call in leaves))

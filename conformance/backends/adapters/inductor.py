@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -72,7 +72,7 @@ class Inductor:
     def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
         import torch
 
-        from torchstone.conformance.program.fx import compiled_forward
+        from torchstone.conformance.program.fx import compiled_forward, takes_gradients
         from torchstone.conformance.program.tensor_storage import copy_tensors
 
         if not self._in_use:  # a program that may be called again would be compiled again
@@ -101,7 +101,8 @@ class Inductor:
                 raise BackendError(_first_lines(error), "capture") from error
             except Exception as error:
                 raise BackendError(_first_lines(error), "run") from error
-        executable = _Executable(compiled, [kernel for source in sources for kernel in _KERNEL.findall(source)])
+        kernels = [kernel for source in sources for kernel in _KERNEL.findall(source)]
+        executable = _Executable(compiled, kernels, AUTOGRADS_OWN if takes_gradients(fn) else ())
         executable.stages = {"output code": "\n".join(sources)}
         self._in_use.add(executable)
         return executable
@@ -110,9 +111,10 @@ class Inductor:
 class _Executable:
     """What torch.compile returned, with the evidence of its first call."""
 
-    def __init__(self, compiled: Callable[..., Any], kernels: list[str]) -> None:
+    def __init__(self, compiled: Callable[..., Any], kernels: list[str], not_its_own: Collection[str]) -> None:
         self.compiled = compiled
         self.kernels = kernels
+        self.not_its_own = not_its_own
         self.evidence: dict[str, Any] = {}
         self.stages: dict[str, str] = {}
 
@@ -121,10 +123,14 @@ class _Executable:
             return self.compiled(*args)
         with eager_ops() as ops:
             results = self.compiled(*args)
-        ran = {"inductor": counted(self.kernels), "eager": counted(ops.elements())}
+        left = (name for name in ops.elements() if name not in self.not_its_own)
+        ran = {"inductor": counted(self.kernels), "eager": counted(left)}
         self.evidence = {"ran": {executor: told for executor, told in ran.items() if told}}
         return results
 
+
+AUTOGRADS_OWN = ("aten::zeros", "aten::copy_")
+"""What autograd runs between what is compiled: gradients that are zero, and those that have to lie in another order."""
 
 # In the code that inductor writes for a graph, a kernel of its own is compiled into a name.
 _KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
