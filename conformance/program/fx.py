@@ -114,11 +114,12 @@ def _split(program: Program) -> tuple[list[Call], list[Call], list[Call]]:
     rest: list[Call] = []
     given, after = set(program.inputs), set[str]()
     ordered = any(_may_write(call) for call in program.calls)
+    # What is compiled as one is one step of autograd, gone back through for each of the results.
+    several = sum(call.target == _GRADIENTS for call in program.calls) > 1
     for call in program.calls:
         names = {ref.name for ref in call.refs()}
         if call.target == _GRADIENTS or names & after or (ordered and rest):
-            # What was compiled as one is one step of autograd: it is gone back through for each of the results.
-            kept = {"retain_graph": True} if call.target == _GRADIENTS else {}
+            kept = {"retain_graph": True} if several and call.target == _GRADIENTS else {}
             rest.append(replace(call, kwargs={**call.kwargs, **kept}))
             after.add(call.result)
         elif call.target in _LEAVES and names <= given:

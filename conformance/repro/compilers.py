@@ -14,6 +14,7 @@ from torchstone.conformance.backends.adapters.dynamo_backend import DynamoBacken
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.execution.later_calls import LaterCall
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.fx import takes_gradients
 from torchstone.conformance.repro import later_calls
 from torchstone.conformance.repro.compiler_paths import OUTPUT_TYPES, PATHS, compiled_by_torch_mlir
 from torchstone.conformance.repro.source import python_source
@@ -28,6 +29,8 @@ class Compiler:
     name: str
     of: Callable[[str, str], str]
     imports: tuple[str, ...] = ()
+    trains: bool = False
+    """Whether it is given the forward part of a program that takes gradients, by the name ``forward``."""
     flat: ClassVar = False
 
     def definitions(self, later: list[LaterCall]) -> list[str]:
@@ -93,16 +96,16 @@ def find_compiler(backend: str, case: Case, tried: bool = False) -> Compiler:
     if backend == "eager":
         return Compiler(backend, lambda program, inputs: program)
     if backend == "inductor":
-        return Compiler(backend, lambda program, inputs: f"torch.compile({program})")
+        return _by_torch_compile(backend, case, "")
     name = python_source(backend)
     if backend in BUILT_IN:
         call = "torchstone.compile({}, {}(), target={})"
         return Compiler(backend, lambda program, inputs: call.format(program, inputs, name), ("import torchstone",))
     if backend in PATHS:
-        return Exported(backend, _by_export(PATHS[backend]), (), PATHS[backend], writes(case))
+        return Exported(backend, _by_export(PATHS[backend]), path=PATHS[backend], writes=writes(case))
     if backend in OUTPUT_TYPES:
         path = compiled_by_torch_mlir
-        return Exported(backend, _by_export(path, f', "{OUTPUT_TYPES[backend]}"'), (), path, writes(case))
+        return Exported(backend, _by_export(path, f', "{OUTPUT_TYPES[backend]}"'), path=path, writes=writes(case))
     module, colon, attribute = backend.partition(":")
     if (
         tried
@@ -110,13 +113,21 @@ def find_compiler(backend: str, case: Case, tried: bool = False) -> Compiler:
         and all(part.isidentifier() for part in [*module.split("."), attribute])
         and _is_dynamos(backend)
     ):
-        return Compiler(
-            backend,
-            lambda program, inputs: f"torch.compile({program}, backend={module}.{attribute})",
-            (f"import {module}",),
-        )
+        return _by_torch_compile(backend, case, f", backend={module}.{attribute}", (f"import {module}",))
     needed = "from torchstone.conformance.backends import load"
     return Compiler(backend, lambda program, inputs: f"load({name}).compile({program}, {inputs}())", (needed,))
+
+
+def _by_torch_compile(backend: str, case: Case, more: str, imports: tuple[str, ...] = ()) -> Compiler:
+    """A compiler that ``torch.compile`` reaches. TorchDynamo takes no call of autograd's: forward alone is compiled."""
+    trains = takes_gradients(case.program)
+
+    def compiled(program: str, inputs: str) -> str:
+        if trains and program == "program":
+            return f"functools.partial(program, forward=torch.compile(forward{more}))"
+        return f"torch.compile({program}{more})"
+
+    return Compiler(backend, compiled, imports, trains)
 
 
 def _is_dynamos(backend: str) -> bool:

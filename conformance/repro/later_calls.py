@@ -55,7 +55,7 @@ def functions(calls: list[LaterCall]) -> list[str]:
         )
     if any(call.after_companion for call in calls):
         other = _companion()
-        lines += source.function(ANOTHER, COMPANION.inputs, source.body(other))
+        lines += source.function(ANOTHER, COMPANION.inputs, source.body(other.program))
         lines += source.function(f"{ANOTHER}_inputs", (), source.inputs(other))
     return lines
 

@@ -19,6 +19,7 @@ from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Verdict
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.fx import around_gradients
 from torchstone.conformance.repro import later_calls, source
 from torchstone.conformance.repro.check import HEAD, Check, Results, check
 from torchstone.conformance.repro.compilers import Compiler, find_compiler, writes
@@ -27,7 +28,7 @@ from torchstone.conformance.repro.standalone import calls_differ, kills_process,
 
 MESSAGE_LINES = 12
 STORAGE = re.compile("s[0-9]+")  # what inputs() calls a storage that inputs share
-RESERVED = frozenset(["torch", "base64", "zlib", "bytearray", "float", "complex", "slice", "getattr"])
+RESERVED = frozenset(["torch", "forward", "base64", "zlib", "bytearray", "float", "complex", "slice", "getattr"])
 """What the bodies of ``program`` and ``inputs`` mean by these names is Python's, or an import of the script's."""
 
 
@@ -40,7 +41,7 @@ def render_script(case: Case, backend: str | None = None, verdict: Verdict | Non
     case = _renamed(case)
     later = later_calls.calls_to_failure(case, verdict) if backend is not None else []
     compiler = None if backend is None else find_compiler(backend, case, tried=verdict is not None)
-    lines = source.function("program", case.program.inputs, source.body(case))
+    lines = _program(case, compiler)
     lines += source.function("inputs", (), source.inputs(case)) + later_calls.functions(later)
     if compiler is not None:
         lines += compiler.definitions(later)
@@ -50,6 +51,22 @@ def render_script(case: Case, backend: str | None = None, verdict: Verdict | Non
     lines += [] if compiler is None else _main(case, compiler, verdict, later)
     imports = [*_imports(lines, compiler), *_modules(case)]
     return "\n".join([*_title(case, backend, verdict), "", *imports, "", "", *lines]) + "\n"
+
+
+def _program(case: Case, compiler: Compiler | None) -> list[str]:
+    """The function ``program``, and ``forward`` where that is the part of it that is compiled."""
+    parts = around_gradients(case.program) if compiler is not None and compiler.trains else None
+    if parts is None:
+        return source.function("program", case.program.inputs, source.body(case.program))
+    leaves, forward, rest = parts
+    names = [ref.name for ref in forward.outputs]
+    results = f"{', '.join(names)}{',' * (len(names) == 1)} = " if names else ""
+    called = f"{results}forward({', '.join(forward.inputs)})"
+    body = [*source.body(leaves)[:-1], called, *source.body(rest)]
+    return [
+        *source.function("forward", forward.inputs, source.body(forward)),
+        *source.function("program", (*case.program.inputs, "forward=forward"), body),
+    ]
 
 
 def _renamed(case: Case) -> Case:
@@ -81,7 +98,9 @@ def _imports(lines: list[str], compiler: Compiler | None) -> list[str]:
     """The imports that the statements need."""
     text = "\n".join(lines)
     standard = [
-        name for name in ("base64", "ctypes", "os", "pathlib", "subprocess", "sys", "zlib") if f"{name}." in text
+        name
+        for name in ("base64", "ctypes", "functools", "os", "pathlib", "subprocess", "sys", "zlib")
+        if f"{name}." in text
     ]
     found = [f"import {name}" for name in standard]
     found += ["from collections.abc import Callable"] if "-> Callable" in text else []

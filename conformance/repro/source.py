@@ -20,7 +20,7 @@ from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.program.call_targets import PROPERTIES, resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves, map_leaves
-from torchstone.conformance.program.program import Call, is_name
+from torchstone.conformance.program.program import Call, Program, is_name
 from torchstone.conformance.program.tensor_storage import extent
 
 LITERAL_LIMIT = 64  # elements
@@ -31,17 +31,17 @@ def function(name: str, parameters: Iterable[str], body: Iterable[str]) -> list[
     return [f"def {name}({', '.join(parameters)}):", *(f"    {line}" for line in body), "", ""]
 
 
-def body(case: Case) -> list[str]:
-    """The statements of a case's program."""
-    used = {leaf.name for leaf in leaves(case.program.outputs)}
-    used.update(ref.name for call in case.program.calls for ref in call.refs())
+def body(program: Program) -> list[str]:
+    """The statements of a program."""
+    used = {leaf.name for leaf in leaves(program.outputs)}
+    used.update(ref.name for call in program.calls for ref in call.refs())
     lines = []
-    for call in case.program.calls:
+    for call in program.calls:
         text = _call(call)
-        if call is case.program.calls[-1] and case.program.outputs == Ref(call.result):
+        if call is program.calls[-1] and program.outputs == Ref(call.result):
             return [*lines, f"return {text}"]
         lines.append(f"{call.result} = {text}" if call.result in used else text)
-    return [*lines, f"return {python_source(case.program.outputs)}"]
+    return [*lines, f"return {python_source(program.outputs)}"]
 
 
 def _call(call: Call) -> str:

@@ -16,6 +16,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.repro.script import render_script
 from torchstone.conformance.repro.source import python_source
+from torchstone.conformance.sources import find_case
 
 
 def one_call(target: str, *args: Any, inputs: dict[str, Tensor], **kwargs: Any) -> Case:
@@ -145,3 +146,12 @@ def test_methods_print_as_methods() -> None:
     case = Case(Program(("x0",), calls, Ref("r1")), {"x0": torch.ones(2, 2)}, "test", "several", "float32")
     body = "    r0 = x0.mT\n    r1 = r0[(0, ...)]\n    r1.add_(1, alpha=2)\n    return r1\n"
     assert body in render_script(case)
+
+
+def test_a_script_for_torch_compile_compiles_what_goes_forward(run):
+    text = render_script(find_case("opinfo:tanh:float32:0:backward"), "inductor")
+    assert "functools.partial(program, forward=torch.compile(forward))" in text
+    eager = text.replace("torch.compile(forward)", "forward")
+    assert run(eager).returncode == 0
+    wrong = "lambda *args: [result * 1.5 for result in forward(*args)]"
+    assert run(eager.replace("partial(program, forward=forward)", f"partial(program, forward={wrong})")).returncode == 1
