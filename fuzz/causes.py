@@ -7,13 +7,14 @@ could not take away: that a tensor is empty, 0-d or not contiguous, that a numbe
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.fuzz.findings import Findings, FuzzFinding
 from torchstone.fuzz.traits import traits
 from torchstone.reducers.failure import Judge
-from torchstone.reducers.signature import signature
+from torchstone.reducers.signature import Signature, signature
 
 MOST_REDUCED = 10
 """Reductions of one op: failures beyond them are counted only."""
@@ -35,7 +36,7 @@ class Causes(Findings):
         self._reductions += 1
         its = traits(finding.best)
         for known in self.ranked():
-            alike = known.signature == finding.signature and known.ops == finding.ops
+            alike = _alike(known.signature, finding.signature) and known.ops == finding.ops
             if alike and traits(known.best) == its:
                 # What one of the two originals does not have is no part of the cause: the reduction chose it.
                 self._needs[id(known)] &= traits(finding.case)
@@ -52,7 +53,7 @@ class Causes(Findings):
     def unexplained(self, case: Case, verdict: Verdict, judge: Judge) -> Case | None:
         """The case, unless a known finding explains it, or enough were reduced."""
         found, its = signature(verdict), traits(case)
-        same = [known for known in self._found if known.signature == found]
+        same = [known for known in self._found if _alike(known.signature, found)]
         for known in same:
             if self._needs[id(known)] <= its:
                 known.seen.append(case.id)
@@ -61,3 +62,9 @@ class Causes(Findings):
             same[0].seen.append(case.id)
             return None
         return case
+
+
+def _alike(one: Signature, other: Signature) -> bool:
+    """Whether two failures of one op are of a kind. How a number is wrong may hang on the input: a maximum that loses NaN
+    gives a number, and -inf where there is no other."""
+    return replace(one, wrong="") == replace(other, wrong="")

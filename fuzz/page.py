@@ -148,7 +148,7 @@ def _asked(report: OpReport) -> Iterator[str]:
     yield from _variants(report)
     if isinstance(report.among, Tally):
         outcomes = ", ".join(f"{name} {count}" for name, count in report.among.outcomes.most_common())
-        yield from ("", f"Programs of {len(report.among.ops)} ops: {outcomes or 'none'}.")
+        yield from ("", f"Programs of {len(report.among.reached.ops)} ops: {outcomes or 'none'}.")
     elif report.among:
         yield from ("", f"It was not asked among others: {markdown(report.among)}.")
 
