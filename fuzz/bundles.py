@@ -30,7 +30,7 @@ class BundleSize:
 
     def __init__(self) -> None:
         self._bundles: Counter[int] = Counter()
-        self._seconds: Counter[int] = Counter()
+        self._seconds = dict.fromkeys(SIZES, 0.0)
 
     def best(self) -> int:
         """Return the size to ask next: one that is not known yet, as long as larger ones have been faster."""
@@ -47,7 +47,7 @@ class BundleSize:
     def learn(self, size: int, seconds: float) -> None:
         """Take note of what a bundle took."""
         self._bundles[size] += 1
-        self._seconds[size] += seconds
+        self._seconds[size] = self._seconds.get(size, 0.0) + seconds
 
     def _each(self, size: int) -> float:
         return self._seconds[size] / (self._bundles[size] * size)

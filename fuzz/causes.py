@@ -65,6 +65,8 @@ class Causes(Findings):
 
 
 def _alike(one: Signature, other: Signature) -> bool:
-    """Whether two failures of one op are of a kind. How a number is wrong may hang on the input: a maximum that loses NaN
-    gives a number, and -inf where there is no other."""
+    """Whether two failures of one op are of a kind.
+
+    How a number is wrong may hang on the input: a maximum that loses NaN gives a number, and -inf where there is none.
+    """
     return replace(one, wrong="") == replace(other, wrong="")

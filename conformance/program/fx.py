@@ -14,10 +14,12 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, fx
 
+from torchstone.compiler._torch.pytrees import tree_flatten, tree_leaves, tree_unflatten
 from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.literals import leaves as literals
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.tensor_storage import copy_tensors
 
 METHODS = "torch.Tensor."
 
@@ -58,24 +60,42 @@ def to_module(program: Program) -> fx.GraphModule:
 
 
 def compiled_forward(
-    fn: Callable[..., Any], compile: Callable[[torch.nn.Module], Callable[..., Any]]
+    fn: Callable[..., Any], args: tuple[Tensor, ...], compile: Callable[[torch.nn.Module], Callable[..., Any]]
 ) -> Callable[..., Any]:
     """A program with what ``compile`` makes of it; of one that takes gradients, of its forward part.
 
-    Then autograd runs through what the compiler made, as in training.
+    Then autograd runs through what the compiler made, as in training. Where eager has no gradient, for want of a way
+    from input to result, the one step that the forward part has become gives zeros: these are none here, too.
     """
     parts = around_gradients(fn)
     if parts is None:
         return compile(as_module(fn))
     leaves, forward, rest = parts
+    none = _none_in_eager(fn, args)
     compiled = compile(as_module(forward))
 
     def run(*tensors: Tensor) -> Any:
         with torch.enable_grad():
             known = (*tensors, *leaves(*tensors))
-            return rest(*known, *compiled(*known))
+            results, tree = tree_flatten(rest(*known, *compiled(*known)))
+        without = [None if at in none and _is_zero(result) else result for at, result in enumerate(results)]
+        return tree_unflatten(without, tree)
 
     return run
+
+
+def _none_in_eager(fn: Callable[..., Any], args: tuple[Tensor, ...]) -> set[int]:
+    """Which results are None in eager; none where eager refuses the program."""
+    with torch.random.fork_rng(devices=[]):
+        try:
+            results = tree_leaves(fn(*copy_tensors(args)))
+        except Exception:  # whatever eager raises, the compiled program has to raise
+            return set()
+    return {at for at, result in enumerate(results) if result is None}
+
+
+def _is_zero(result: Any) -> bool:
+    return isinstance(result, Tensor) and not bool(result.any())
 
 
 def takes_gradients(fn: Callable[..., Any]) -> TypeGuard[Program]:

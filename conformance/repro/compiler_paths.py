@@ -84,7 +84,8 @@ def compiled_by_torch_mlir(
     with module.context:
         PassManager.parse(f"builtin.module({to_linalg[output_type]},{to_llvm})").run(module.operation)
         engine = ExecutionEngine(module)
-    kinds = [node.meta["val"] for node in exported.graph.output_node().args[0]]
+    made = {node.name: node.meta["val"] for node in exported.graph.nodes if "val" in node.meta}
+    kinds = [made[spec.arg.name] for spec in exported.graph_signature.output_specs]
 
     def memref(tensor):
         numbers = ctypes.c_int64 * (1 + 2 * tensor.dim())  # the offset, sizes, strides

@@ -49,7 +49,7 @@ class DynamoBackend:
         dynamo.reset()
         with dynamo.config.patch(suppress_errors=False):
             compiled = compiled_forward(
-                fn, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend=self.function)
+                fn, args, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend=self.function)
             )
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
                 compiled(*copy_tensors(args))

@@ -85,7 +85,7 @@ class Inductor:
             mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True),
         ):
             compiled = compiled_forward(
-                fn, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend="inductor")
+                fn, args, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend="inductor")
             )
             try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
                 compiled(*copy_tensors(args))

@@ -61,7 +61,7 @@ def test_autograd_runs_through_what_was_compiled() -> None:
         def compile(module, wrong=wrong):  # type: ignore[no-untyped-def]
             return lambda *tensors: [Wrong.apply(result) if wrong else result for result in module(*tensors)]
 
-        (x,), (y,), r = compiled_forward(TWICE, compile)(*args)
+        (x,), (y,), r = compiled_forward(TWICE, args, compile)(*args)
         torch.testing.assert_close(x, args[0].exp() * factor)
         torch.testing.assert_close(y, args[1].cos() * factor)
         torch.testing.assert_close(r.detach(), args[1].sin())
