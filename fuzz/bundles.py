@@ -30,7 +30,7 @@ class BundleSize:
 
     def __init__(self) -> None:
         self._bundles: Counter[int] = Counter()
-        self._seconds = dict.fromkeys(SIZES, 0.0)
+        self._seconds: dict[int, float] = {}
 
     def best(self) -> int:
         """Return the size to ask next: one that is not known yet, as long as larger ones have been faster."""
