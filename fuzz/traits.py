@@ -159,6 +159,26 @@ def _special_of(like: Tensor) -> Tensor:
     return numbers[~numbers.isfinite()][0]
 
 
+def _largest(like: Tensor) -> Tensor:
+    return _numbers(like).nan_to_num(0, 0, 0).abs().max()
+
+
+def _finite(tensor: Tensor) -> Tensor:
+    return torch.where(tensor.isfinite(), tensor, torch.ones_like(tensor))
+
+
+def _of_ordinary_size(tensor: Tensor) -> Tensor:
+    return torch.where(tensor.abs() > LARGE, torch.ones_like(tensor), tensor)
+
+
+def _without_sign(tensor: Tensor) -> Tensor:
+    return tensor.abs().to(tensor.dtype)
+
+
+def _positive_zeros(tensor: Tensor) -> Tensor:
+    return torch.where(tensor == 0, torch.zeros_like(tensor), tensor)
+
+
 _LAYOUTS = {
     "not contiguous": lambda tensor, like: torch.stack([tensor, torch.zeros_like(tensor)], dim=-1)[..., 0],
     "offset": lambda tensor, like: torch.cat([torch.zeros_like(tensor[:1]), tensor])[tensor[:1].shape[0] :],
@@ -173,19 +193,10 @@ CHANGES: dict[str, Change] = {
         for name in DTYPES
         if name not in ("float32", "int64", "complex64")
     },
-    SPECIAL: Change(
-        lambda tensor: torch.where(tensor.isfinite(), tensor, torch.ones_like(tensor)),
-        lambda tensor, like: _first(tensor, _special_of(like)),
-    ),
-    "large numbers": Change(
-        lambda tensor: torch.where(tensor.abs() > LARGE, torch.ones_like(tensor), tensor),
-        lambda tensor, like: _first(tensor, _numbers(like).nan_to_num(0, 0, 0).abs().max()),
-    ),
-    "negative numbers": Change(lambda tensor: tensor.abs().to(tensor.dtype), lambda tensor, like: -tensor.abs()),
-    "negative zero": Change(
-        lambda tensor: torch.where(tensor == 0, torch.zeros_like(tensor), tensor),
-        lambda tensor, like: _first(tensor, torch.tensor(-0.0)),
-    ),
+    SPECIAL: Change(_finite, lambda tensor, like: _first(tensor, _special_of(like))),
+    "large numbers": Change(_of_ordinary_size, lambda tensor, like: _first(tensor, _largest(like))),
+    "negative numbers": Change(_without_sign, lambda tensor, like: -_without_sign(tensor)),
+    "negative zero": Change(_positive_zeros, lambda tensor, like: _first(tensor, torch.tensor(-0.0))),
     "0-d": Change(lambda tensor: tensor.reshape(1), lambda tensor, like: tensor.reshape(-1)[0].clone()),
 }
 """How a trait is taken away and given, for those of which there is a way that fits any program."""

@@ -55,12 +55,18 @@ class OpRule:
         draft.call(target, arguments, self.exact, self.cuts, self.elementwise)
 
 
-@functools.cache
 def op_database() -> dict[str, Any]:
     """Return PyTorch's op database by name, variants as ``name.variant``."""
-    from torchstone.compiler._torch.op_database import op_db
+    return _database()[0]
 
-    return {info.name + (f".{info.variant_test_name}" if info.variant_test_name else ""): info for info in op_db}
+
+@functools.cache
+def _database() -> tuple[dict[str, Any], frozenset[str]]:
+    """The database, and the names of its elementwise ops."""
+    from torchstone.compiler._torch.op_database import BinaryUfuncInfo, UnaryUfuncInfo, op_db
+
+    infos = {info.name + (f".{info.variant_test_name}" if info.variant_test_name else ""): info for info in op_db}
+    return infos, frozenset(name for name, info in infos.items() if isinstance(info, UnaryUfuncInfo | BinaryUfuncInfo))
 
 
 def public_target(name: str) -> str | None:
@@ -73,7 +79,6 @@ def public_target(name: str) -> str | None:
 
 def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = None) -> Iterator[OpRule]:
     """Yield the rule of an op, if this PyTorch has it under a public name: dtypes from the database."""
-    from torchstone.compiler._torch.op_database import BinaryUfuncInfo, UnaryUfuncInfo
     from torchstone.fuzz.generator import rounding
 
     info = op_database().get(op)
@@ -85,7 +90,7 @@ def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = 
     jumps = rounding.jumps(op, info.name) or not (info.supports_autograd or exact)
     is_view = rounding.is_view(info.name)
     inplace = None if is_view else _inplace_form(info.name)  # a view's changes no number, but the tensor's own shape
-    elementwise = isinstance(info, UnaryUfuncInfo | BinaryUfuncInfo)
+    elementwise = op in _database()[1]
     yield OpRule(op, target, draw, dtypes, jumps, exact, rounding.cuts(op, info.name), inplace, elementwise, is_view)
 
 

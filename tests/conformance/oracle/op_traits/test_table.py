@@ -140,7 +140,6 @@ ELSEWHERE = {
     "conformance/sources/models": "models that call ops",
     "conformance/sources/programs": "the steps of which short programs are made",
     "fuzz/selftrial/syntactic": "a few ops that warm a process up",
-    "fuzz/traits": "how a tensor is given a trait, or rid of it",
     "fuzz/generator/families": "how the fuzzer draws arguments, op by op",
 }
 """Folders whose modules may name many ops, and what for."""
