@@ -65,3 +65,21 @@ def test_autograd_runs_through_what_was_compiled() -> None:
         torch.testing.assert_close(x, args[0].exp() * factor)
         torch.testing.assert_close(y, args[1].cos() * factor)
         torch.testing.assert_close(r.detach(), args[1].sin())
+
+
+def test_zeros_of_a_step_that_is_one_are_no_gradient_where_eager_has_none_and_numbers_are() -> None:
+    taken = Call(GRAD, ([Ref("r")], [Ref("y_leaf")], [Ref("c")]), {"allow_unused": True}, "g")
+    calls = (*leaf("x"), *leaf("y"), Call("torch.exp", (Ref("x_leaf"),), {}, "r"), taken)
+    program = Program(("x", "y", "c"), calls, (Ref("g"),))
+    args = torch.randn(3), torch.randn(3), torch.ones(3)
+    assert program(*args) == ((None,),)
+    for factor in (0.0, 1.0):
+
+        def compile(module, factor=factor):  # type: ignore[no-untyped-def]
+            """Results that hang on every leaf, as those of one step of autograd do."""
+            return lambda *given: [
+                result + factor * sum(tensor for tensor in given if tensor.requires_grad) for result in module(*given)
+            ]
+
+        ((gradient,),) = compiled_forward(program, args, compile)(*args)
+        assert (gradient is None) == (factor == 0)
