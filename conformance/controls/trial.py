@@ -23,6 +23,7 @@ from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.oracle.exactness.steps import EveryStep
+from torchstone.conformance.oracle.reference.shared import shared_referees
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import iterate, opinfo
 from torchstone.conformance.variants.registry import VARIANTS
@@ -143,7 +144,9 @@ def try_op(
         if not isinstance(case, Case):
             continue
         cases += 1
-        for name, verdict in try_case(case, controls):
+        with shared_referees():
+            verdicts = list(try_case(case, controls))
+        for name, verdict in verdicts:
             counts.setdefault(name, Counter())[outcome_of(verdict)] += 1
             if verdict.failed:
                 failures.append(

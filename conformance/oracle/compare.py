@@ -63,6 +63,7 @@ from torchstone.conformance.oracle.reference.leaf import (
     with_spread,
 )
 from torchstone.conformance.oracle.reference.runs import Referee
+from torchstone.conformance.oracle.reference.shared import referee_of
 from torchstone.conformance.oracle.tolerances import NO_REFERENCE_FACTOR, real_dtype, tolerance
 from torchstone.conformance.oracle.ulp import precision, representable, ulp, wide
 from torchstone.conformance.program.program import Program
@@ -164,7 +165,7 @@ def _judge_part(
     seed: int | None = None,
     referee: Referee | None = None,
 ) -> Finding:
-    referee = referee or Referee(program, args, seed=seed)
+    referee = referee or referee_of(program, args, seed=seed)
     choices: list[tuple[Referee, Observed, Observed]] | None = None
     for search in (False, True):  # what another choice among right answers settles, nobody has to search for
         finding, given = _judge(referee, expected, actual, search), actual
@@ -248,7 +249,7 @@ def _right_by_factors(
         given = Observed(derive(copy_tensors(args), actual.outputs), actual.inputs)
     except Exception:  # factors that do not multiply
         return False
-    return _judge(Referee(program, args, derive, seed=seed), wanted, given, search).ok
+    return _judge(referee_of(program, args, derive, seed), wanted, given, search).ok
 
 
 def _judge(referee: Referee, expected: Observed, actual: Observed, search: bool = True) -> Finding:

@@ -15,7 +15,7 @@ from torchstone.conformance.oracle.compare import Observed
 from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.oracle.reference.leaf import Leaf, reference_of, with_spread
-from torchstone.conformance.oracle.reference.runs import Referee
+from torchstone.conformance.oracle.reference.shared import referee_of
 from torchstone.conformance.oracle.tolerances import SPREAD_FACTOR, tolerance
 from torchstone.conformance.oracle.ulp import ulp
 from torchstone.conformance.program.program import Program
@@ -25,7 +25,7 @@ def rounding_rooms(program: Program, args: tuple[Tensor, ...], run: Observed, se
     """For each leaf of eager's run from ``seed``, outputs and then inputs, the room of each element in float64; None
     for what does not round or has no float64 run. Of factors of a matrix, for the leaves of what they determine."""
     derive = derivation(program)
-    referee = Referee(program, args, derive, seed=seed)
+    referee = referee_of(program, args, derive, seed)
     targets = [call.target for call in program.calls]
     leaves = flatten((derive(args, run.outputs) if derive else run.outputs, run.inputs))
     return [_room(leaf, Leaf(referee, index, targets)) for index, leaf in enumerate(leaves)]
