@@ -55,6 +55,7 @@ from torchstone.conformance.oracle.perturbation.conditioning import (
 from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths, shape_of
 from torchstone.conformance.oracle.reference.leaf import (
     NUMBERS,
+    Effort,
     Leaf,
     eager_nearby,
     reference_of,
@@ -167,19 +168,19 @@ def _judge_part(
 ) -> Finding:
     referee = referee or referee_of(program, args, seed=seed)
     choices: list[tuple[Referee, Observed, Observed]] | None = None
-    for search in (False, True):  # what another choice among right answers settles, nobody has to search for
-        finding, given = _judge(referee, expected, actual, search), actual
+    for effort in Effort:  # what another choice among right answers settles is not to cost more runs
+        finding, given = _judge(referee, expected, actual, effort), actual
         if not finding.ok:
-            finding, given = _judge_defined(referee, finding, expected, actual, search)
+            finding, given = _judge_defined(referee, finding, expected, actual, effort)
         if finding.kind != Kind.VALUE:
             return finding
-        if seed is None and _right_with_ties_broken(program, args, given, search):
+        if seed is None and _right_with_ties_broken(program, args, given, effort):
             return _OPEN
-        if _right_by_factors(program, args, expected, given, seed, search):
+        if _right_by_factors(program, args, expected, given, seed, effort):
             return _OPEN
         if choices is None:
             choices = [choice for ambiguity in _AMBIGUITIES for choice in ambiguity(referee, expected, given)]
-        others = [_judge(*choice, search) for choice in choices]
+        others = [_judge(*choice, effort) for choice in choices]
         if any(beside.ok for beside in others):
             return _OPEN
     # The other choice is as right, and so is what is ill-conditioned beside it.
@@ -190,7 +191,7 @@ _AMBIGUITIES = (nan_sign_ambiguity, zero_factor_ambiguity, saturation_ambiguity,
 
 
 def _judge_defined(
-    referee: Referee, finding: Finding, expected: Observed, actual: Observed, search: bool
+    referee: Referee, finding: Finding, expected: Observed, actual: Observed, effort: Effort
 ) -> tuple[Finding, Observed]:
     """The finding, and the run it is of, given that of the whole run: where eager converts numbers out of range, what
     does not depend on these is compared."""
@@ -210,7 +211,7 @@ def _judge_defined(
     leaves = given[:outputs] if isinstance(actual.outputs, tuple | list | dict) else given[0]
     actual = Observed(leaves, tuple(given[outputs:]))
     expected = replace(expected, outputs=wanted[:outputs]) if leaves is not given[0] else expected
-    finding = _judge(referee, expected, actual, search)
+    finding = _judge(referee, expected, actual, effort)
     if finding.ok and all(mask is not None and mask.numel() and bool(mask.all()) for mask in masks[:outputs]):
         return Finding(Outcome.UNTESTED, message=f"{_UNDEFINED} decide all numbers"), actual
     return replace(finding, evidence=finding.evidence | {"undefined": count}), actual
@@ -219,14 +220,16 @@ def _judge_defined(
 _UNDEFINED = "conversions to integers out of range, which PyTorch leaves open,"
 
 
-def _right_with_ties_broken(program: Program, args: tuple[Tensor, ...], actual: Observed, search: bool) -> bool:
+def _right_with_ties_broken(program: Program, args: tuple[Tensor, ...], actual: Observed, effort: Effort) -> bool:
     """Whether the backend is right beside eager with another choice among equal elements."""
     given = flatten(actual.outputs)
     # Integer values may pass for indices: from the other end the indices come first.
-    return any(_right_beside(program, args, actual, some, search) for some in (given, given[::-1]))
+    return any(_right_beside(program, args, actual, some, effort) for some in (given, given[::-1]))
 
 
-def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, given: list[Any], search: bool) -> bool:
+def _right_beside(
+    program: Program, args: tuple[Tensor, ...], actual: Observed, given: list[Any], effort: Effort
+) -> bool:
     inputs = copy_tensors(args)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), TieBreaking(given) as ties:
@@ -234,11 +237,11 @@ def _right_beside(program: Program, args: tuple[Tensor, ...], actual: Observed, 
     except Exception:  # what eager does not run under a mode, it has but one choice for
         return False
     referee = Referee(program, args, around=lambda: TieBreaking(given))
-    return ties.made and _judge(referee, Observed(outputs, inputs), actual, search).ok
+    return ties.made and _judge(referee, Observed(outputs, inputs), actual, effort).ok
 
 
 def _right_by_factors(
-    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None, search: bool
+    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None, effort: Effort
 ) -> bool:
     """Whether the backend is right in what stays the same whichever results are given."""
     derive = derivation(program)
@@ -249,10 +252,10 @@ def _right_by_factors(
         given = Observed(derive(copy_tensors(args), actual.outputs), actual.inputs)
     except Exception:  # factors that do not multiply
         return False
-    return _judge(referee_of(program, args, derive, seed), wanted, given, search).ok
+    return _judge(referee_of(program, args, derive, seed), wanted, given, effort).ok
 
 
-def _judge(referee: Referee, expected: Observed, actual: Observed, search: bool = True) -> Finding:
+def _judge(referee: Referee, expected: Observed, actual: Observed, effort: Effort = Effort.SEARCH) -> Finding:
     targets = [call.target for call in referee.program.calls]
     rows, given = (list(paths(run.outputs, "output")) for run in (expected, actual))
     mismatch = _structure(rows, given, expected, actual)
@@ -260,7 +263,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed, search: bool 
         return mismatch
     findings: list[Finding] = []
     for index, ((name, wanted), (_, value)) in enumerate(zip(rows, given, strict=True)):
-        findings.append(_leaf(name, wanted, value, Leaf(referee, index, targets, search=search)))
+        findings.append(_leaf(name, wanted, value, Leaf(referee, index, targets, effort=effort)))
         if findings[-1].outcome is Outcome.MISMATCH:
             return findings[-1]
     settled, stray, evidence = find_stray_writes(referee.pristine, expected.inputs, actual.inputs)
@@ -269,7 +272,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed, search: bool 
     for index in (index for index, done in enumerate(settled) if not done):
         wanted, value = expected.inputs[index], actual.inputs[index]
         untouched = same_bits(wanted, referee.pristine[index])
-        leaf = Leaf(referee, len(rows) + index, targets, strict=untouched, search=search)
+        leaf = Leaf(referee, len(rows) + index, targets, strict=untouched, effort=effort)
         finding = _leaf(f"input[{index}]", wanted, value, leaf)
         if finding.kind:
             return replace(finding, kind=Kind.MUTATION, message=f"mutated: {finding.message}")
@@ -416,10 +419,10 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
         if bool(bad.any()):
             truth = with_spread(truth, expected, leaf)
             bad &= ~within_reference(b, e, truth, dtype, row)
-        if bool(bad.any()):
+        if bool(bad.any()) and leaf.effort > Effort.FEW_RUNS:
             truth = refine_spread(truth, expected, bad, leaf)
             bad &= ~within_reference(b, e, truth, dtype, row)
-        if bool(bad.any()):
+        if bool(bad.any()) and leaf.effort > Effort.FEW_RUNS:
             truth = eager_nearby(truth, expected, dtype, leaf)
             bad &= ~within_reference(b, e, truth, dtype, row)
         if bool(bad.any()) and (exact := scipy_reference(truth, leaf)) is not None:
@@ -438,6 +441,8 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
             keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
             evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
         return Finding(Outcome.PASS, evidence=evidence)
+    if leaf.effort is Effort.FEW_RUNS:
+        return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, dtype)
     soft = bad & nan_lost_by_eager(b, e, dtype, leaf)
     if truth is not None and bool((few_digits := bad & ~soft & no_further_than_eager(b, e, truth.values)).any()):
         soft |= few_digits & ~rounding_reaches(e, truth, leaf)
@@ -473,10 +478,10 @@ def _discrete(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
     truth = leaf.other(referee.float64, expected)
     soft = torch.zeros_like(bad)
     if truth is not None:
-        scattered = [run for _, run in referee.roundings_scattered.first]
-        for run in [truth, *leaf.others(referee.rounded_runs + scattered, expected)]:
+        more = [run for _, run in referee.roundings_scattered.first] if leaf.effort > Effort.FEW_RUNS else []
+        for run in [truth, *leaf.others(referee.rounded_runs + more, expected)]:
             soft |= run == actual
-    if not referee.all_exact:
+    if leaf.effort > Effort.FEW_RUNS and not referee.all_exact:
         near_by, on_edge = torch.zeros_like(bad), torch.zeros_like(bad)
         for run in leaf.others(referee.ulp_perturbed, expected):
             near_by |= run == actual

@@ -39,6 +39,7 @@ MOMENTS = Trait(
     waives=True,
 )
 
+_SCALED = "alpha times the sum of the products, or the sum of alpha times each"
 SEVERAL_FORMULAS = Trait(
     "Is computed by several formulas",
     Names.ATEN,
@@ -48,7 +49,10 @@ SEVERAL_FORMULAS = Trait(
         _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm
         """,
         _softmax_backward_data="(grad - sum) * output, or grad * output - sum * output",
-        addbmm="alpha times the sum of the products, or the sum of alpha times each",
+        addbmm=_SCALED,
+        addmm=_SCALED,
+        addmv=_SCALED,
+        baddbmm=_SCALED,
     ),
     reason=(
         "A norm is (x - mean) * rstd * weight + bias, or the line x * a + b of the same; factors are multiplied before "

@@ -77,6 +77,16 @@ def _softmax_gradient(steps: Callable[[], Any], given: dict[str, Any]) -> Any:
     return (grad - torch.sum(grad * output, given["dim"], keepdim=True)) * output
 
 
+def _product_scaled_first(batches: bool, steps: Callable[[], Any], given: dict[str, Any]) -> Any:
+    """The sum of alpha times each product, where the decomposition has alpha times the sum of the products. ``batches``
+    are added up as well."""
+    base, left, right = list(given.values())[:3]
+    product = (left * given.get("alpha", 1)) @ right
+    product = product.sum(0) if batches else product
+    beta = given.get("beta", 1)
+    return product if beta == 0 else base * beta + product  # NaN and infinities of what beta=0 multiplies do not count
+
+
 _FORMS = (_documented, _scaled_first, _line)
 FORMULAS.register(
     "native_batch_norm",
@@ -88,4 +98,5 @@ FORMULAS.register(
 FORMULAS.register("native_group_norm")(tuple(functools.partial(_group_norm, form) for form in _FORMS))
 FORMULAS.register("native_layer_norm")(tuple(functools.partial(_layer_norm, form) for form in _FORMS))
 FORMULAS.register("_softmax_backward_data")((_softmax_gradient,))
-FORMULAS.register("addbmm")(())  # eager scales each product; the other formula is the decomposition
+FORMULAS.register("addmm", "addmv", "baddbmm")((functools.partial(_product_scaled_first, False),))
+FORMULAS.register("addbmm")((functools.partial(_product_scaled_first, True),))

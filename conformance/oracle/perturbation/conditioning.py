@@ -17,7 +17,7 @@ from torchstone.conformance.oracle.elementwise import (
     within_ulps,
 )
 from torchstone.conformance.oracle.perturbation.search import attained
-from torchstone.conformance.oracle.reference.leaf import Leaf, amplified_spread, beside_a_pole, spread_of
+from torchstone.conformance.oracle.reference.leaf import Effort, Leaf, amplified_spread, beside_a_pole, spread_of
 from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, SPREAD_FACTOR, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import wide
 
@@ -43,7 +43,7 @@ def ill_conditioned(
         if truth is not None:
             on_edge = _given(actual, leaf.others(referee.sub_ulp_perturbed, like), dtype, row)
         found |= ~on_edge & _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
-    if leaf.search and bool((bad & ~found).any()):
+    if leaf.effort is Effort.SEARCH and bool((bad & ~found).any()):
         found |= _given(actual, leaf.others(referee.relaid_runs, like), dtype, row)
     if truth is None:
         return found
@@ -59,7 +59,7 @@ def ill_conditioned(
     for runs, where in ((referee.runs_on_grid, ~on_edge), (referee.roundings_on_grid, on_edge)):
         if bool((left := bad & ~found & where).any()):
             found |= where & _given(actual, _in_range(leaf.each(runs, like), truth.values, dtype), dtype, row, left)
-    if not leaf.search:
+    if leaf.effort is not Effort.SEARCH:
         return found
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
         left = bad & ~found & where

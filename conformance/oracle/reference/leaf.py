@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,17 @@ NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: to
 """The dtype of the tensor that a number of the results may be read out of."""
 
 
+class Effort(enum.IntEnum):
+    """How much is asked about a number that is in doubt."""
+
+    FEW_RUNS = 0
+    """float64 and a few runs of the rounding model."""
+    ALL_RUNS = 1
+    """Every kind of run that there is: some hundreds."""
+    SEARCH = 2
+    """A run that gives the number is searched for, which takes as long as all else."""
+
+
 @dataclass(frozen=True)
 class Leaf:
     """One leaf of a program's results, with the runs that can be asked about it."""
@@ -30,8 +42,7 @@ class Leaf:
     strict: bool = False
     dtype: torch.dtype | None = None
     """Of numbers that are no tensors: what they were read out of."""
-    search: bool = True
-    """Whether a run that gives a number is searched for, which takes as long as all else."""
+    effort: Effort = Effort.SEARCH
 
     def dtype_of(self, tensor: Tensor) -> torch.dtype:
         """The dtype whose ULPs count."""
