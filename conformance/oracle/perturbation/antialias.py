@@ -42,8 +42,9 @@ _FILTERS: dict[str, Filter] = {
 }
 
 
-def _weights(of: Filter, before: int, after: int, corners: bool, scale: float | None) -> tuple[Tensor, Tensor]:
-    """For each pixel of the result a row of weights, and which pixels are weighed."""
+def _weights(of: Filter, before: int, after: int, corners: bool, scale: float | None) -> tuple[Tensor, Tensor, Tensor]:
+    """For each pixel of the result a row of weights, the pixels that are weighed, and which of these are in its window:
+    windows at an edge are narrower than the rest."""
     function, reach = of
     if corners:
         step = (before - 1) / (after - 1) if after > 1 else 0.0
@@ -51,17 +52,17 @@ def _weights(of: Filter, before: int, after: int, corners: bool, scale: float | 
         step = 1.0 / scale if scale else before / after
     support, squeezed = (reach * step, 1.0 / step) if step >= 1.0 else (reach, 1.0)
     centers = step * (torch.arange(after, dtype=torch.float64)[:, None] + 0.5)
-    pixels = torch.arange(before, dtype=torch.float64)
-    first, last = ((centers + side * support + 0.5).trunc() for side in (-1, 1))
-    windows = (pixels >= first.clamp(min=0)) & (pixels < last)
+    first, last = ((centers + side * support + 0.5).trunc().clamp(0, before) for side in (-1, 1))
+    pixels = first + torch.arange(int((last - first).max()) if after else 0, dtype=torch.float64)
+    windows = pixels < last
     distance = ((pixels - centers + 0.5) * squeezed).abs()
     weights = torch.where(windows & (distance < reach), function(distance), 0.0)
-    return weights / weights.sum(1, keepdim=True), windows
+    return weights / weights.sum(1, keepdim=True), pixels.long().clamp(max=max(before - 1, 0)), windows
 
 
-def _along_last(x: Tensor, weights: Tensor, windows: Tensor) -> Tensor:
+def _along_last(x: Tensor, weights: Tensor, pixels: Tensor, windows: Tensor) -> Tensor:
     """A pixel outside of a window is none of it: infinity times 0 would be NaN."""
-    return torch.where(windows, x[..., None, :], 0.0).mul(weights).sum(-1)
+    return torch.where(windows, x[..., pixels], 0.0).mul(weights).sum(-1)
 
 
 def _resized(of: Filter, x: Tensor, size: Any, corners: bool, high: Any = None, wide: Any = None) -> Tensor:
@@ -72,9 +73,16 @@ def _resized(of: Filter, x: Tensor, size: Any, corners: bool, high: Any = None, 
 def _gradient(
     of: Filter, grad: Tensor, size: Any, shape: Any, corners: bool, high: Any = None, wide: Any = None
 ) -> Tensor:
-    rows, _ = _weights(of, shape[-2], size[0], corners, high)
-    columns, _ = _weights(of, shape[-1], size[1], corners, wide)
+    rows, columns = (
+        _matrix(before, *_weights(of, before, after, corners, scale))
+        for before, after, scale in zip(shape[-2:], size, (high, wide), strict=True)
+    )
     return rows.T @ grad @ columns
+
+
+def _matrix(before: int, weights: Tensor, pixels: Tensor, windows: Tensor) -> Tensor:
+    """The weights of all pixels, those outside of the windows 0."""
+    return weights.new_zeros(len(weights), before).scatter_add(1, pixels, torch.where(windows, weights, 0.0))
 
 
 @functools.cache
