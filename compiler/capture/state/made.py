@@ -1,6 +1,7 @@
 """Objects that a program makes and hands over: each call makes them again, of their class and their attributes.
 
-An object is all in its class and its attributes where nothing of it is out of Python's sight, as ``copy`` takes it. Its ``__init__`` has run when the program was captured; what that did is in the graph.
+An object is all in its class and its attributes where nothing of it is out of Python's sight, as ``copy`` takes
+it. Its ``__init__`` has run when the program was captured; what that did is in the graph.
 """
 
 from __future__ import annotations
