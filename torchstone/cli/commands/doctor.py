@@ -19,6 +19,7 @@ CORE = ("python", "torch", "torchstone")
 def doctor(form: FormatOption = TableFormat.table) -> int:
     """Check the installation; exit code 0 when the core works, whatever optional part is missing."""
     rows = [_python(), _package("torchstone"), _torch(), _mlir(), _cpu_runtime(), _cache(), _compiler(), _tensorrt()]
+    rows.extend(_models())
     rows.extend(_backends())
     rows.extend(_plugins() if rows[2]["ok"] else [])
     show_table(rows, COLUMNS, form)
@@ -96,6 +97,17 @@ def _tensorrt() -> dict[str, object]:
         return _row("tensorrt", True, tensorrt.__version__)
     except Exception as error:
         return _row("tensorrt", False, f"{type(error).__name__}: {error}", fix)
+
+
+def _models() -> list[dict[str, object]]:
+    """What the source ``models`` takes architectures from; it has its own models without."""
+    from torchstone.conformance.sources.models.packages import INSTALL, PACKAGES
+
+    return [
+        row | {"check": f"models of {name}", "fix": "" if row["ok"] else INSTALL}
+        for name in PACKAGES
+        for row in [_package(name)]
+    ]
 
 
 def _backends() -> list[dict[str, object]]:
