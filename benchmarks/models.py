@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -36,8 +37,8 @@ from torchstone.conformance.sources.models.example import Example, tensors_of
 from torchstone.conformance.sources.models.examples import EXAMPLES
 
 TARGETS = ("linalg", "tosa", "stablehlo", "tensorrt")
-OWN = [name for name in EXAMPLES if name != "mlp"]
 ROWS = 2
+START, END = "<!-- begin: benchmarks/models.py -->", "<!-- end: benchmarks/models.py -->"
 FACTOR, ROOM = 8.0, 2e-6
 """A target may be this many times as far from float64 as eager, and this fraction of the greatest element further."""
 
@@ -206,11 +207,22 @@ def table(rows: Sequence[Row], targets: Sequence[str]) -> Iterator[str]:
     counts = [f"{target} {sum(r.outcome == 'right' for r in rows if r.target == target)}" for target in targets]
     yield ""
     yield f"Right, of {len({row.model for row in rows})}: {', '.join(counts)}."
+    yield ""
     for row in rows:
         if row.outcome != "right":
-            yield f"- {row.model} on {row.target} is {row.outcome}: {row.reason}"
+            yield f"- {row.model} on {row.target} is {row.outcome}: `{row.reason}`"
+    yield ""
     packages = [p for p in ("torch", "torch-mlir", "timm", "transformers") if find_spec(p.replace("-", "_"))]
     yield f"Versions: {', '.join(f'{package} {version(package)}' for package in packages)}."
+
+
+def written(page: str, lines: Sequence[str]) -> str:
+    """Return a page with these lines between the marks that it has for them."""
+    before, start, rest = page.partition(START)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"the page has no lines {START} and {END}")
+    return "\n".join([before + start, *lines, end + after])
 
 
 def main() -> None:
@@ -221,11 +233,12 @@ def main() -> None:
     parser.add_argument("--target", action="append", choices=TARGETS, help="repeatable [default: all]")
     parser.add_argument("--limit", type=int, default=600, help="seconds for a model on a target [default: 600]")
     parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--page", type=Path, help="put the table into this page, between the marks it has for it")
     parser.add_argument("--here", action="store_true", help="in this process")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    chosen = list(HELD_OUT) if options.held_out else [*OWN, *CHOSEN]
+    chosen = list(HELD_OUT) if options.held_out else [*EXAMPLES, *CHOSEN]
     names = options.model or [name for name in chosen if not EVERY[name].package or installed(EVERY[name].package)]
     targets = options.target or list(TARGETS)
     if options.here:
@@ -241,6 +254,8 @@ def main() -> None:
             print(f"  {row.model}, {row.target}: {row.outcome} {row.reason}".rstrip(), file=sys.stderr)
     if options.format == "table":
         print("\n".join(table(rows, targets)))
+    if options.page:
+        options.page.write_text(written(options.page.read_text(), list(table(rows, targets))))
     sys.stdout.flush()
     if options.here:
         os._exit(0)  # what a package left running is not waited for
