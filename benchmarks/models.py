@@ -37,6 +37,8 @@ from torchstone.conformance.sources.models.example import Example, tensors_of
 from torchstone.conformance.sources.models.examples import EXAMPLES
 
 TARGETS = ("linalg", "tosa", "stablehlo", "tensorrt")
+CAPTURES = {"": "as it is", ":export": "by torch.export, for any batch size", ":dynamo": "by torch.compile"}
+WAYS = tuple(target + capture for capture in CAPTURES for target in TARGETS)
 ROWS = 2
 START, END = "<!-- begin: benchmarks/models.py -->", "<!-- end: benchmarks/models.py -->"
 FACTOR, ROOM = 8.0, 2e-6
@@ -51,9 +53,14 @@ _OPERATOR = {
 _DATA = frozenset({"const", "const_shape", "constant", "yield", "return", "CONSTANT", "SHAPE", "empty", "dim"})
 
 
+WAYS_HELP = "repeatable [default: all, captured as it is]; " + ", ".join(
+    f"{c} {how}" for c, how in CAPTURES.items() if c
+)
+
+
 @dataclass
 class Row:
-    """What became of a model on a target. Times are in seconds; ``ratio`` is the time of a call over eager's."""
+    """What became of a model on a target, with the way to capture it. Times are in seconds, ``ratio`` over eager's."""
 
     model: str
     target: str
@@ -112,12 +119,13 @@ def trial(name: str, targets: Sequence[str], limit: int) -> Iterator[Row]:
         signal.signal(signal.SIGALRM, _out_of_time)
         signal.alarm(limit)
         try:
-            start = time.perf_counter()
-            exe = driver.compile(model, args, target, kwargs=kwargs)
-            row.compile = time.perf_counter() - start
-            row.operators = operators(exe.ir[target], target)
-            row.library_calls = len(exe.library_calls)
             with torch.no_grad():
+                start = time.perf_counter()
+                exe = compiled(example, model, args, kwargs, target)
+                row.compile = time.perf_counter() - start
+                if isinstance(exe, driver.Executable):
+                    row.operators = operators(exe.ir[exe.target], exe.target)
+                    row.library_calls = len(exe.library_calls)
                 row.reason = judge(exe(*args, **kwargs), eager, exact)
                 row.outcome = "wrong" if row.reason else "right"
                 row.ratio = ratio(lambda exe=exe: exe(*args, **kwargs), lambda: model(*args, **kwargs))
@@ -130,6 +138,25 @@ def trial(name: str, targets: Sequence[str], limit: int) -> Iterator[Row]:
         finally:
             signal.alarm(0)
         yield row
+
+
+def compiled(
+    example: Example, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], way: str
+) -> Callable[..., Any]:
+    """Compile a model for a target, which the name of the way to capture it may follow."""
+    target, _, capture = way.partition(":")
+    if capture == "dynamo":
+        torch._dynamo.reset()
+        fn = torch.compile(model, backend="torchstone", options={"target": target}, fullgraph=True)
+        fn(*args, **kwargs)  # which compiles
+        return fn
+    if not capture:
+        return driver.compile(model, args, target, kwargs=kwargs)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    shapes = pytree.tree_map(lambda dim: {dim: batch}, example.batch_dims)
+    return driver.compile(
+        model, args, target, dict(zip(example.keywords, shapes, strict=True)) if kwargs else shapes, kwargs=kwargs
+    )
 
 
 def in_float64(example: Example, eager: Any) -> Any:
@@ -194,7 +221,8 @@ def cell(row: Row | None) -> str:
     if row.outcome != "right":
         return row.outcome
     calls = f", {row.library_calls} library calls" if row.library_calls else ""
-    return f"{row.operators}, {row.compile:.1f} s, {row.ratio:.1f}{calls}"
+    size = "" if row.operators is None else f"{row.operators}, "
+    return f"{size}{row.compile:.1f} s, {row.ratio:.1f}{calls}"
 
 
 def table(rows: Sequence[Row], targets: Sequence[str]) -> Iterator[str]:
@@ -230,7 +258,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", action="append", choices=op_names(), help="repeatable [default: own and chosen]")
     parser.add_argument("--held-out", action="store_true", help="the architectures that the compiler was not made with")
-    parser.add_argument("--target", action="append", choices=TARGETS, help="repeatable [default: all]")
+    parser.add_argument("--target", action="append", choices=WAYS, metavar="TARGET[:CAPTURE]", help=WAYS_HELP)
     parser.add_argument("--limit", type=int, default=600, help="seconds for a model on a target [default: 600]")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     parser.add_argument("--page", type=Path, help="put the table into this page, between the marks it has for it")
