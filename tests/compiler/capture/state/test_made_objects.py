@@ -31,8 +31,8 @@ class Cache:
     length: int = 0
 
     def add(self, x: torch.Tensor) -> None:
-        self.layers.append(Layer(x * 2, x[1:]))
-        self.length += len(x)
+        self.layers.append(Layer(x * 2, x.exp()))
+        self.length += x.shape[0]
 
 
 class Closing(Config):
@@ -68,6 +68,21 @@ def test_a_result_is_made_again_at_each_call(target: str) -> None:
     assert results[0]["cache"] is not results[1]["cache"]
     results[0]["cache"].add(x)
     assert len(exe(x)["cache"].layers) == 2
+
+
+@pytest.mark.parametrize("target", ["evaluator", "linalg"])
+def test_a_result_of_any_size(target: str) -> None:
+    rows = torch.export.Dim("rows", min=2, max=64)
+    exe = compile(cached, (torch.randn(3),), target, {"x": {0: rows}})
+    for count in (3, 5):
+        x = torch.randn(count)
+        result, expected = exe(x), cached(x)
+        cache = result["cache"]
+        assert type(cache) is Cache and cache.config is CONFIG and cache.dtype is torch.float32
+        assert cache.length == 2 * count
+        torch.testing.assert_close(result["sum"], expected["sum"])
+        for layer, other in zip(cache.layers, expected["cache"].layers, strict=True):
+            torch.testing.assert_close((layer.keys, layer.values), (other.keys, other.values))
 
 
 def test_what_is_in_the_object_is_that_argument_or_a_view_of_it() -> None:
@@ -127,3 +142,23 @@ def test_refused(fn: Any, why: str) -> None:
     remembered.cache_clear()
     with pytest.raises(Unsupported, match=why):
         compile(fn, (torch.randn(3),))
+
+
+class Planned(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 3)
+        self.inner.plan = {"in": (["x"], ["y"])}  # pyright: ignore[reportAttributeAccessIssue]
+        self.plan = {"all": self.inner.plan["in"]}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * len(self.plan["all"]) * len(self.inner.plan["in"])
+
+
+def test_torch_export_leaves_no_copies_in_a_module() -> None:
+    model = Planned()
+    plan = model.plan["all"]
+    exe = compile(model, (torch.randn(2, 3),), "evaluator", {"x": {0: torch.export.Dim("rows", min=2, max=64)}})
+    assert model.plan["all"] is plan is model.inner.plan["in"]
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(exe(x), model(x))
