@@ -60,7 +60,10 @@ WAYS_HELP = "repeatable [default: all, captured as it is]; " + ", ".join(
 
 @dataclass
 class Row:
-    """What became of a model on a target, with the way to capture it. Times are in seconds, ``ratio`` over eager's."""
+    """What became of a model on a target, with the way to capture it. ``compile`` is in seconds, ``ratio`` over eager's.
+
+    Both are of the processor's time, which other processes are no part of.
+    """
 
     model: str
     target: str
@@ -120,9 +123,9 @@ def trial(name: str, targets: Sequence[str], limit: int) -> Iterator[Row]:
         signal.alarm(limit)
         try:
             with torch.no_grad():
-                start = time.perf_counter()
+                start = time.process_time()
                 exe = compiled(example, model, args, kwargs, target)
-                row.compile = time.perf_counter() - start
+                row.compile = time.process_time() - start
                 if isinstance(exe, driver.Executable):
                     row.operators = operators(exe.ir[exe.target], exe.target)
                     row.library_calls = len(exe.library_calls)
@@ -179,17 +182,15 @@ def prepared(example: Example, dtype: torch.dtype) -> tuple[torch.nn.Module, tup
     return model, *pytree.tree_map_only(torch.Tensor, converted, (args, kwargs))
 
 
-def ratio(ours: Callable[[], Any], eager: Callable[[], Any], rounds: int = 7) -> float:
-    """Return the median over rounds of the time of our call over eager's, one thread each."""
-    found = []
+def ratio(ours: Callable[[], Any], eager: Callable[[], Any], rounds: int = 15) -> float:
+    """Return the median time of our call over the median of eager's, taken in turns, one thread each."""
+    times: dict[Callable[[], Any], list[float]] = {ours: [], eager: []}
     for _ in range(rounds):
-        times = []
-        for call in (ours, eager):
-            start = time.perf_counter()
+        for call, found in times.items():
+            start = time.process_time()
             call()
-            times.append(time.perf_counter() - start)
-        found.append(times[0] / times[1])
-    return median(found)
+            found.append(time.process_time() - start)
+    return median(times[ours]) / median(times[eager])
 
 
 def _out_of_time(*_: Any) -> None:

@@ -14,6 +14,7 @@ import torch
 from torchstone.compiler._torch import pytrees as pytree
 from torchstone.compiler.capture.state import kinds
 from torchstone.compiler.capture.state.kinds import ATOMS
+from torchstone.compiler.capture.state.standins import real_of
 
 LEAF = pytree.tree_flatten(None, is_leaf=lambda _: True)[1]
 # Modules keep more than their attributes, an exception where it was raised; ``__del__`` would notice another object.
@@ -27,7 +28,7 @@ class _Made:
 def can_make(value: Any) -> bool:
     """Say whether an object can be made again of its class and its attributes."""
     cls = type(value)
-    if issubclass(cls, (torch.Tensor, type, *_NOT_MADE)) or hasattr(cls, "__del__"):
+    if issubclass(cls, (torch.Tensor, type, *_NOT_MADE)) or hasattr(cls, "__del__") or real_of(value) is not value:
         return False
     return kinds.kind_of(value) is kinds.INSTANCE and type(cls.__getattribute__) is type(object.__getattribute__)
 
