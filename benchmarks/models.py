@@ -60,9 +60,9 @@ WAYS_HELP = "repeatable [default: all, captured as it is]; " + ", ".join(
 
 @dataclass
 class Row:
-    """What became of a model on a target, with the way to capture it. ``compile`` is in seconds, ``ratio`` over eager's.
+    """What became of a model on a target, with the way to capture it.
 
-    Both are of the processor's time, which other processes are no part of.
+    ``compile`` is in seconds, ``ratio`` a call's time over eager's; both of processor time, as others use the machine.
     """
 
     model: str
