@@ -23,7 +23,7 @@ from torchstone.compiler._torch.fake_tensors import detect_fake_mode
 from torchstone.compiler._torch.functorch import transforms_kept
 from torchstone.compiler._torch.modes import DisableTorchFunction
 from torchstone.compiler._torch.operators import OpOverload
-from torchstone.compiler._torch.pytrees import tree_leaves
+from torchstone.compiler._torch.pytrees import TreeSpec, tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.export.named_sizes import NamedSizes
 from torchstone.compiler.capture.leaf_gradients import keep_data
@@ -364,15 +364,8 @@ def _replay(
     facts = reached.facts(asking, leaves)
     arguments = [strides and tuple(under(s, renamed) for s in strides) for strides in recorder.layouts.arguments]
     layouts = [*layouts, *_laid_out(facts, leaves, arguments, {index for index, _ in layouts})]
-    out_spec = program.call_spec.out_spec
-    assert out_spec is not None  # only a program that was never called has none
     results = _result_leaves(run.returned, told, numbers, first + len(places_told), renamed)
-    for observed in opened:
-        out_spec, given = observed.out_spec, iter(results)
-        results = [
-            next(given) if _is_value(leaf) else leaf if isinstance(leaf, Existing) else Plain(leaf)
-            for leaf in observed.leaves
-        ]
+    results, out_spec = _with_objects(results, program.call_spec.out_spec, opened)
     out = Captured(
         graph,
         rename_leaves(bound, renamed),
@@ -396,6 +389,17 @@ def _replay(
     _add_examples(out, leaves)
     _add_guards(out, mode, program, renamed)
     return out
+
+
+def _with_objects(results: list[Any], spec: TreeSpec | None, opened: Sequence[Observed]) -> tuple[list[Any], TreeSpec]:
+    """Return the leaves of a result and how they are nested, those in objects too."""
+    for observed in opened:
+        given = iter(results)
+        leaves = [leaf if isinstance(leaf, Existing) else Plain(leaf) for leaf in observed.leaves]
+        found = [next(given) if _is_value(leaf) else kept for leaf, kept in zip(observed.leaves, leaves, strict=True)]
+        return found, observed.out_spec
+    assert spec is not None  # only a program that was never called has none
+    return results, spec
 
 
 def _settled_mode(run: _Replayed) -> Any:
