@@ -215,7 +215,7 @@ def name_of(function: Any) -> str | None:
 _PRIVATE = """
     _adaptive_avg_pool2d _adaptive_avg_pool3d _assert_async _assert_scalar _batch_norm_no_update _batch_norm_with_update
     _batch_norm_with_update_functional _cdist_forward _chunk_cat _conj _conj_copy _conj_physical _embedding_bag
-    _embedding_bag_forward_only _fft_c2c _fft_c2r _fft_r2c _grouped_mm _int_mm _linalg_det _linalg_eigh _linalg_slogdet
+    _embedding_bag_forward_only _fft_c2c _fft_c2r _fft_r2c _int_mm _linalg_det _linalg_eigh _linalg_slogdet
     _linalg_solve_ex _linalg_svd _local_scalar_dense _log_softmax _log_softmax_backward_data _native_batch_norm_legit
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _neg_view _neg_view_copy _pdist_forward
     _prelu_kernel _safe_softmax _softmax _softmax_backward_data _stack _standard_gamma _to_copy _trilinear _unique

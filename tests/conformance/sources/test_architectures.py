@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.sources import models
 from torchstone.conformance.sources.models import architectures, packages
 from torchstone.conformance.sources.models.example import Example, tensors_of
@@ -76,4 +76,7 @@ def test_architectures_are_cases(name: str) -> None:
     if not packages.installed(models.EVERY[name].package):
         pytest.skip(f"no {models.EVERY[name].package}")
     entries = list(models.iterate([name], ["float32"]))
-    assert len(entries) == 2 and all(isinstance(entry, Case) for entry in entries), entries
+    if name == "mixtral":  # experts call torch._grouped_mm, which has no float64 for a verdict to go by
+        assert all(isinstance(entry, Untested) and "_grouped_mm" in entry.reason for entry in entries), entries
+    else:
+        assert len(entries) == 2 and all(isinstance(entry, Case) for entry in entries), entries
