@@ -144,3 +144,24 @@ def test_a_composite_is_one_operator_and_one_layer() -> None:
         "conv2d": {"CONVOLUTION": 1}, "depthwise conv2d": {"CONVOLUTION": 1}, "avg_pool2d": {"POOLING": 1},
         "sigmoid": {"ACTIVATION": 1},
     }  # fmt: skip
+
+
+def test_a_model_is_judged_by_float64_and_by_what_eager_is_off() -> None:
+    judge: Any = importlib.import_module("models").judge
+    exact = {"y": torch.linspace(1, 2, 5, dtype=torch.float64), "at": torch.arange(3)}
+    eager = {"y": exact["y"].float(), "at": exact["at"]}
+    assert judge(eager, eager, exact) == ""
+    assert judge({**eager, "y": eager["y"] + 1e-6}, eager, exact) == ""
+    assert "from float64" in judge({**eager, "y": eager["y"] + 1e-4}, eager, exact)
+    assert "has other elements" in judge({**eager, "at": exact["at"] + 1}, eager, exact)
+    assert "float64[5], eager's torch.float32[5]" in judge({**eager, "y": exact["y"]}, eager, exact)
+    assert "nested" in judge({"y": eager["y"]}, eager, exact)
+    broken = {**eager, "y": torch.where(eager["y"] > 1.5, torch.nan, eager["y"])}
+    assert "NaN" in judge(broken, eager, exact) and judge(broken, broken, exact) == ""
+
+
+def test_a_model_that_is_refused_is_a_row_with_the_reason() -> None:
+    models: Any = importlib.import_module("models")
+    rows = [models.Row("a", "tosa", "refused", "no such op"), models.Row("a", "linalg", "right", "", 3, 1.0, 0.5, 0)]
+    text = "\n".join(models.table(rows, ["linalg", "tosa"]))
+    assert "| a | 3, 1.0 s, 0.5 | refused |" in text and "- a on tosa is refused: `no such op`" in text

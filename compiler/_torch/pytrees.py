@@ -16,6 +16,7 @@ _NAMES = Names(
         "tree_map": (f"{_PYTREE}.tree_map", "change every leaf of nested values"),
         "tree_map_only": (f"{_PYTREE}.tree_map_only", "change the leaves of one class"),
         "SUPPORTED_NODES": (f"{_PYTREE}.SUPPORTED_NODES", "tell containers by their class"),
+        "register_pytree_node": (f"{_PYTREE}.register_pytree_node", "nest values in objects"),
         "map_dynamic_shapes": (
             "torch.export.dynamic_shapes._tree_map_with_path",
             "tell which of a program's arguments an entry of dynamic_shapes is for",

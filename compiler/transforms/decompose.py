@@ -23,16 +23,17 @@ from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, describe, raise_bug
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.sizes import symbols_bound
+from torchstone.compiler.transforms.grouped_mm import grouped_mm
 from torchstone.compiler.transforms.shapes import FakeSizes
 
 
 @cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """PyTorch's table: ours where its own is wrong, then core ATen's, then every other one it registers."""
+    """PyTorch's table: ours where its own is wrong or missing, then core ATen's, then every other one it registers."""
     from torchstone.compiler._torch.decompositions import core_aten_decompositions, decomposition_table
 
     table, isin = {**decomposition_table, **core_aten_decompositions()}, torch.ops.aten.isin.Tensor_Tensor
-    return {**table, isin: partial(_isin, table[isin])}
+    return {**table, isin: partial(_isin, table[isin]), torch.ops.aten._grouped_mm.default: grouped_mm}
 
 
 def _isin(

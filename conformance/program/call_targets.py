@@ -221,10 +221,11 @@ _PRIVATE = """
     _prelu_kernel _safe_softmax _softmax _softmax_backward_data _stack _standard_gamma _to_copy _trilinear _unique
     _unique2 _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate _unsafe_view
     _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d
-    _upsample_nearest_exact3d
+    _upsample_nearest_exact3d _weight_norm
 """
 PRIVATE_OPERATORS = frozenset(_PRIVATE.split())
-"""Private operators of ATen that a case may call: PyTorch's op database has them, or its tracing writes them.
+"""Private operators of ATen that a case may call: PyTorch's op database has them, its tracing writes them, or
+its public functions call them.
 
 Each computes from the numbers of its operands alone. Those called unsafe check their indices and sizes on a CPU; what
 others do not check, ``execution.undefined_behavior`` does.

@@ -23,11 +23,11 @@ from torchstone.compiler._torch.fake_tensors import detect_fake_mode
 from torchstone.compiler._torch.functorch import transforms_kept
 from torchstone.compiler._torch.modes import DisableTorchFunction
 from torchstone.compiler._torch.operators import OpOverload
-from torchstone.compiler._torch.pytrees import tree_leaves
+from torchstone.compiler._torch.pytrees import TreeSpec, tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.export.named_sizes import NamedSizes
 from torchstone.compiler.capture.leaf_gradients import keep_data
-from torchstone.compiler.capture.leaves import Computed, Number
+from torchstone.compiler.capture.leaves import Computed, Number, Plain
 from torchstone.compiler.capture.memory.aliases import Told, results_of
 from torchstone.compiler.capture.memory.layouts import depended_on, drawn_into
 from torchstone.compiler.capture.memory.memory_calls import Choice, MemoryCalls
@@ -35,7 +35,8 @@ from torchstone.compiler.capture.program import Captured, constants, flatten_arg
 from torchstone.compiler.capture.state.ambient import ambient_kept
 from torchstone.compiler.capture.state.blame import Effectful
 from torchstone.compiler.capture.state.checks import State
-from torchstone.compiler.capture.state.effects import Containers
+from torchstone.compiler.capture.state.effects import Containers, Existing, Observed
+from torchstone.compiler.capture.state.made import can_make
 from torchstone.compiler.capture.state.reached import Reached, line_of
 from torchstone.compiler.capture.symbolic.conditions import guards_of, placed
 from torchstone.compiler.capture.symbolic.floats import traced_as_written
@@ -82,6 +83,7 @@ class _Wrapper(torch.nn.Module):
         leaves: Sequence[Any],
         memory: MemoryCalls,
         told: ByLayout,
+        opened: list[Observed],
     ) -> None:
         super().__init__()
         heap = reached.heap
@@ -105,6 +107,9 @@ class _Wrapper(torch.nn.Module):
                     raise _changes(heap.nodes[number].label, number, argument=False)
                 for number, *_ in containers.changed():
                     raise _changes("an argument", number, argument=True)
+                if any(can_make(leaf) for leaf in tree_leaves(out)):
+                    opened[:] = [Observed(out, heap, containers, {}, {})]
+                    out = [leaf for leaf in opened[0].leaves if _is_value(leaf)]
             inputs = [leaf for leaf in flatten_arguments(args, kwargs)[0] if isinstance(leaf, torch.Tensor)]
             found = memory.told(tree_leaves(out), inputs)
             told[:] = [(_place(choice.operand, inputs), choice) for choice in found]
@@ -114,6 +119,10 @@ class _Wrapper(torch.nn.Module):
         code = fn.forward if isinstance(fn, torch.nn.Module) else fn
         self.named = _has_signature(code)
         self.forward = functools.wraps(code)(forward) if self.named else forward
+
+
+def _is_value(leaf: Any) -> bool:
+    return issubclass(type(leaf), (torch.Tensor, *NUMBERS))
 
 
 def _place(tensor: torch.Tensor, arguments: Sequence[torch.Tensor]) -> int | None:
@@ -166,7 +175,8 @@ def capture(
     reached = Reached(fn, leaves)
     memory, by_layout = MemoryCalls(), ByLayout()
     reached.check_no_attributes()
-    module = _Wrapper(fn, reached, leaves, memory, by_layout)
+    opened: list[Observed] = []  # the result where it has objects, which torch.export does not take
+    module = _Wrapper(fn, reached, leaves, memory, by_layout, opened)
     if not module.named and dynamic_shapes is not None:
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     keywords = dict(sorted((kwargs or {}).items()))
@@ -195,9 +205,11 @@ def capture(
         if raised_by_user(error) and "Sym" not in str(error):  # what Python says of PyTorch's symbols is not of theirs
             raise
         raise Unsupported(_message(error), stage="capture", where=raised_at(error)) from error
+    finally:
+        reached.heap.restore()  # torch.export leaves copies of tuples, dicts and lists in modules
     for rounds in range(_MOST_ROUNDS + 1):
         try:
-            return named.tell(_replay(program, reached, args, keywords, by_layout, module.asking), leaves)
+            return named.tell(_replay(program, reached, args, keywords, by_layout, module.asking, opened), leaves)
         except Mutation as error:  # in the graph, or in an op of it that PyTorch makes of others
             if rounds == _MOST_ROUNDS:
                 why = f"an in-place {error} that torch.export did not functionalize"
@@ -324,6 +336,7 @@ def _replay(
     kwargs: Mapping[str, Any],
     by_layout: ByLayout,
     asking: Asking,
+    opened: Sequence[Observed],
 ) -> Captured:
     """Return the program that an exported one is."""
     leaves, in_spec = flatten_arguments(args, kwargs)
@@ -351,14 +364,14 @@ def _replay(
     facts = reached.facts(asking, leaves)
     arguments = [strides and tuple(under(s, renamed) for s in strides) for strides in recorder.layouts.arguments]
     layouts = [*layouts, *_laid_out(facts, leaves, arguments, {index for index, _ in layouts})]
-    out_spec = program.call_spec.out_spec
-    assert out_spec is not None  # only a program that was never called has none
+    results = _result_leaves(run.returned, told, numbers, first + len(places_told), renamed)
+    results, out_spec = _with_objects(results, program.call_spec.out_spec, opened)
     out = Captured(
         graph,
         rename_leaves(bound, renamed),
         in_spec,
         out_spec,
-        _result_leaves(run.returned, told, numbers, first + len(places_told), renamed),
+        results,
         captures,
         run.mutated,
         state=objects if objects or any(sources) or facts.of_objects else None,
@@ -376,6 +389,17 @@ def _replay(
     _add_examples(out, leaves)
     _add_guards(out, mode, program, renamed)
     return out
+
+
+def _with_objects(results: list[Any], spec: TreeSpec | None, opened: Sequence[Observed]) -> tuple[list[Any], TreeSpec]:
+    """Return the leaves of a result and how they are nested, those in objects too."""
+    for observed in opened:
+        given = iter(results)
+        leaves = [leaf if isinstance(leaf, Existing) else Plain(leaf) for leaf in observed.leaves]
+        found = [next(given) if _is_value(leaf) else kept for leaf, kept in zip(observed.leaves, leaves, strict=True)]
+        return found, observed.out_spec
+    assert spec is not None  # only a program that was never called has none
+    return results, spec
 
 
 def _settled_mode(run: _Replayed) -> Any:

@@ -18,6 +18,7 @@ from torchstone.compiler.capture.state.checks import Found, State
 from torchstone.compiler.capture.state.heap import Heap
 from torchstone.compiler.capture.state.keys import told, told_spec
 from torchstone.compiler.capture.state.kinds import ATOMS, Entries, Kind, same_entries
+from torchstone.compiler.capture.state.made import LEAF, can_make, filled, made_of
 from torchstone.compiler.capture.state.standins import real_of
 from torchstone.compiler.capture.symbolic.numbers import NUMBERS
 from torchstone.compiler.diagnostics import Unsupported
@@ -96,7 +97,8 @@ class Containers:
 class Observed:
     """What a run returned and did: the leaves of its result, then those of the entries that it made.
 
-    Unsupported for what no call could make again: an object of a class of its own, or one container in two places.
+    Unsupported for what no call could make again, and for one container or object in two places. ``made`` are the
+    objects that each call makes again, of their class and their attributes.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Observed:
         self._heap = heap
         self._containers = containers
         self._met: set[int] = set()
+        self.made: list[Any] = []
         self._unread = {id(obj): Existing(0, True, place) for place, obj in unread.items()}
         self.leaves, self.out_spec = self._flatten(out)
         changed = dict(heap.changed())
@@ -150,17 +153,32 @@ class Observed:
     def _flatten(self, tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
         # PyTorch's pytree would take a Size apart and put a tuple together.
         leaves, spec = pytree.tree_flatten(tree, is_leaf=self._is_leaf)
-        return [self._leaf(leaf) for leaf in leaves], told_spec(spec)
+        parts = [self._opened(leaf) for leaf in leaves]
+        specs = iter([spec for _, spec in parts])
+        return [leaf for part, _ in parts for leaf in part], told_spec(filled(spec, specs))
+
+    def _opened(self, value: Any) -> tuple[list[Any], pytree.TreeSpec]:
+        """Take an object apart that the program has made; what it has not made, or nobody can make, is a leaf."""
+        if self._existing(value) is not None or not can_make(value):
+            return [self._leaf(value)], LEAF
+        self._meet(value)
+        self.made.append(value)
+        entries = kinds.INSTANCE.entries(value, None)
+        leaves, spec = self._flatten(list(entries.values()))
+        return leaves, made_of(type(value), tuple(map(str, entries)), spec)
 
     def _is_leaf(self, node: Any) -> bool:
         if isinstance(node, torch.Size) or self._existing(node) is not None:
             return True
         if not isinstance(node, tuple) and type(node) in pytree.SUPPORTED_NODES:
-            if id(node) in self._met:
-                what = type(node).__name__
-                raise Unsupported(f"the program makes a {what} and puts it in two places", stage="capture")
-            self._met.add(id(node))
+            self._meet(node)
         return False
+
+    def _meet(self, node: Any) -> None:
+        if id(node) in self._met:
+            what = type(node).__name__
+            raise Unsupported(f"the program makes a {what} and puts it in two places", stage="capture")
+        self._met.add(id(node))
 
     def _leaf(self, value: Any) -> Any:
         if issubclass(type(value), (torch.Tensor, *NUMBERS)):

@@ -263,7 +263,7 @@ class _Recording:
             self.seen.append(Observed(out, fn.heap, containers, blinds, unread))
             told = self.memory.told(self.seen[-1].leaves, (*clones, *lifted))
             self.by_layout.extend(choice.operand for choice in told)
-        _check_cached(cached, self.seen[-1].leaves)
+        _check_cached(cached, self.seen[-1])
         return self.seen[-1].leaves
 
     def _call(self, args: Any, kwargs: Any, containers: Containers) -> Any:
@@ -456,18 +456,21 @@ def _returned(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[to
         return [t for t in tensors if storage_key(t) in owned]
 
 
-def _check_cached(cached: list[Any], results: Sequence[Any]) -> None:
+def _check_cached(cached: list[Any], observed: Observed) -> None:
     """Unsupported where the program writes to what a function with a cache gives it, or gives it away.
 
     The next call would find that; so it is once the cache holds it, which is a tensor of the caller's then.
     """
-    kept = [leaf for leaf in pytree.tree_leaves(cached) if isinstance(leaf, torch.Tensor)]
+    given = pytree.tree_leaves(cached)
+    kept = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
     for leaf in kept:
         if isinstance(leaf, FunctionalTensor) and was_written(leaf):
             raise Unsupported("the program writes to a tensor that a function with an lru_cache keeps", stage="capture")
-    if kept and _returned(kept, results):
+    objects = {id(obj) for obj in observed.made}
+    if (kept and _returned(kept, observed.leaves)) or any(id(leaf) in objects for leaf in given):
         raise Unsupported(
-            "the program returns or keeps a tensor that a function with an lru_cache keeps too; call that once before",
+            "the program returns or keeps a tensor or an object that a function with an lru_cache keeps too; call that "
+            "once before",
             stage="capture",
         )
 

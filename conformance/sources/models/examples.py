@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
 from torchstone.conformance.sources.models.bert import Bert
+from torchstone.conformance.sources.models.example import Example, image
 from torchstone.conformance.sources.models.gpt import GPT
 from torchstone.conformance.sources.models.lstm import CharLSTM
 from torchstone.conformance.sources.models.mlp import MLP
 from torchstone.conformance.sources.models.resnet import ResNet
 from torchstone.conformance.sources.models.unet import UNet
-
-
-@dataclass(frozen=True)
-class Example:
-    """``inputs(batch, dtype)`` are a call's arguments; ``batch_dims`` has the dim of each of their leaves that is the
-    batch, None where there is none.
-    """
-
-    make: Callable[[], nn.Module]
-    inputs: Callable[[int, torch.dtype], tuple[Any, ...]]
-    batch_dims: Any
-
-    def model(self, dtype: torch.dtype = torch.float64) -> nn.Module:
-        """Return the model, the same numbers each time."""
-        torch.manual_seed(0)
-        return self.make().to(dtype)
-
-    def args(self, batch: int, dtype: torch.dtype = torch.float64) -> tuple[Any, ...]:
-        """Return the arguments of a call, the same numbers each time."""
-        torch.manual_seed(batch)
-        return self.inputs(batch, dtype)
-
-
-def _image(size: int) -> Callable[[int, torch.dtype], tuple[Any, ...]]:
-    return lambda batch, dtype: (torch.randn(batch, 3, size, size, dtype=torch.float64).to(dtype),)
 
 
 def _sentences(batch: int, dtype: torch.dtype) -> tuple[Any, ...]:
@@ -60,10 +34,10 @@ def _characters(batch: int, dtype: torch.dtype) -> tuple[Any, ...]:
 
 EXAMPLES: Mapping[str, Example] = {
     "mlp": Example(MLP, lambda batch, dtype: (torch.randn(batch, 8, dtype=torch.float64).to(dtype),), (0,)),
-    "resnet": Example(ResNet, _image(32), (0,)),
+    "resnet": Example(ResNet, image(32), (0,)),
     "bert": Example(lambda: Bert(depth=1), _sentences, (0, 0)),
     "gpt": Example(lambda: GPT(depth=1), lambda batch, dtype: (torch.randint(0, 32, (batch, 6)),), (0,)),
     "gpt-cached": Example(lambda: GPT(depth=1), _cached, (0, [(0, 0)])),
     "lstm": Example(CharLSTM, _characters, (0, (1, 1))),
-    "unet": Example(UNet, _image(16), (0,)),
+    "unet": Example(UNet, image(16), (0,)),
 }

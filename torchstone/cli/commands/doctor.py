@@ -14,11 +14,14 @@ from torchstone.cli.output import FormatOption, TableFormat, show_table, warn
 
 COLUMNS = ("check", "ok", "found", "fix")
 CORE = ("python", "torch", "torchstone")
+MODELS = 'pip install "torchstone[models]"'
+"""Installs what the source ``models`` takes architectures from; it has models of its own without."""
 
 
 def doctor(form: FormatOption = TableFormat.table) -> int:
     """Check the installation; exit code 0 when the core works, whatever optional part is missing."""
     rows = [_python(), _package("torchstone"), _torch(), _mlir(), _cpu_runtime(), _cache(), _compiler(), _tensorrt()]
+    rows.extend(_package(name, MODELS) for name in ("timm", "transformers"))
     rows.extend(_backends())
     rows.extend(_plugins() if rows[2]["ok"] else [])
     show_table(rows, COLUMNS, form)
@@ -36,11 +39,11 @@ def _python() -> dict[str, object]:
     return _row("python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer")
 
 
-def _package(name: str) -> dict[str, object]:
+def _package(name: str, fix: str = "") -> dict[str, object]:
     try:
         return _row(name, True, version(name))
     except PackageNotFoundError:
-        return _row(name, False, "not installed", f"pip install {name}")
+        return _row(name, False, "not installed", fix or f"pip install {name}")
 
 
 def _torch() -> dict[str, object]:
