@@ -13,8 +13,8 @@ In order, each step only on the numbers the one before did not settle:
 4. overflow: what some order of the steps gives where they leave the dtype's range is ``ill-conditioned`` too, and so
    is the NaN of a documented formula that eager's kernel loses.
 
-All of it is done in rounds of growing cost (``Effort``), each with every choice that PyTorch leaves open (ties, signs of
-vectors, factors of zero): a right answer by another choice is not to cost a search.
+All of it is done in rounds of growing cost (``Effort``), each with every choice that PyTorch leaves open (ties, signs
+of vectors, factors of zero): a right answer by another choice is not to cost a search.
 """
 
 from __future__ import annotations

@@ -85,10 +85,15 @@ class Impossible(Exception):
     """An edit does not apply here."""
 
 
+def _is_function(op: Any) -> bool:
+    """Whether an op is a function with a body, of whichever dialect: passes turn ``func.func`` into others."""
+    return "function_type" in op.attributes and len(op.regions) == 1 and bool(len(op.regions[0].blocks))
+
+
 def _function(op: Any) -> Any:
-    """Return the ``func.func`` around an op, None if another op between them lets no value in."""
+    """Return the function around an op, None if another op between them lets no value in."""
     parent = op.parent
-    while parent is not None and parent.operation.name != "func.func":
+    while parent is not None and not _is_function(parent.operation):
         if parent.operation.name == "builtin.module":
             return None
         parent = parent.operation.parent
@@ -109,12 +114,27 @@ def _update_type(function: Any, results: list[Any] | None = None) -> None:
     ir = mlir.bindings().ir
     before = ir.TypeAttr(function.attributes["function_type"]).value
     inputs = [argument.type for argument in function.regions[0].blocks[0].arguments]
-    outputs = list(before.results) if results is None else results
     with function.context:
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, outputs))
-    for name, length in (("arg_attrs", len(inputs)), ("res_attrs", len(outputs))):
-        if name in function.attributes and len(ir.ArrayAttr(function.attributes[name])) != length:
+        if isinstance(before, ir.FunctionType):
+            after = ir.FunctionType.get(inputs, list(before.results) if results is None else results)
+        else:  # an LLVM function: its own type, of one result, which nobody changes
+            after = ir.Type.parse(f"{_before_arguments(str(before))}({', '.join(map(str, inputs))})>")
+        function.attributes["function_type"] = ir.TypeAttr.get(after)
+    for name, length in (("arg_attrs", len(inputs)), ("res_attrs", None if results is None else len(results))):
+        present = length is not None and name in function.attributes
+        if present and len(ir.ArrayAttr(function.attributes[name])) != length:
             del function.attributes[name]
+
+
+def _before_arguments(text: str) -> str:
+    """Return what comes before the arguments in the type of an LLVM function: ``!llvm.func<i32 `` of one that gives
+    an ``i32``."""
+    depth = 0
+    for at in reversed(range(len(text))):
+        depth += {")": 1, "(": -1}.get(text[at], 0)
+        if text[at] == "(" and not depth:
+            return text[:at]
+    raise Impossible
 
 
 @dataclass(frozen=True)
@@ -174,7 +194,7 @@ def _hoist(op: Any, which: int) -> bool:
 
 def _regions(op: Any) -> int:
     """Count the regions of an op in a function, up to the first that is not one block."""
-    if op.name == "func.func" or _function(op) is None:
+    if _is_function(op) or _function(op) is None:
         return 0
     single = [len(region.blocks) == 1 for region in op.regions]
     return single.index(False) if False in single else len(single)
@@ -208,7 +228,7 @@ DROP_RESULT = Edit(lambda op: 0 if _end(op) is None else len(_end(op).operands),
 
 
 def _unused(op: Any) -> list[int]:
-    if op.name != "func.func" or not op.regions[0].blocks:
+    if not _is_function(op):
         return []
     return [at for at, argument in enumerate(op.regions[0].blocks[0].arguments) if not list(argument.uses)]
 

@@ -32,6 +32,8 @@ RUN_BEFORE, RUN_AFTER = "running the module as it is", "running the module after
 
 _SAID = re.compile(r"(?:LLVM ERROR|Assertion|error:|terminate called|what\(\))")
 _OP = re.compile(r"'([\w.]+)' op")
+_PRINTED = re.compile(r": (?:%[^=]*= )?\"[\w.$]+\".*", re.DOTALL)
+"""An op at the end of a message, in full: it is about the whole of what is reduced."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,13 @@ class Outcome:
 
     @property
     def signature(self) -> tuple[str, str, str]:
-        """What has to stay the same: the kind, the pass, and the message's normal form with the op that it names."""
+        """What has to stay the same: the kind, the pass, and the message's normal form with the op that it names. An op
+        that the message prints in full is no part of it."""
         if self.kind in ("ok", "wrong", "timeout"):
             return self.kind, self.at, ""
         named = _OP.search(self.detail)
-        return self.kind, self.at, normalize(self.detail) + (f" ({named[1]})" if named else "")
+        message = normalize(_PRINTED.sub("", self.detail))
+        return self.kind, self.at, message + (f" ({named[1]})" if named else "")
 
     def __str__(self) -> str:
         return f"{self.kind}{f' in {self.at}' if self.at else ''}{f': {self.detail}' if self.detail else ''}"

@@ -66,3 +66,13 @@ def test_the_same_failure_elsewhere_has_the_same_signature() -> None:
     other = MODULE.replace("4x", "3x").replace("@main", "@other")
     a, b = (trial.try_pipeline(text, parse("one-shot-bufferize"), 20) for text in (MODULE, other))
     assert a.signature == b.signature != trial.try_pipeline(MODULE, parse("cse"), 20).signature
+
+
+def test_an_op_that_a_message_prints_is_no_part_of_the_signature() -> None:
+    """It shows the whole function, of which a reduction is to leave little."""
+    told = "failed to legalize operation 'func.func' that was explicitly marked illegal: "
+    long = trial.Outcome("error", "convert", f'{told}"func.func"() <{{function_type = (f32, f32) -> f32}}> ({{...}})')
+    short = trial.Outcome("error", "convert", f'{told}"func.func"() <{{function_type = () -> ()}}> ({{...}})')
+    other = trial.Outcome("error", "convert", f'{told.replace("func.func", "scf.for")}%0 = "scf.for"() : () -> f32')
+    assert long.signature == short.signature
+    assert long.signature != other.signature
