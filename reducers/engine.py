@@ -100,7 +100,7 @@ def search(
     """What ``reduce`` does, for who can answer several at once: it yields values, and is sent which are interesting.
 
     Answers after the first true one may be left out. ``keep`` is given each value that is accepted. How far it looks
-    ahead changes how long it takes, never where it ends: what was asked beyond an accepted candidate counts for nothing.
+    ahead changes how long it takes, never where it ends: what was asked beyond one that is accepted does not count.
     """
     known = {} if verdicts is None else verdicts
     return _Search(problem, budget or Budget(), known, progress, keep, ahead).run(passes)

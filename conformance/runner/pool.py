@@ -43,6 +43,7 @@ MAX_LOSSES = (
 LAST = 3
 """How many of the cases before a death its evidence names, as long as nobody has looked for those that matter."""
 GIB = 1 << 30
+_END: Any = object()
 _NUMBERS = itertools.count()  # of pools: their cache folders may lie in one fork server's
 
 
@@ -107,9 +108,12 @@ class Pool:
         """Try cases as they are generated and yield the verdicts as they come, in whatever order."""
         return (result.verdict for result in self.results(cases))
 
-    def results(self, cases: Iterable[Case | Trial]) -> Iterator[CaseResult]:
-        """Like ``verdicts``, with the case and its bytes. Leaving the iterator early drops what is in flight."""
-        source: Iterator[Case | Trial] | None = iter(cases)
+    def results(self, cases: Iterable[Case | Trial | None]) -> Iterator[CaseResult]:
+        """Like ``verdicts``, with the case and its bytes. Leaving the iterator early drops what is in flight.
+
+        ``cases`` may yield None: there is none now, and it is asked again when there is news.
+        """
+        source: Iterator[Case | Trial | None] | None = iter(cases)
         batch = ResultQueue()
         try:
             while source is not None or batch.open or batch.done:
@@ -117,10 +121,10 @@ class Pool:
                     yield batch.done.popleft()
                 busy = False
                 if source is not None and self._has_room():
-                    asked = next(source, None)
-                    if asked is None:
+                    asked = next(source, _END)
+                    if asked is _END:
                         source = None
-                    else:
+                    elif asked is not None:
                         trial = asked if isinstance(asked, Trial) else Trial(asked)
                         batch.open += 1
                         self._place(Task(trial.case, trial.case.to_bytes(), batch, fresh=trial.fresh, once=trial.once))
