@@ -91,7 +91,7 @@ class Triage:
                 finding.verdict = _unstable(verdict, str(error))
             else:
                 if tally.seconds < self._plan.seconds + GRACE:
-                    yield from tally.findings.explain(finding, reversed(tally.right))
+                    yield from tally.findings.explain(finding, list(reversed(tally.right)))
         self.keep()
 
     def keep(self) -> None:

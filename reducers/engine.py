@@ -159,7 +159,8 @@ class _Search(Generic[T]):
             yield from self.answer(group)
             accepted = next((at for at, candidate in enumerate(group) if self.accepts(candidate, row.name)), None)
             if accepted is None:
-                self.width = min(2 * self.width, self.ahead.most)
+                if any(candidate.key for candidate in group):
+                    self.width = min(2 * self.width, self.ahead.most)
                 continue
             self.width = self.ahead.least
             key = group[accepted].key

@@ -68,6 +68,7 @@ def reduce_case(
     timeout: float = 60.0,
     python: str | None = None,
     jobs: int = 1,
+    pool: Pool | None = None,
     judge: Judge | None = None,
     confirm: Judge | None = None,
     verdict: Verdict | None = None,
@@ -78,12 +79,13 @@ def reduce_case(
 ) -> Reduction:
     """Shrink a case that fails on a backend to the simplest one that fails in the same way.
 
-    Cases are tried in ``jobs`` isolated workers, and the result in a fresh one, unless ``judge`` and ``confirm`` try
-    them. ``verdict`` is the case's own, if known. ``python`` is the interpreter that the backend runs in, this one if
-    None. ``keep`` is given each simpler case as it is found, and ``so_far`` the last of an earlier reduction, from
-    which this one goes on if it fails as the case does.
+    Cases are tried in ``jobs`` isolated workers, or those of ``pool``, and the result in a fresh one, unless ``judge``
+    and ``confirm`` try them. ``verdict`` is the case's own, if known. ``python`` is the interpreter that the backend
+    runs in, this one if None. ``keep`` is given each simpler case as it is found, and ``so_far`` the last of an earlier
+    reduction, from which this one goes on if it fails as the case does.
     Raises InputError when the case does not fail, or not twice in the same way.
     """
+    jobs = pool.jobs if pool else jobs
     most = AHEAD_OF_EACH * jobs if jobs > 1 else 1
     asking = reducing(
         case, backend, budget=budget, verdict=verdict, verdicts=verdicts, progress=progress, so_far=so_far, keep=keep,
@@ -92,7 +94,8 @@ def reduce_case(
     if judge is not None:
         return answered(asking, judge, confirm)
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(Pool(backend, python=python, jobs=jobs, timeout=timeout))
+        if pool is None:
+            pool = stack.enter_context(Pool(backend, python=python, jobs=jobs, timeout=timeout))
         return _in_parallel(asking, pool)
 
 
