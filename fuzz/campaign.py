@@ -97,12 +97,16 @@ class Tally:
 
 
 def run_campaign(
-    plan: CampaignOptions, progress: Callable[[Tally], None] = lambda tally: None, tally: Tally | None = None
+    plan: CampaignOptions,
+    progress: Callable[[Tally], None] = lambda tally: None,
+    tally: Tally | None = None,
+    keep: Callable[[Tally, bool], None] = lambda tally, finished: None,
 ) -> Tally:
     """Run a campaign, or go on with one: ``tally`` has what it did. Ctrl-C ends it early.
 
-    A folder per finding is written to ``plan.out`` as it is found, and ``campaign.json`` every few seconds. Raises
-    InputError when the folder cannot be written, HarnessError when the backend's workers cannot start.
+    A folder per finding is written to ``plan.out`` as it is found, and ``campaign.json`` every few seconds; ``keep`` is
+    then called with whether the campaign has finished. Raises InputError when the folder cannot be written,
+    HarnessError when the backend's workers cannot start.
     """
     prepare_folder(plan.out)
     tally = Tally() if tally is None else tally
@@ -117,7 +121,9 @@ def run_campaign(
         campaign = _Campaign(plan, tally, pool)
         try:
             for _ in campaign.desk.serve(campaign.ask):
-                campaign.save_at_times()
+                if campaign.is_to_be_saved():
+                    save(plan, tally, finished=False)
+                    keep(tally, False)
                 progress(tally)
             finish_scripts(campaign.triage, tally, progress)
         except KeyboardInterrupt:
@@ -126,6 +132,7 @@ def run_campaign(
         finally:
             campaign.triage.close()
     save(plan, tally, finished=not tally.interrupted)
+    keep(tally, not tally.interrupted)
     return tally
 
 
@@ -213,11 +220,12 @@ class _Campaign:
         self.tally.pending.remove(case.index)
         self._saved = -SAVE_SECONDS
 
-    def save_at_times(self) -> None:
-        """Write down what was done, now and then."""
-        if self.tally.seconds - self._saved > SAVE_SECONDS:
+    def is_to_be_saved(self) -> bool:
+        """Whether it is time again to write down what was done."""
+        due = self.tally.seconds - self._saved > SAVE_SECONDS
+        if due:
             self._saved = self.tally.seconds
-            save(self.plan, self.tally, finished=False)
+        return due
 
 
 def _as_they_may(group: list[Case]) -> list[list[Case]]:

@@ -100,6 +100,7 @@ class FuzzFinding:
             "name": self.name,
             "signature": str(self.signature),
             "signature_parts": asdict(self.signature),
+            "blames": sorted(self.ops if self.cause is None else self.cause.ops),
             "seen": len(self.seen),
             "cases": self.seen,
             **(self._cause() if self.cause else {}),

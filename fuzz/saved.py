@@ -40,9 +40,9 @@ def settings(plan: CampaignOptions) -> dict[str, Any]:
     }
 
 
-def save(plan: CampaignOptions, tally: Tally, *, finished: bool) -> None:
-    """Write the campaign's file, whole or not at all."""
-    record = {
+def record(plan: CampaignOptions, tally: Tally, *, finished: bool) -> dict[str, Any]:
+    """Return what a campaign did, as JSON values."""
+    return {
         **settings(plan),
         "finished": finished,
         "interrupted": tally.interrupted,
@@ -57,9 +57,13 @@ def save(plan: CampaignOptions, tally: Tally, *, finished: bool) -> None:
         "dtypes": dict(tally.dtypes.most_common()),
         "findings": [finding.to_json() for finding in tally.findings.ranked()],
     }
+
+
+def save(plan: CampaignOptions, tally: Tally, *, finished: bool) -> None:
+    """Write the campaign's file, whole or not at all."""
     path = plan.out / CAMPAIGN
     fresh = path.with_suffix(".part")
-    fresh.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    fresh.write_text(json.dumps(record(plan, tally, finished=finished), indent=2) + "\n", encoding="utf-8")
     os.replace(fresh, path)
 
 

@@ -7,13 +7,14 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
-from torchstone.cli.options import OpsFromOption, StoreOption, check_known, load_ops, parse_duration
+from torchstone.cli.options import NewStoreOption, OpsFromOption, check_known, load_ops, parse_duration
 from torchstone.cli.output import replace_line, say, warn
 from torchstone.cli.paths import input_folder, output_folder
 from torchstone.cli.workers import (
@@ -30,7 +31,7 @@ from torchstone.conformance.escape import file_name, shell_command
 from torchstone.conformance.execution.verdict import CORRECT
 from torchstone.conformance.files import check_folder
 from torchstone.conformance.sources.names import known_names
-from torchstone.conformance.store import VERDICT_COLUMNS, Store
+from torchstone.conformance.store import VERDICT_COLUMNS, Campaign, Store, StoreError, now, record_campaign
 
 if TYPE_CHECKING:
     from torchstone.fuzz.campaign import CampaignOptions, Tally
@@ -73,7 +74,7 @@ def fuzz(
         input_folder("--known", help="Folder of an earlier campaign: what it found is left out; repeatable."),
     ] = None,
     python: PythonOption = None,
-    store: StoreOption = None,
+    store: NewStoreOption = None,
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did.
 
@@ -107,21 +108,23 @@ def fuzz(
             specials=special_values,
             python=pythons.get(name),
         )
-        codes.append(_campaign(plan, op or (), known or (), alone))
+        codes.append(_campaign(plan, op or (), known or (), alone, store))
         if codes[-1] == INTERRUPTED:
             break
     return max(codes)
 
 
-def _campaign(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], alone: bool) -> int:
+def _campaign(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], alone: bool, store: Path | None) -> int:
     """One backend's campaign, with its progress; the exit code."""
     warn(f"fuzzing {plan.backend} with seed {plan.seed}")
     words = ["torchstone", "fuzz", "--backend", plan.backend, "--seed", str(plan.seed), "--out", str(plan.out)]
     with sigterm_interrupts(), Progress() as progress, _full_disk_named(plan.out, shell_command(words)):
-        return _alone(plan, ops, progress) if alone else _together(plan, ops, known, progress)
+        return _alone(plan, ops, progress) if alone else _together(plan, ops, known, progress, store)
 
 
-def _together(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], progress: Progress) -> int:
+def _together(
+    plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], progress: Progress, store: Path | None
+) -> int:
     """A campaign of programs, and the list that it ends with."""
     from torchstone.fuzz.campaign import Tally, run_campaign
     from torchstone.fuzz.generator.catalog import select_rules
@@ -135,13 +138,27 @@ def _together(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], 
     if resume(plan, tally):
         found = f"{tally.tried} programs and {len(tally.findings)} findings"
         warn(f"going on with the campaign in {plan.out}: {found} after {tally.seconds:.0f} s")
-    run_campaign(plan, progress.show, tally)
-    progress.close()
-    _show(plan, tally)
+    with Store(store) as db:
+        run_campaign(plan, progress.show, tally, partial(_keep, db, plan))
+        progress.close()
+        _show(plan, tally)
+        say(f"\nthe campaign is in {db.path}, and a report shows it: torchstone report")
     if tally.interrupted:
         warn("interrupted; the findings so far are kept. The same command with the same --seed and --out goes on")
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
+
+
+def _keep(db: Store, plan: CampaignOptions, tally: Tally, finished: bool) -> None:
+    """Write what a campaign did so far into the store; while it goes on, a store that is in use is left alone."""
+    from torchstone.fuzz.saved import record
+
+    told = record(plan, tally, finished=finished)
+    command = shell_command(["torchstone", *sys.argv[1:]])
+    campaign = Campaign(plan.backend, str(plan.out.absolute()), now(), command, told)
+    cases = {finding.name: finding.best.to_bytes() for finding in tally.findings.ranked()}
+    with contextlib.nullcontext() if finished else contextlib.suppress(StoreError):
+        record_campaign(db, campaign, cases)
 
 
 def _alone(plan: CampaignOptions, ops: Sequence[str], progress: Progress) -> int:
