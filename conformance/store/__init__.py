@@ -1,6 +1,6 @@
 """The result store: one SQLite file (WAL) that holds runs, verdicts, and the bytes of the cases that failed."""
 
-from torchstone.conformance.store.campaigns import Campaign, campaigns, finding_case, record_campaign
+from torchstone.conformance.store.campaign import Campaign, campaigns, finding_case, record_campaign
 from torchstone.conformance.store.opening import DEFAULT_PATH, StoreError, check_store, default_path, now
 from torchstone.conformance.store.prune import Pruned, prune, runs_to_prune
 from torchstone.conformance.store.schema import SCHEMA_VERSION

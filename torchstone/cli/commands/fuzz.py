@@ -7,9 +7,8 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -128,7 +127,7 @@ def _together(
     """A campaign of programs, and the list that it ends with."""
     from torchstone.fuzz.campaign import Tally, run_campaign
     from torchstone.fuzz.generator.catalog import select_rules
-    from torchstone.fuzz.saved import known_findings, resume
+    from torchstone.fuzz.saved import known_findings, record, resume
 
     plan = replace(plan, must=select_rules(ops))
     tally = Tally()
@@ -139,7 +138,9 @@ def _together(
         found = f"{tally.tried} programs and {len(tally.findings)} findings"
         warn(f"going on with the campaign in {plan.out}: {found} after {tally.seconds:.0f} s")
     with Store(store) as db:
-        run_campaign(plan, progress.show, tally, partial(_keep, db, plan))
+        run_campaign(
+            plan, progress.show, tally, lambda its, finished: _keep(db, plan, its, record(plan, its, finished=finished))
+        )
         progress.close()
         _show(plan, tally)
         say(f"\nthe campaign is in {db.path}, and a report shows it: torchstone report")
@@ -149,15 +150,12 @@ def _together(
     return FAILURES if len(tally.findings) else OK
 
 
-def _keep(db: Store, plan: CampaignOptions, tally: Tally, finished: bool) -> None:
+def _keep(db: Store, plan: CampaignOptions, tally: Tally, told: dict[str, Any]) -> None:
     """Write what a campaign did so far into the store; while it goes on, a store that is in use is left alone."""
-    from torchstone.fuzz.saved import record
-
-    told = record(plan, tally, finished=finished)
     command = shell_command(["torchstone", *sys.argv[1:]])
     campaign = Campaign(plan.backend, str(plan.out.absolute()), now(), command, told)
     cases = {finding.name: finding.best.to_bytes() for finding in tally.findings.ranked()}
-    with contextlib.nullcontext() if finished else contextlib.suppress(StoreError):
+    with contextlib.nullcontext() if told["finished"] else contextlib.suppress(StoreError):
         record_campaign(db, campaign, cases)
 
 
