@@ -68,7 +68,7 @@ class Tally:
 
     ``drawn`` is the number of the first program that was not made, ``pending`` are those that are not done with;
     ``earlier`` the seconds before the campaign was stopped and gone on with; ``right`` are the last programs that did
-    not fail.
+    not fail; ``trying`` and ``reducing`` say what is being done.
     """
 
     started: float = field(default_factory=time.monotonic)
@@ -83,6 +83,7 @@ class Tally:
     findings: Findings = field(default_factory=Findings)
     right: deque[Case] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     pending: list[int] = field(default_factory=list)
+    trying: str = ""
     reducing: str = ""
     interrupted: bool = False
 
@@ -180,6 +181,8 @@ class _Campaign:
                 self._take(case, verdict)
 
         self._asked += 1
+        first = f"{group[0].id}: {group[0].op}"
+        self.tally.trying = first if len(group) == 1 else f"{first} and {len(group) - 1} more as one"
         self.desk.drive(told_apart(group), told)
         return True
 

@@ -104,7 +104,7 @@ def test_a_reduction_that_was_cut_off_goes_on_and_ends_where_it_would_have(tmp_p
     capsys.readouterr()
     assert invoke([*command, "--jobs", "2"]) == 0
     streams = capsys.readouterr()
-    assert f"going on from the case in {tmp_path / 'out' / progress.FILE}: " in streams.err
+    assert f"going on from the case in {tmp_path / 'out' / progress.FILE}" in streams.err
     assert "elements  51 -> 2" in streams.out and "nothing more to take away, confirmed" in streams.out
     assert not (tmp_path / "out" / progress.FILE).exists()
     assert Case.load(tmp_path / "out" / "original.safetensors").to_bytes() == start.to_bytes()

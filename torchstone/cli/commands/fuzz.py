@@ -14,8 +14,9 @@ import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
 from torchstone.cli.options import NewStoreOption, OpsFromOption, check_known, load_ops, parse_duration
-from torchstone.cli.output import replace_line, say, warn
+from torchstone.cli.output import TableFormat, say, show_table, warn
 from torchstone.cli.paths import input_folder, output_folder
+from torchstone.cli.progress import LIVE_SECONDS, PLAIN_SECONDS, LiveText
 from torchstone.cli.workers import (
     PythonOption,
     check_backend_names,
@@ -227,30 +228,41 @@ def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:
 
 
 class Progress:
-    """One line on stderr: live on a terminal, every ten seconds elsewhere."""
+    """What a campaign is doing, on stderr: live on a terminal, a line every ten seconds elsewhere."""
 
     def __enter__(self) -> Progress:
-        self.live, self.shown = sys.stderr.isatty(), 0.0
+        self.shown = 0.0
+        self._live = LiveText()
+        self._live.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Clear the line."""
-        if self.live:
-            replace_line()
+        """Take away what is shown."""
+        self._live.stop()
 
     def show(self, tally: Tally) -> None:
         """Show the tally when it is time to."""
-        if tally.seconds - self.shown < (0.2 if self.live else 10.0):
+        if tally.seconds - self.shown < (LIVE_SECONDS if self._live else PLAIN_SECONDS):
             return
         self.shown = tally.seconds
-        line = self.line(tally)
-        if self.live:
-            replace_line(line[:150])
+        if self._live:
+            self._live.show(*self.lines(tally))
         else:
-            warn(line)
+            warn(self.line(tally))
+
+    @staticmethod
+    def lines(tally: Tally) -> list[str]:
+        """The counts, what is being tried, and what is being reduced."""
+        outcomes = "  ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
+        return [
+            f"{tally.seconds:.0f} s  {tally.tried} programs  {tally.rate:.1f}/s  {len(tally.reached.ops)} ops",
+            f"findings  {len(tally.findings)}  {outcomes}",
+            f"trying    {tally.trying or 'nothing yet'}",
+            *([f"reducing  {tally.reducing}"] if tally.reducing else []),
+        ]
 
     @staticmethod
     def line(tally: Tally) -> str:
@@ -264,8 +276,6 @@ class Progress:
 
 def _show(plan: CampaignOptions, tally: Tally) -> None:
     """Print the counts and the ranked findings on stdout."""
-    from torchstone.cli.output import TableFormat, show_table
-
     outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
     say(
         f"{tally.tried} programs in {tally.seconds:.1f} s ({tally.rate:.1f}/s), seed {plan.seed}: "

@@ -132,7 +132,7 @@ def _one(found: Case, how: How, out: Path | None, keep: Path | None) -> int:
     from torchstone.reducers.blame import blamed
     from torchstone.reducers.failure import reduce_case
     from torchstone.reducers.progress import Progress
-    from torchstone.reducers.write import add_to_corpus, confirm_script, measure_case, write_reduction
+    from torchstone.reducers.write import add_to_corpus, confirm_script, write_reduction
 
     folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(found.id, how.backend))
     if keep is not None:
@@ -140,7 +140,7 @@ def _one(found: Case, how: How, out: Path | None, keep: Path | None) -> int:
     live = sys.stderr.isatty()
     progress = Progress(folder, found, how.backend)
     if so_far := progress.read():
-        warn(f"going on from the case in {progress.path}: {measure_case(so_far)['elements']} elements")
+        warn(f"going on from the case in {progress.path}")
     with sigterm_interrupts():
         reduction = reduce_case(
             found,
@@ -157,7 +157,7 @@ def _one(found: Case, how: How, out: Path | None, keep: Path | None) -> int:
         write_reduction(reduction, folder)
         progress.end()
         ran = confirm_script(reduction, folder, how.python)
-    _show(reduction, measure_case(reduction.original), measure_case(reduction.case), folder, ran)
+    _show(reduction, folder, ran)
     if keep is not None and reduction.confirmed:
         say(f"kept      {add_to_corpus(reduction, keep)}")
     return OK if reduction.confirmed and ran.shows else FAILURES
@@ -248,7 +248,10 @@ def _size(size: tuple) -> str:
     return f"{size[0]} calls, {size[2]} inputs, {size[3]} elements"
 
 
-def _show(reduction: Reduction, before: dict[str, Any], after: dict[str, Any], folder: Path, ran: ScriptRun) -> None:
+def _show(reduction: Reduction, folder: Path, ran: ScriptRun) -> None:
+    from torchstone.reducers.write import measure_case
+
+    before, after = measure_case(reduction.original), measure_case(reduction.case)
     say(f"failure   {visible(str(reduction.signature))}")
     for what in ("calls", "elements"):
         say(f"{what:<9} {before[what]} -> {after[what]}")
