@@ -107,3 +107,13 @@ def test_the_worst_and_the_most_frequent_come_first():
         finding.seen = ["x"] * count
     assert [finding.best.op for finding in findings.ranked()] == ["div", "mul", "sub", "add"]
     assert len({finding.name for finding in findings.ranked()}) == 4
+
+
+def test_an_op_and_its_in_place_form_are_one_finding():
+    findings, verdict = Findings(), _judge(mutants.swapped_sub)(_case("sub"))
+    first = findings.add(_finding(_case("sub"), verdict))
+    in_place = _case("Tensor.sub_")
+    assert first.ops == {"sub"}
+    assert answered(findings.unexplained(in_place, verdict), lambda case: verdict) is None
+    assert findings.add(_finding(in_place, verdict)) is first
+    assert len(first.seen) == 3
